@@ -1,0 +1,70 @@
+"""What a rewrite returns: one `FileResult` for each file that was looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Tier(str, Enum):
+    """How far a change or a note may be trusted.
+
+    SAFE: in one process the script gives the same losses, in many the same meaning; applied.
+    REVIEW: applied and flagged, because its meaning depends on the number of processes.
+    ADVICE: told only; the script is not changed for it.
+    """
+
+    SAFE = "safe"
+    REVIEW = "review"
+    ADVICE = "advice"
+
+
+class Status(str, Enum):
+    """What became of a file; `declined` means that a training loop is there and the file is untouched."""
+
+    MIGRATED = "migrated"
+    DECLINED = "declined"
+    UNCHANGED = "unchanged"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """One change that was made, at a line (from 1) of the original file."""
+
+    line: int
+    rule: str
+    tier: Tier
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a person should look at; its line (from 1) is of the new file when the file was migrated."""
+
+    line: int
+    rule: str
+    tier: Tier
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a file could not be read or parsed; `line` counts from 1, `column` from 0."""
+
+    line: int | None
+    column: int | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """The outcome for one file; `after` is `before` unless the status is migrated."""
+
+    path: str
+    status: Status
+    before: bytes = b""
+    after: bytes = b""
+    changes: tuple[ChangeRecord, ...] = ()
+    notes: tuple[Note, ...] = ()
+    error: Problem | None = None

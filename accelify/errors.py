@@ -1,5 +1,40 @@
 """The errors that accelify raises on purpose; anything else is a bug and shows its traceback."""
 
+from __future__ import annotations
+
 
 class AccelifyError(Exception):
     """The base of them all: names the thing, the value and the way out."""
+
+
+class FileError(AccelifyError):
+    """Something that stood in the way at one file: `line` counts from 1, `column` from 0, as in `ast`."""
+
+    def __init__(self, path: str, line: int | None = None, column: int | None = None, reason: str = "") -> None:
+        super().__init__(path, line, column, reason)  # positional, so that a worker process can pickle it
+        self.path = path
+        self.line = line
+        self.column = column
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{place(self.path, self.line, self.column)}: {self.reason}"
+
+
+class CannotRead(FileError):
+    """The file's bytes could not be had, or are not text."""
+
+
+class CannotParse(FileError):
+    """The file's text is not Python that we can parse."""
+
+
+class CannotWrite(FileError):
+    """The file was left as it was, because replacing it was not safe or not allowed."""
+
+
+def place(path: str, line: int | None = None, column: int | None = None) -> str:
+    """`path:line:column` as editors read it: the column counts from 1 there; what is unknown is left out."""
+    if line is None:
+        return path
+    return f"{path}:{line}" if column is None else f"{path}:{line}:{column + 1}"

@@ -1,0 +1,52 @@
+"""The `accelify` command: a group whose commands are imported when they run, so that `--version` and `--help` are quick.
+
+To add a command: write `accelify/commands/<name>.py` with one click command called `command`, whose docstring is its
+help, and give it a line in COMMANDS. Keep what is heavy (libcst, rich, torch) inside the function's body, so that
+`accelify <name> --help` stays quick too, and end with `sys.exit(status)`: 0 done, 1 something is left for a person,
+2 an error.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from accelify import __version__
+
+# name -> what it does, in one line; in the order that `accelify --help` shows
+COMMANDS = {
+    "rewrite": "Migrate training scripts, or show and check what would change.",
+}
+
+
+class Commands(click.Group):
+    """The commands of COMMANDS, each imported from `accelify.commands` on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in the table's order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command; None when there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"accelify.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def main() -> None:
+    """Turn a plain PyTorch training script into one that runs on any number of devices.
+
+    \b
+    accelify rewrite train.py --diff    show what would change
+    accelify rewrite train.py           change it
+    """

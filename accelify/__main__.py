@@ -1,4 +1,4 @@
-"""`python -m accelify` and the `accelify` command. Worker processes import this module again, so it stays empty-handed."""
+"""`python -m accelify` and the `accelify` command; worker processes import it again, so it imports nothing itself."""
 
 
 def main() -> None:

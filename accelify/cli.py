@@ -1,4 +1,4 @@
-"""The `accelify` command: a group whose commands are imported when they run, so that `--version` and `--help` are quick.
+"""The `accelify` command: a group that imports a command when it runs, so that `--version` and `--help` are quick.
 
 To add a command: write `accelify/commands/<name>.py` with one click command called `command`, whose docstring is its
 help, and give it a line in COMMANDS. Keep what is heavy (libcst, rich, torch) inside the function's body, so that

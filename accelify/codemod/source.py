@@ -1,13 +1,18 @@
-"""Files to bytes and back: find them, decode them, replace them atomically. Nothing else in the codemod writes."""
+"""Files to bytes and back: read them, decode them, replace them atomically. Nothing else in the codemod writes."""
 
 from __future__ import annotations
 
 import codecs
+import os
 import re
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelify.errors import CannotRead
+from accelify.errors import CannotRead, CannotWrite
 
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
 _EMPTY_OR_COMMENT = re.compile(rb"^[ \t\f]*(#|$)")
@@ -22,9 +27,20 @@ class Decoded:
     bom: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """New bytes for a file, to be written only while it still holds the old ones."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
 def read(path: str) -> bytes:
     """The bytes of a file; raises CannotRead with what the system said."""
     try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for ever
+            raise CannotRead(path, reason="not a regular file")
         return Path(path).read_bytes()
     except OSError as error:
         raise CannotRead(path, reason=f"cannot be read: {describe(error)}") from error
@@ -60,9 +76,80 @@ def encode(text: str, like: Decoded) -> bytes:
     return (codecs.BOM_UTF8 if like.bom else b"") + text.encode(like.encoding)
 
 
+def replace(replacements: Sequence[Replacement]) -> None:
+    """Replace files that belong together: every one, or none if one of them may not be written or has changed.
+
+    A symbolic link stays and the file behind it is replaced; mode and owner are kept. The new bytes are on disk beside
+    every file before the first is replaced, so a reader sees a file's old bytes or its new ones, never a part.
+    Raises: CannotWrite naming the file that stood in the way.
+    """
+    with _prepared(replacements) as prepared:
+        for each, (target, _) in zip(replacements, prepared, strict=True):
+            _refuse_if_changed(each, target)
+        for each, (target, temporary) in zip(replacements, prepared, strict=True):
+            with _as_cannot_write(each.path):
+                temporary.replace(target)
+
+
 def describe(error: OSError) -> str:
     """What the system said, without the number and the path that `str` of it adds."""
     return (error.strerror or type(error).__name__).lower()
+
+
+@contextmanager
+def _prepared(replacements: Sequence[Replacement]) -> Iterator[list[tuple[Path, Path]]]:
+    """For each replacement its target and a file beside it that holds the new bytes; what is left of these goes."""
+    prepared: list[tuple[Path, Path]] = []
+    try:
+        for each in replacements:
+            with _as_cannot_write(each.path):
+                target = Path(os.path.realpath(each.path))
+                _refuse_if_read_only(each, target)
+                handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+                prepared.append((target, Path(name)))
+                with os.fdopen(handle, "wb") as file:
+                    _keep_owner_and_mode(each, target.stat(), file.fileno())
+                    file.write(each.after)
+                    file.flush()
+                    os.fsync(file.fileno())
+        yield prepared
+    finally:
+        for _, temporary in prepared:
+            with suppress(OSError):  # the usual case: it has become the file
+                temporary.unlink()
+
+
+@contextmanager
+def _as_cannot_write(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CannotWrite(path, reason=f"cannot be written: {describe(error)}") from error
+
+
+def _refuse_if_read_only(each: Replacement, target: Path) -> None:
+    # The mode counts even for root, whom the system would let through.
+    if not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK):
+        raise CannotWrite(each.path, reason="read-only; make it writable to have it rewritten")
+
+
+def _keep_owner_and_mode(each: Replacement, old: os.stat_result, handle: int) -> None:
+    if not hasattr(os, "fchown"):  # Windows
+        return
+    new = os.fstat(handle)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        try:
+            os.fchown(handle, old.st_uid, old.st_gid)
+        except PermissionError as error:
+            raise CannotWrite(each.path, reason="belongs to someone else, and would become yours") from error
+    os.fchmod(handle, stat.S_IMODE(old.st_mode))  # after the owner: changing that clears the set-user-id bit
+
+
+def _refuse_if_changed(each: Replacement, target: Path) -> None:
+    with _as_cannot_write(each.path):
+        unchanged = target.read_bytes() == each.before
+    if not unchanged:
+        raise CannotWrite(each.path, reason="changed by someone else while it was being rewritten; run again")
 
 
 def _encoding(data: bytes, path: str) -> str:

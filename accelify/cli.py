@@ -17,6 +17,7 @@ from accelify import __version__
 # name -> what it does, in one line; in the order that `accelify --help` shows
 COMMANDS = {
     "rewrite": "Migrate training scripts, or show and check what would change.",
+    "launch": "Run a script on one process or many, on one machine or many.",
 }
 
 

@@ -1,0 +1,175 @@
+"""Runs one rank's script as `python script.py` would, and writes down what stopped it.
+
+The launcher starts this file by its path, once for each rank: `python bootstrap.py script|module NAME ARGS...`.
+It imports neither torch nor the rest of accelify: the script decides what is imported, and when.
+What it is told beside its arguments comes in three variables, which the script does not see: ACCELIFY_SHOWN (1: this
+rank's output goes to the terminal), ACCELIFY_ONE_LOG (1: both streams go to the log that standard output is) and
+ACCELIFY_LAUNCHER (the launcher's process id).
+"""
+
+# The interpreter joins these paths as text, and what the script sees must match to the letter: no pathlib.
+# ruff: noqa: PTH105, PTH109, PTH110, PTH112, PTH118, PTH120, PTH123
+
+from __future__ import annotations
+
+import sys
+
+if not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]  # this file's own folder: its `config.py` must never answer for somebody's `import config`
+
+import builtins
+import faulthandler
+import json
+import os
+import runpy
+import signal
+import socket
+import time
+import traceback
+from importlib.machinery import SourceFileLoader
+from types import ModuleType, TracebackType
+
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def main() -> None:
+    """Run the program named on the command line; whatever ends it ends this process in the same way."""
+    kind, program, *arguments = sys.argv[1:]
+    shown = os.environ.pop("ACCELIFY_SHOWN", "") == "1"
+    _die_with(int(os.environ.pop("ACCELIFY_LAUNCHER", "0")))
+    faulthandler.enable()
+    one_log = os.environ.pop("ACCELIFY_ONE_LOG", "") == "1"
+    if not shown:
+        _detach(one_log)
+    try:
+        if kind == "module":
+            _run_module(program, arguments)
+        else:
+            _run_script(program, arguments)
+    except BaseException as error:
+        if not (isinstance(error, SystemExit) and error.code in (None, 0)):
+            _record(error, program, shown)
+        if not isinstance(error, SystemExit):
+            _tell(error, shown)
+        raise
+
+
+def _run_script(path: str, arguments: list[str]) -> None:
+    """Execute a file as `__main__`, with `sys.argv` and `sys.path[0]` as the interpreter sets them."""
+    sys.argv = [path, *arguments]
+    if os.path.isdir(path) or (not path.endswith(".py") and _is_archive(path)):
+        runpy.run_path(path, run_name="__main__")
+        return
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    full = os.path.join(os.getcwd(), path)
+    module = ModuleType("__main__")
+    module.__file__ = full
+    module.__loader__ = SourceFileLoader("__main__", full)
+    vars(module).update(__builtins__=builtins, __cached__=None, __annotations__={})
+    sys.modules["__main__"] = module
+    with open(full, "rb") as file:
+        source = file.read()
+    exec(compile(source, full, "exec", dont_inherit=True), vars(module))
+
+
+def _run_module(name: str, arguments: list[str]) -> None:
+    """Execute an importable module as `python -m` does: the current folder comes first on the path."""
+    sys.argv = [name, *arguments]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.getcwd())
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _is_archive(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def _die_with(launcher: int) -> None:
+    """Ask Linux to end this process when the launcher is gone, even if that was killed outright."""
+    if not launcher or not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != launcher:
+        os._exit(1)
+
+
+def _detach(one_log: bool) -> None:
+    """Let a rank that is not shown write both its streams to one log, and leave the terminal's input alone."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    if one_log:
+        os.dup2(1, 2)
+
+
+def _own_frames(error: BaseException) -> TracebackType | None:
+    """The traceback from the script's first frame on, without this file's and runpy's."""
+    frame = error.__traceback__
+    while frame is not None:
+        name = frame.tb_frame.f_code.co_filename
+        if name != __file__ and not name.startswith("<frozen ") and not name.endswith(f"{os.sep}runpy.py"):
+            return frame
+        frame = frame.tb_next
+    return None
+
+
+def _place(error: BaseException, program: str) -> dict[str, object] | None:
+    """The deepest line of the script itself that the error passed through."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None) or os.path.join(os.getcwd(), program)
+    if isinstance(error, SyntaxError) and error.filename == main:
+        return {"file": main, "line": error.lineno, "function": "<module>", "text": (error.text or "").strip()}
+    frames = [frame for frame in traceback.extract_tb(_own_frames(error)) if frame.filename == main]
+    if not frames:
+        return None
+    last = frames[-1]
+    return {"file": main, "line": last.lineno, "function": last.name, "text": (last.line or "").strip()}
+
+
+def _record(error: BaseException, program: str, shown: bool) -> None:
+    """Write the error file that the elastic agent and the launcher read; a file that is there already says more."""
+    path = os.environ.get(ERROR_FILE)
+    if not path or os.path.exists(path):
+        return
+    lines = traceback.format_exception(type(error), error, _own_frames(error))
+    text = "" if isinstance(error, SystemExit) else "".join(lines)
+    report = {
+        "message": {
+            "message": "".join(traceback.format_exception_only(type(error), error)).strip(),
+            "extraInfo": {"py_callstack": text, "timestamp": str(int(time.time()))},
+        },
+        "accelify": {
+            "time": time.time(),
+            "host": socket.gethostname(),
+            "place": _place(error, program),
+            "interrupted": isinstance(error, KeyboardInterrupt),
+            "shown": shown and _has_own_hook(),
+        },
+    }
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        json.dump(report, file)
+    os.replace(f"{path}.part", path)
+
+
+def _has_own_hook() -> bool:
+    """Whether the script prints its tracebacks itself; `torch.distributed` sets a hook that only adds the rank."""
+    module = str(getattr(sys.excepthook, "__module__", ""))
+    return sys.excepthook is not sys.__excepthook__ and not module.startswith("torch.")
+
+
+def _tell(error: BaseException, shown: bool) -> None:
+    """Print the traceback where `python script.py` would, except on the rank whose traceback the launcher shows."""
+    frames = _own_frames(error)
+    if _has_own_hook():
+        sys.excepthook(type(error), error, frames)
+    elif not shown:
+        sys.__excepthook__(type(error), error.with_traceback(frames), frames)
+    sys.excepthook = lambda *_: None  # the interpreter still sets the exit status
+
+
+if __name__ == "__main__":
+    main()

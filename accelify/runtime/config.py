@@ -1,0 +1,271 @@
+"""The settings of a launch: what they are called, where they may come from, and which one wins. Works without torch.
+
+One table, KEYS, names them all. A value comes from the first of: a flag, a variable `ACCELIFY_<NAME>`, the project's
+file, the file that `$ACCELIFY_CONFIG` names, what is detected. Each value remembers which it was.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accelify.errors import AccelifyError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Value = str | int | bool
+PROJECT_FILES = ("accelify.toml", "accelify.yaml", "accelify.yml", "pyproject.toml")
+CONFIG_VARIABLE = "ACCELIFY_CONFIG"
+PRECISIONS = ("no", "fp16", "bf16")
+
+
+class BadSetting(AccelifyError):
+    """A setting whose name or value cannot be used; says where it was given and what would do."""
+
+    def __init__(self, origin: str, reason: str) -> None:
+        super().__init__(f"{origin}: {reason}")
+
+
+def _integer(least: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError(f"{value!r} is not a whole number")
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is not a whole number") from None
+        if number < least:
+            raise ValueError(f"{number} is less than {least}")
+        return number
+
+    return parse
+
+
+def _processes(value: Any) -> Value:
+    return "auto" if value == "auto" else _integer(1)(value)
+
+
+def _machines(value: Any) -> Value:
+    """A number of machines, or a range `1:4`, as torchrun's `--nnodes` takes it."""
+    least, colon, most = str(value).partition(":")
+    if not colon:
+        return _integer(1)(value)
+    if _integer(1)(least) > _integer(1)(most):
+        raise ValueError(f"{value!r} ends before it begins")
+    return f"{int(least)}:{int(most)}"
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if str(value).lower() not in words:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return words[str(value).lower()]
+
+
+def _precision(value: Any) -> str:
+    if value is False:  # YAML reads a bare `no` so
+        return "no"
+    if value not in PRECISIONS:
+        raise ValueError(f"{value!r} is none of {', '.join(PRECISIONS)}")
+    return str(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{value!r} is not a name or an address")
+    return value.strip()
+
+
+def _gpu_ids(value: Any) -> str:
+    parts = [str(part).strip() for part in value] if isinstance(value, list) else str(value).split(",")
+    names = [part.strip() for part in parts]
+    if value is None or isinstance(value, bool) or not all(names):
+        raise ValueError(f"{value!r} is not a list of GPUs such as 0,1")
+    return ",".join(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A setting: its name, what it means in one line, how a value is read, and what holds if nobody says."""
+
+    name: str
+    meaning: str
+    parse: Callable[[Any], Value]
+    default: Value | None = None
+
+    @property
+    def variable(self) -> str:
+        return f"ACCELIFY_{self.name.upper()}"
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+KEYS = {
+    key.name: key
+    for key in (
+        Key("num_processes", "processes on all machines together, or auto: one for each GPU", _processes, "auto"),
+        Key("num_machines", "machines, or a range such as 1:4 that may change while it runs", _machines, 1),
+        Key("machine_rank", "this machine's number, from 0", _integer(0)),
+        Key("main_process_ip", "the address of machine 0, where the others meet", _text),
+        Key("main_process_port", "the port of machine 0, where the others meet", _integer(1)),
+        Key("cpu", "use no GPU even if there is one", _flag, False),
+        Key("gpu_ids", "the GPUs of this machine to use, such as 0,1", _gpu_ids),
+        Key("mixed_precision", "no, fp16 or bf16", _precision),
+        Key("gradient_accumulation_steps", "micro-batches in one optimizer step", _integer(1)),
+        Key("num_cpu_threads_per_process", "threads for one process's CPU work", _integer(1)),
+        Key("max_restarts", "how often all processes start again after a failure", _integer(0), 0),
+        Key("debug", "check collectives and show the elastic agent's own messages", _flag, False),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value and where it came from, in words."""
+
+    value: Value | None
+    origin: str
+
+
+Settings = dict[str, Setting]
+
+
+def read_value(name: str, value: Any, origin: str) -> Value:
+    """A value of the setting's own type.
+
+    Raises: BadSetting naming the origin, the key and the reason.
+    """
+    if name not in KEYS:
+        near = difflib.get_close_matches(name, KEYS, n=1, cutoff=0.5)
+        raise BadSetting(origin, f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    try:
+        return KEYS[name].parse(value)
+    except ValueError as error:
+        raise BadSetting(origin, f"{name}: {error}") from None
+
+
+def read_config(path: Path) -> dict[str, Value]:
+    """The settings of one file: TOML or YAML by its suffix, the table `tool.accelify.launch` of a pyproject.toml.
+
+    Raises: BadSetting for a file that cannot be read, an unknown key or a value of the wrong kind.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
+        raise BadSetting(str(path), f"cannot be read: {reason}") from None
+    table = _parse_yaml(path, text) if path.suffix in (".yaml", ".yml") else _parse_toml(path, text)
+    if path.name == "pyproject.toml":
+        table = table.get("tool", {}).get("accelify", {}).get("launch", {})
+    if not isinstance(table, dict):
+        raise BadSetting(str(path), "is no table of settings")
+    return {str(name): read_value(str(name), value, str(path)) for name, value in table.items()}
+
+
+def _parse_toml(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(str(path), f"is not TOML: {error}") from None
+
+
+def _parse_yaml(path: Path, text: str) -> dict[str, Any]:
+    import yaml  # 12 ms; most projects have TOML
+
+    try:
+        table: dict[str, Any] = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise BadSetting(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
+    return table
+
+
+def project_file(folder: Path) -> Path | None:
+    """The project's own file: in this folder or the nearest one above, no further than the repository's top."""
+    for place in (folder, *folder.parents):
+        for name in PROJECT_FILES:
+            path = place / name
+            if path.is_file() and (name != "pyproject.toml" or "[tool.accelify.launch" in _peek(path)):
+                return path
+        if (place / ".git").exists():
+            return None
+    return None
+
+
+def _peek(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def user_file(variables: Mapping[str, str]) -> Path:
+    """Where `accelify config --user` writes; read only when `--user-config` asks for it."""
+    base = variables.get("XDG_CONFIG_HOME") or str(Path(variables.get("HOME", "~")).expanduser() / ".config")
+    return Path(base) / "accelify" / "accelify.toml"
+
+
+def config_files(variables: Mapping[str, str], folder: Path, explicit: Path | None = None) -> list[Path]:
+    """The files that count, the first one strongest; a file named on the command line stands alone."""
+    if explicit is not None:
+        return [explicit]
+    named = variables.get(CONFIG_VARIABLE)
+    found = [project_file(folder), Path(named) if named else None]
+    return [path for path in found if path is not None]
+
+
+def resolve(flags: Mapping[str, Any], variables: Mapping[str, str], files: list[Path]) -> Settings:
+    """Every setting with its origin; detection is left to the caller, who sees `default` as the origin.
+
+    Raises: BadSetting for the first value that cannot be used, wherever it stands.
+    """
+    layers = [(str(path), read_config(path)) for path in files]
+    settings: Settings = {}
+    for name, key in KEYS.items():
+        settings[name] = Setting(key.default, "default")
+        if flags.get(name) is not None:
+            settings[name] = Setting(read_value(name, flags[name], f"flag {key.flag}"), f"flag {key.flag}")
+        elif variables.get(key.variable):
+            origin = f"variable {key.variable}"
+            settings[name] = Setting(read_value(name, variables[key.variable], origin), origin)
+        else:
+            for path, table in layers:
+                if name in table:
+                    settings[name] = Setting(table[name], f"file {path}")
+                    break
+    return settings
+
+
+def write_config(path: Path, values: Mapping[str, Value]) -> None:
+    """Write a TOML or YAML file with a line of explanation for each value, whole or not at all.
+
+    Raises: BadSetting for an unknown key or a value of the wrong kind, before anything is written.
+    """
+    checked = {name: read_value(name, value, str(path)) for name, value in values.items()}
+    yaml_style = path.suffix in (".yaml", ".yml")
+    lines = ["# accelify launch reads this file; `accelify config show` tells what each value comes to."]
+    for name, value in checked.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else f'"{value}"'
+        lines.append(f"{name}{': ' if yaml_style else ' = '}{text}  # {KEYS[name].meaning}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,211 @@
+"""Failures and signals: what a person is told, the exit status, and that nobody is left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.launch.conftest import Shell, wait_until
+
+FAILING = """
+import os, sys, time
+rank = os.environ["RANK"]
+print("rank", rank, "was here")
+def deep():
+    raise ValueError("bad data")
+if rank == sys.argv[1]:
+    deep()
+time.sleep(600)
+"""
+WAITING = """
+import os, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open("up-" + os.environ["RANK"], "w").close()
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_the_first_failing_ranks_traceback_once(shell: Shell, rank: str) -> None:
+    script = shell.script(FAILING)
+    launched = shell.run("launch", "--num-processes", "2", "train.py", rank)
+    assert launched.returncode == 1
+    assert launched.stdout == "rank 0 was here\n"
+    lines = launched.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].startswith(f'  File "{script}", line 8')  # no frame of ours above the script's
+    assert launched.stderr.count("ValueError: bad data") == 1
+    assert f"rank {rank} on {os.uname().nodename} failed first (exit status 1)" in launched.stderr
+    assert lines[-1] == f'accelify: {script}:6, in deep: raise ValueError("bad data")'
+    assert len(lines) < 14  # the traceback and what we say: no wall of the agent's text
+    assert shell.processes() == []
+
+
+def test_the_other_ranks_logs_are_named_and_private(shell: Shell) -> None:
+    shell.script(FAILING)
+    launched = shell.run("launch", "--num-processes", "2", "train.py", "0")
+    (folder,) = shell.logs()
+    assert str(folder) in launched.stderr
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "rank-1.log").read_text() == "rank 1 was here\n"
+
+
+def test_a_rank_that_fails_because_another_did_is_not_blamed(shell: Shell) -> None:
+    shell.script("""
+import os, signal, torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.all_reduce(torch.ones(1))
+""")
+    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
+    assert launched.returncode == 128 + signal.SIGKILL
+    assert "rank 1 on" in launched.stderr
+    assert "SIGKILL" in launched.stderr
+    assert "Traceback" not in launched.stderr  # rank 0's broken connection is no news
+
+
+def test_a_syntax_error_shows_its_line(shell: Shell) -> None:
+    script = shell.script("x = 1\nif x = 2:\n    pass\n")
+    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    assert launched.returncode == 1
+    assert "SyntaxError" in launched.stderr
+    assert launched.stderr.splitlines()[-1] == f"accelify: {script}:2: if x = 2:"
+
+
+def test_exit_status_and_last_words_of_a_quiet_rank(shell: Shell) -> None:
+    shell.script("""
+import os, sys, time
+if os.environ["RANK"] == "1":
+    sys.exit("no such data set")
+time.sleep(600)
+""")
+    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    assert launched.returncode == 1
+    assert "  no such data set" in launched.stderr
+    shell.script("import sys; sys.exit(41)")
+    assert shell.run("launch", "--num-processes", "2", "train.py").returncode == 41
+
+
+def test_the_scripts_own_excepthook_speaks(shell: Shell) -> None:
+    shell.script("""
+import os, sys, time
+sys.excepthook = lambda kind, error, frames: print("mine:", error, file=sys.stderr)
+if os.environ["RANK"] == "0":
+    raise ValueError("bad")
+time.sleep(600)
+""")
+    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    assert launched.stderr.startswith("mine: bad\n")
+    assert "Traceback" not in launched.stderr
+    assert launched.returncode == 1
+
+
+def start_waiting(shell: Shell) -> subprocess.Popen[str]:
+    shell.script(WAITING)
+    process = shell.start("launch", "--num-processes", "2", "train.py")
+    wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both ranks to be up")
+    assert len(shell.processes()) == 5  # the launcher, two ranks, and a child of each
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_everything(shell: Shell, number: signal.Signals) -> None:
+    process = start_waiting(shell)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert f"stopped by {number.name}" in err
+    assert "Traceback" not in err
+    wait_until(lambda: not shell.processes(), "every process to be gone")
+
+
+def test_ranks_that_ignore_ctrl_c_end_too(shell: Shell) -> None:
+    shell.script("""
+import os, signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+open("up-" + os.environ["RANK"], "w").close()
+time.sleep(600)
+""")
+    process = shell.start("launch", "--num-processes", "2", "train.py")
+    wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both ranks to be up")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert shell.processes() == []
+
+
+def test_sigterm_lets_a_rank_finish_its_checkpoint(shell: Shell) -> None:
+    shell.script("""
+import os, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+def save(*_):
+    time.sleep(0.3)
+    with open("saved-" + os.environ["RANK"], "w") as file:
+        file.write(str(child.poll()))  # its own children must not have been ended under it
+    child.kill()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open("up-" + os.environ["RANK"], "w").close()
+time.sleep(600)
+""")
+    process = shell.start("launch", "--num-processes", "2", "train.py")
+    wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both ranks to be up")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert shell.lines("saved-*") == ["None", "None"]
+    assert shell.processes() == []
+
+
+def test_a_killed_launcher_takes_its_ranks_along(shell: Shell) -> None:
+    shell.script(WAITING.replace("subprocess.Popen(", "(").replace("subprocess, ", ""))
+    process = shell.start("launch", "--num-processes", "2", "train.py")
+    wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both ranks to be up")
+    process.kill()
+    process.wait(60)
+    wait_until(lambda: not shell.processes(), "the ranks to follow")
+
+
+def test_children_of_a_crashed_rank_are_ended(shell: Shell) -> None:
+    shell.script("""
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+raise OSError(f"gone, and {child.pid} is left")
+""")
+    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    assert launched.returncode == 1
+    assert "OSError: gone" in launched.stderr
+    wait_until(lambda: not shell.processes(), "the children of the ranks to be gone")
+
+
+MISTAKES = {
+    "missing script": (["nowhere.py"], "there is no script nowhere.py"),
+    "folder": (["."], "folder without a __main__.py"),
+    "missing module": (["-m", "no_such_module_here"], "there is no module no_such_module_here"),
+    "missing program": (["--no-python", "no-such-program-here"], "there is no program no-such-program-here"),
+    "count": (["--num-processes", "zero", "train.py"], "num_processes: 'zero' is not a whole number"),
+    "precision": (["--mixed-precision", "fp7", "train.py"], "mixed_precision: 'fp7' is none of no, fp16, bf16"),
+    "division": (["--num-machines", "2", "--num-processes", "3", "train.py"], "does not divide by 2"),
+    "meeting point": (["--num-machines", "2", "--machine-rank", "0", "train.py"], "need --main-process-ip"),
+    "rank": (["--num-machines", "2", "--main-process-ip", "::1", "train.py"], "need --machine-rank"),
+    "range": (["--nnodes", "4:1", "train.py"], "ends before it begins"),
+    "unknown option": (["--num-proceses", "2", "train.py"], "--num-processes"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_gets_one_clear_line(shell: Shell, mistake: str) -> None:
+    shell.script("raise SystemExit('must not run')")
+    arguments, reason = MISTAKES[mistake]
+    launched = shell.run("launch", *arguments)
+    assert launched.returncode == 2
+    assert reason in launched.stderr
+    assert "Traceback" not in launched.stderr
+    assert launched.stdout == ""
+    if mistake != "unknown option":  # click adds a usage line there
+        assert len(launched.stderr.splitlines()) == 1
+    assert Path(shell.folder / "train.py").exists()

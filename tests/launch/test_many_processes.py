@@ -1,0 +1,158 @@
+"""Two processes under the elastic agent: what they see, what is shown, what is kept."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+import sys
+
+from tests.launch.conftest import Shell, wait_until
+
+WRITE_DOWN = """
+import json, os, sys
+names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS", "ACCELIFY_CPU")
+seen = {"argv": sys.argv, "path": sys.path, "file": __file__, "name": __name__, "spec": str(__spec__), "doc": __doc__}
+seen["main"] = sys.modules["__main__"].__dict__ is globals()
+seen["globals"] = sorted(name for name in globals() if name.startswith("__"))
+seen["environment"] = {name: os.environ.get(name) for name in names}
+seen["ours"] = sorted(name for name in os.environ if name.startswith("ACCELIFY_"))
+seen["modules"] = [name for name in ("torch", "accelify") if name in sys.modules]
+with open(f"seen-{os.environ.get('RANK', 'plain')}.json", "w") as file:
+    json.dump(seen, file)
+"""
+
+
+def seen(shell: Shell, rank: object) -> dict:
+    return json.loads((shell.folder / f"seen-{rank}.json").read_text())
+
+
+def test_ranks_see_what_python_would_show_them(shell: Shell) -> None:
+    (shell.folder / "elsewhere").mkdir()
+    shell.script('"""A doc."""' + WRITE_DOWN, "real/train.py")
+    (shell.folder / "elsewhere" / "link.py").symlink_to("../real/train.py")
+    arguments = ["elsewhere/link.py", "--num-processes", "8", "$$HOME ${local_rank}", "", "-h"]
+    launched = shell.run("launch", "--cpu", "--num_processes", "2", *arguments)
+    assert launched.returncode == 0, launched.stderr
+    shell.python(*arguments)
+    plain = seen(shell, "plain")
+    for rank in (0, 1):
+        told = seen(shell, rank)
+        environment = told.pop("environment")
+        assert {**told, "ours": []} == {key: value for key, value in plain.items() if key != "environment"}
+        assert told["ours"] == ["ACCELIFY_CPU"]
+        assert [environment[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")] == [str(rank), str(rank), "2"]
+        assert int(environment["OMP_NUM_THREADS"]) >= 1
+
+
+def test_threads_are_left_alone_when_set(shell: Shell) -> None:
+    shell.script(WRITE_DOWN)
+    assert shell.run("launch", "--cpu", "--num-processes", "2", "train.py", OMP_NUM_THREADS="3").returncode == 0
+    assert seen(shell, 1)["environment"]["OMP_NUM_THREADS"] == "3"
+
+
+def test_rank_0_is_shown_and_nothing_is_left(shell: Shell) -> None:
+    shell.script("import os; print('hello from', os.environ['RANK'])")
+    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    assert (launched.returncode, launched.stdout, launched.stderr) == (0, "hello from 0\n", "")
+    assert shell.logs() == []
+    assert shell.processes() == []
+
+
+def test_output_arrives_as_it_is_printed(shell: Shell) -> None:
+    shell.script("""
+import os, time
+print("first")
+while not os.path.exists("go"):
+    time.sleep(0.05)
+""")
+    process = shell.start("launch", "--num-processes", "2", "train.py")
+    assert process.stdout.readline() == "first\n"  # arrives although the script has neither flushed nor ended
+    assert process.poll() is None
+    (shell.folder / "go").touch()
+    assert process.wait(60) == 0
+
+
+def test_the_log_folder_is_kept_when_asked(shell: Shell) -> None:
+    shell.script("import os, sys; print('out', os.environ['RANK']); print('err', file=sys.stderr); print('end')")
+    assert shell.run("launch", "--num-processes", "2", "--log-dir", "logs", "train.py").returncode == 0
+    (folder,) = (shell.folder / "logs").iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert (folder / "rank-1.log").read_text() == "out 1\nerr\nend\n"
+    assert not (folder / "rank-0.log").exists()
+
+
+def test_tee_shows_every_rank(shell: Shell) -> None:
+    shell.script("import os; print('hello from', os.environ['RANK'])")
+    launched = shell.run("launch", "--num-processes", "2", "--tee", "3", "train.py")
+    assert launched.returncode == 0, launched.stderr
+    assert re.findall(r"hello from \d", launched.stdout).sort() == ["hello from 0", "hello from 1"].sort()
+    assert len(re.findall(r"hello from \d", launched.stdout)) == 2
+
+
+def test_leaving_by_system_exit_0_is_a_success(shell: Shell) -> None:
+    shell.script("""
+class Stop(SystemExit): pass
+try:
+    raise Stop(0)
+finally:
+    print("left")
+""")
+    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    assert (launched.returncode, launched.stdout, launched.stderr) == (0, "left\n", "")
+
+
+def test_two_launches_at_once_do_not_collide(shell: Shell) -> None:
+    shell.script("""
+import os, torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([float(os.environ["JOB"])])
+dist.all_reduce(total)
+print("sum", int(total.item()))
+dist.destroy_process_group()
+""")
+    jobs = [shell.start("launch", "--cpu", "--num-processes", "2", "train.py", JOB=str(n)) for n in (1, 10)]
+    outputs = [job.communicate(timeout=120) for job in jobs]
+    assert [out for out, _ in outputs] == ["sum 2\n", "sum 20\n"], outputs
+
+
+def test_a_module_on_two_ranks(shell: Shell) -> None:
+    shell.script("import sys; print(sys.argv[0].endswith('train.py'), sys.argv[1:], __spec__.name)", "package/train.py")
+    launched = shell.run("launch", "--num-processes", "2", "-m", "package.train", "--x")
+    assert launched.stdout == "True ['--x'] package.train\n", launched.stderr
+
+
+def test_spawned_workers_find_the_scripts_functions(shell: Shell) -> None:
+    shell.script("""
+import multiprocessing
+def double(x):
+    return 2 * x
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(double, [1, 2]))
+""")
+    launched = shell.run("launch", "--num-processes", "2", "train.py")
+    assert launched.stdout == "[2, 4]\n", launched.stderr
+
+
+def test_a_terminal_stays_a_terminal(shell: Shell) -> None:
+    import os
+    import pty
+
+    shell.script("import sys; print('tty', sys.stdout.isatty(), sys.stderr.isatty())")
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "accelify", "launch", "--num-processes", "2", "train.py"],
+        cwd=shell.folder,
+        env=shell.environment(),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    assert process.wait(60) == 0
+    assert b"tty True True" in os.read(master, 4096)
+    os.close(master)
+    wait_until(lambda: not shell.processes(), "the ranks to be gone")

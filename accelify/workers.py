@@ -127,10 +127,8 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> Result | Failure
     except MemoryError:
         return Failure("not enough memory to analyse it")
     except BaseException as error:  # a panic of the native parser is no Exception
-        first_line = next(iter(str(error).splitlines()), "")
-        return Failure(
-            f"accelify failed on it ({type(error).__name__}: {first_line}); please report this", traceback.format_exc()
-        )
+        what = traceback.format_exception_only(type(error), error)[-1].partition("\n")[0]
+        return Failure(f"accelify failed on it ({what}); please report this", traceback.format_exc())
 
 
 def _on_deep_stack(body: Callable[[], None]) -> None:

@@ -1,0 +1,221 @@
+"""Many files at once: what need not be parsed is not, what belongs together stays so, and what fails fails alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from accelify.codemod import discover, source
+from accelify.codemod.result import FileResult, Problem, Status
+from accelify.errors import CannotRead, CannotWrite, FileError
+from accelify.workers import Failure, available_cores, run_here, run_many
+
+if TYPE_CHECKING:
+    from accelify.codemod.rewrite import Options
+
+# The results of files that are rewritten together: all of the migrated ones are written, or none is.
+Program = tuple[FileResult, ...]
+Paths = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What became of every file; nothing is written yet.
+
+    order: where each path stands in what the user named.
+    only_named: every file was named by the user, none was found in a folder.
+    tracebacks: those of errors that we did not foresee.
+    """
+
+    programs: tuple[Program, ...]
+    order: dict[str, int]
+    only_named: bool = True
+    tracebacks: tuple[str, ...] = ()
+
+    def results(self) -> list[FileResult]:
+        """All of them, in the user's order; a file that was not named comes with the first one that it belongs to."""
+        placed: list[tuple[int, FileResult]] = []
+        for program in self.programs:
+            first = min(self.order.get(result.path, len(self.order)) for result in program)
+            placed += [(self.order.get(result.path, first), result) for result in program]
+        return [result for _, result in sorted(placed, key=lambda item: item[0])]
+
+
+def rewrite_paths(
+    paths: Sequence[str],
+    options: Options,
+    jobs: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Batch:
+    """Rewrite the files that the paths mean; `progress` is told how many programs are done, and of how many."""
+    found = list(discover.find(paths))
+    looked = [_look(item) for item in found]
+    wanted = [item for item in looked if isinstance(item, str)]
+    run = _Run(options, jobs or available_cores(), progress)
+    programs = run.rewrite(_groups(wanted, options)) if wanted else []
+    while overlapping := _overlapping(programs):
+        merged = tuple(path for index in overlapping for path in programs[index][0])
+        programs = [each for index, each in enumerate(programs) if index not in overlapping] + run.rewrite([merged])
+    return Batch(
+        programs=tuple(_with_the_rest([results for _, results in programs], looked)),
+        order={item.path: at for at, item in reversed([*enumerate(found)])},
+        only_named=all(isinstance(item, CannotRead) or item.named for item in found),
+        tracebacks=tuple(run.tracebacks),
+    )
+
+
+def rewrite_stdin(path: str, data: bytes, options: Options) -> Batch:
+    """Rewrite a script that is no file; `path` is what to call it."""
+    tracebacks: list[str] = []
+    try:
+        source.decode(data, path)
+    except CannotRead as error:
+        result = _failed(error)
+    else:
+        result = FileResult(path, Status.UNCHANGED, before=data, after=data)
+        if b"torch" in data:
+            outcome = run_here(_rewrite_source, (path, data, options))
+            result = _given_up(path, outcome, tracebacks) if isinstance(outcome, Failure) else outcome
+    return Batch(programs=((result,),), order={path: 0}, tracebacks=tuple(tracebacks))
+
+
+def write(batch: Batch) -> Batch:
+    """Write what was migrated, program by program; what could not be written becomes an error."""
+    return replace(batch, programs=tuple(_written(program) for program in batch.programs))
+
+
+def _written(program: Program) -> Program:
+    changed = [result for result in program if result.status is Status.MIGRATED and result.after != result.before]
+    try:
+        source.replace([source.Replacement(result.path, result.before, result.after) for result in changed])
+    except CannotWrite as error:
+        return tuple(_unwritten(result, error) if result in changed else result for result in program)
+    return program
+
+
+def _unwritten(result: FileResult, error: CannotWrite) -> FileResult:
+    if result.path == error.path:
+        return _failed(error)
+    return _failed(CannotWrite(result.path, reason=f"left as it was, as it belongs with {error}"))
+
+
+def _look(item: discover.Found | CannotRead) -> FileResult | str:
+    """The path of a file that has to be rewritten, or the result of one that has not.
+
+    A named file must at least be text; one that was merely met in a folder may be whatever it likes.
+    """
+    if isinstance(item, CannotRead):
+        return _failed(item)
+    try:
+        data = source.read(item.path)
+        if item.named:
+            if item.path.endswith(".ipynb"):
+                raise CannotRead(item.path, reason="notebooks are not supported yet; save it as a .py file")
+            source.decode(data, item.path)
+    except CannotRead as error:
+        return _failed(error)
+    return item.path if b"torch" in data else _unchanged(item.path)
+
+
+def _groups(wanted: Sequence[str], options: Options) -> list[Paths]:
+    outcome = run_here(_find_groups, (wanted, options.follow))
+    return [(path,) for path in wanted] if isinstance(outcome, Failure) else outcome
+
+
+def _find_groups(task: tuple[Sequence[str], bool]) -> list[Paths]:
+    from accelify.codemod.project import groups  # parsing costs; a tree without torch does not pay for it
+
+    return groups(*task)
+
+
+class _Run:
+    """Rewrites groups of files here or on all cores, and keeps the tracebacks that nobody foresaw."""
+
+    def __init__(self, options: Options, jobs: int, progress: Callable[[int, int], None]) -> None:
+        self._options = options
+        self._jobs = jobs
+        self._progress = progress
+        self.tracebacks: list[str] = []
+
+    def rewrite(self, groups: Sequence[Paths]) -> list[tuple[Paths, Program]]:
+        programs: dict[int, Program] = {}
+        for done, (index, outcome) in enumerate(self._outcomes(groups), start=1):
+            self._progress(done, len(groups))
+            if isinstance(outcome, Failure):
+                outcome = tuple(_given_up(path, outcome, self.tracebacks) for path in groups[index])
+            programs[index] = outcome
+        return [(group, programs[index]) for index, group in enumerate(groups)]
+
+    def _outcomes(self, groups: Sequence[Paths]) -> Iterator[tuple[int, Program | Failure]]:
+        tasks = [(group, self._options) for group in groups]
+        if len(tasks) == 1:  # a process of its own would cost more than the work
+            return iter([(0, run_here(_rewrite_program, tasks[0]))])
+        return run_many(_rewrite_program, tasks, self._jobs)
+
+
+def _rewrite_program(task: tuple[Paths, Options]) -> Program:
+    from accelify.codemod.rewrite import rewrite_together
+
+    paths, options = task
+    try:
+        results = rewrite_together(paths, options)
+    except FileError as error:
+        others = [path for path in paths if path != error.path]
+        return (
+            _failed(error),
+            *(_failed(FileError(path, reason=f"left as it was, as it belongs with {error}")) for path in others),
+        )
+    return tuple(_without_bytes(result) for result in results)
+
+
+def _rewrite_source(task: tuple[str, bytes, Options]) -> FileResult:
+    from accelify.codemod.rewrite import rewrite_source
+
+    path, data, options = task
+    try:
+        return rewrite_source(path, data, options)
+    except FileError as error:
+        return _failed(error)
+
+
+def _without_bytes(result: FileResult) -> FileResult:
+    """Only the bytes that will be written are worth their memory."""
+    return result if result.status is Status.MIGRATED else replace(result, before=b"", after=b"")
+
+
+def _overlapping(programs: Sequence[tuple[Paths, Program]]) -> list[int]:
+    """Programs that both speak of one file of which at least one changes it: they have to be rewritten together."""
+    speakers: dict[str, list[int]] = {}
+    changed: set[str] = set()
+    for index, (_, results) in enumerate(programs):
+        for result in results:
+            real = os.path.realpath(result.path)
+            speakers.setdefault(real, []).append(index)
+            if result.status is Status.MIGRATED:
+                changed.add(real)
+    return next((indexes for real, indexes in speakers.items() if len(indexes) > 1 and real in changed), [])
+
+
+def _with_the_rest(programs: Sequence[Program], looked: Sequence[FileResult | str]) -> Iterator[Program]:
+    """The programs, and the results of files that needed no rewriting, unless a program has them too."""
+    yield from programs
+    real = {os.path.realpath(result.path) for program in programs for result in program}
+    for item in looked:
+        if isinstance(item, FileResult) and (item.error or not real or os.path.realpath(item.path) not in real):
+            yield (item,)
+
+
+def _unchanged(path: str) -> FileResult:
+    return FileResult(path, Status.UNCHANGED)
+
+
+def _failed(error: FileError) -> FileResult:
+    return FileResult(error.path, Status.ERROR, error=Problem(error.line, error.column, error.reason))
+
+
+def _given_up(path: str, failure: Failure, tracebacks: list[str]) -> FileResult:
+    if failure.traceback and failure.traceback not in tracebacks:
+        tracebacks.append(failure.traceback)
+    return FileResult(path, Status.ERROR, error=Problem(None, None, failure.reason))

@@ -1,0 +1,32 @@
+"""Results as JSON, for other programs; `schema.json` beside this file says exactly what they get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from accelify.codemod.result import FileResult
+
+VERSION = 1
+
+
+def render(results: Sequence[FileResult]) -> str:
+    """One document for the whole run, with a newline at its end."""
+    return json.dumps({"version": VERSION, "files": [_file(result) for result in results]}, indent=2) + "\n"
+
+
+def _file(result: FileResult) -> dict[str, object]:
+    return {
+        "path": result.path,
+        "status": result.status.value,
+        "changes": [
+            {"line": change.line, "rule": change.rule, "tier": change.tier.value, "reason": change.reason}
+            for change in result.changes
+        ],
+        "notes": [
+            {"line": note.line, "rule": note.rule, "tier": note.tier.value, "message": note.message}
+            for note in result.notes
+        ],
+        "error": result.error
+        and {"line": result.error.line, "column": result.error.column, "message": result.error.message},
+    }

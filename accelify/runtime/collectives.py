@@ -1,0 +1,252 @@
+"""What ranks say to each other outside the backward pass: checked gather, reduce, broadcast and barrier."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any  # nested containers of anything go in and come out
+
+import numpy
+import torch
+import torch.distributed as dist
+
+from accelify.errors import AccelifyError
+from accelify.runtime.nested import map_leaves, signature
+from accelify.runtime.process import World
+
+REDUCTIONS = ("sum", "mean", "max", "min")
+_HERE = str(Path(__file__).parent)
+# gloo adds these; what else there is travels in a wider type and comes back.
+_WIDER = {
+    torch.bool: torch.int64,
+    torch.int16: torch.int32,
+    torch.uint8: torch.int64,
+    torch.int8: torch.int64,
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+}
+
+
+class Desync(AccelifyError):
+    """The ranks asked for different things at the same time, or one never came."""
+
+
+class BadReduction(AccelifyError, ValueError):
+    """A reduction that does not exist."""
+
+
+class Alone:
+    """One process: everything is already everywhere."""
+
+    def agree(self, operation: str, detail: str = "") -> None:
+        """Nothing to agree on."""
+
+    def barrier(self, name: str = "wait_for_everyone") -> None:
+        """Nobody to wait for."""
+
+    def gather(self, tree: Any) -> Any:
+        """The tree itself; a number as a list of one."""
+        return map_leaves(lambda leaf: [leaf] if _is_number(leaf) else leaf, tree)
+
+    def gather_rows(self, tree: Any, keep: Sequence[int] | None) -> Any:
+        """The tree itself."""
+        return tree
+
+    def reduce(self, tree: Any, reduction: str) -> Any:
+        """The tree itself: the sum, mean and extremes of one."""
+        _check_reduction(reduction)
+        return tree
+
+    def broadcast(self, tree: Any, source: int = 0) -> Any:
+        """The tree itself."""
+        return tree
+
+    def gather_object(self, value: Any) -> list[Any]:
+        """The object of the only rank."""
+        return [value]
+
+    def broadcast_object(self, value: Any, source: int = 0) -> Any:
+        """The object itself."""
+        return value
+
+
+class Together(Alone):
+    """Several processes. Each call first compares what the ranks ask for, and raises on all of them if it differs.
+
+    Cost: one all-gather of 8 bytes for the comparison, on the CPU.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def agree(self, operation: str, detail: str = "") -> None:
+        """Return once every rank has asked for the same operation with the same detail.
+
+        Raises: Desync on every rank, naming what each asked for and the line that did.
+        """
+        asked = f"{operation} {detail}".strip()
+        mine = torch.tensor([zlib.crc32(asked.encode())], dtype=torch.int64)
+        marks = torch.empty(self._world.size, dtype=torch.int64)
+        try:
+            dist.all_gather_into_tensor(marks, mine)
+        except RuntimeError as error:
+            raise self._missing(asked, error) from error
+        if bool((marks == marks[0]).all()):
+            return
+        stories: list[str] = [""] * self._world.size
+        dist.all_gather_object(stories, f"{call_site()} {asked}")
+        raise Desync("the ranks disagree: " + "; ".join(f"rank {rank} {story}" for rank, story in enumerate(stories)))
+
+    def _missing(self, asked: str, error: RuntimeError) -> Desync:
+        return Desync(
+            f"rank {self._world.rank} waited at {call_site()} for the others to join it in `{asked}`, "
+            f"and some never came: {error}"
+        )
+
+    def barrier(self, name: str = "wait_for_everyone") -> None:
+        """Return once every rank has come here."""
+        self.agree(name)
+
+    def gather(self, tree: Any) -> Any:
+        """Every rank's tensors, one rank's after the other's.
+
+        Shapes: (n, ...) on each rank -> (world_size * n, ...); a scalar tensor -> (world_size,).
+        A number becomes the list of all ranks' numbers.
+        Raises: Desync when structure, dtype or shape differ between ranks.
+        """
+        self.agree("gather", signature(tree))
+        return map_leaves(self._gather_leaf, tree)
+
+    def _gather_leaf(self, leaf: Any) -> Any:
+        if _is_number(leaf):
+            return self._objects(leaf)
+        if isinstance(leaf, numpy.ndarray):
+            return self._gather_leaf(torch.as_tensor(leaf)).numpy()
+        if not isinstance(leaf, torch.Tensor):
+            raise TypeError(f"gather takes tensors and numbers, not {type(leaf).__name__}: use gather_object for it")
+        return torch.cat([part.reshape(1) if leaf.ndim == 0 else part for part in self._parts(leaf, leaf.shape)])
+
+    def _parts(self, tensor: torch.Tensor, shape: Sequence[int]) -> list[torch.Tensor]:
+        """Each rank's tensor of this one shape; as bytes, since backends do not carry every dtype."""
+        flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        everyone = flat.new_empty(self._world.size * flat.numel())
+        if not flat.numel():
+            return [tensor.detach()] * self._world.size
+        dist.all_gather_into_tensor(everyone, flat)
+        return [part.view(tensor.dtype).reshape(tuple(shape)) for part in everyone.chunk(self._world.size)]
+
+    def gather_rows(self, tree: Any, keep: Sequence[int] | None) -> Any:
+        """Every rank's rows, of each only the first `keep[rank]`; None keeps all. The row counts may differ.
+
+        Shapes: (n_r, ...) -> (sum of keep, ...). A leaf that is no tensor is taken as one object per rank.
+        """
+        self.agree("gather_for_metrics", signature(tree, ragged=True))
+        return map_leaves(lambda leaf: self._rows_of(leaf, keep), tree)
+
+    def _rows_of(self, leaf: Any, keep: Sequence[int] | None) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return self._gather_leaf(leaf)
+        if leaf.ndim == 0:
+            parts = self._parts(leaf, leaf.shape)
+            return torch.stack([part for rank, part in enumerate(parts) if keep is None or keep[rank]])
+        lengths = self._objects(len(leaf))
+        longest = max(lengths)
+        padded = leaf.detach()
+        if len(leaf) < longest:
+            filler = leaf.new_zeros((longest - len(leaf), *leaf.shape[1:]))
+            padded = torch.cat([padded, filler])
+        parts = self._parts(padded, padded.shape)
+        counts = lengths if keep is None else keep
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    def _objects(self, value: Any) -> list[Any]:
+        values: list[Any] = [None] * self._world.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def reduce(self, tree: Any, reduction: str) -> Any:
+        """The sum, mean, max or min over ranks of each tensor or number, in kind: a number stays a number.
+
+        The mean of whole numbers is a float. Raises: Desync when structure, dtype or shape differ between ranks.
+        """
+        _check_reduction(reduction)
+        self.agree(f"reduce {reduction}", signature(tree))
+        return map_leaves(lambda leaf: self._reduce_leaf(leaf, reduction), tree)
+
+    def _reduce_leaf(self, leaf: Any, reduction: str) -> Any:
+        if _is_number(leaf):
+            # Python's own arithmetic keeps whole numbers of any size and the last bit of a float.
+            return _REDUCERS[reduction](self._objects(leaf))
+        if isinstance(leaf, numpy.ndarray):
+            return self._reduce_leaf(torch.as_tensor(leaf), reduction).numpy()
+        if not isinstance(leaf, torch.Tensor):
+            raise TypeError(f"reduce takes tensors and numbers, not {type(leaf).__name__}")
+        if leaf.is_complex():
+            return torch.view_as_complex(self._reduce_leaf(torch.view_as_real(leaf.resolve_conj()), reduction))
+        total = leaf.detach().to(_WIDER.get(leaf.dtype, leaf.dtype), copy=True, memory_format=torch.contiguous_format)
+        operation = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}.get(reduction, dist.ReduceOp.SUM)
+        dist.all_reduce(total, op=operation)
+        if reduction == "mean":
+            total = total / self._world.size
+            return total.to(leaf.dtype) if leaf.is_floating_point() else total
+        return total if leaf.dtype == torch.bool and reduction == "sum" else total.to(leaf.dtype)
+
+    def broadcast(self, tree: Any, source: int = 0) -> Any:
+        """The source rank's tensors and objects on every rank; the structure must agree."""
+        self.agree("broadcast", signature(tree))
+        return map_leaves(lambda leaf: self._broadcast_leaf(leaf, source), tree)
+
+    def _broadcast_leaf(self, leaf: Any, source: int) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return self._object_from(leaf, source)
+        received = leaf.detach().clone(memory_format=torch.contiguous_format)
+        if received.numel():
+            dist.broadcast(received.reshape(-1).view(torch.uint8), src=source)
+        return received
+
+    def gather_object(self, value: Any) -> list[Any]:
+        """Every rank's object, in the order of ranks."""
+        self.agree("gather_object")
+        return self._objects(value)
+
+    def broadcast_object(self, value: Any, source: int = 0) -> Any:
+        """The source rank's object on every rank."""
+        self.agree("broadcast_object")
+        return self._object_from(value, source)
+
+    def _object_from(self, value: Any, source: int) -> Any:
+        box = [value]
+        dist.broadcast_object_list(box, src=source)
+        return box[0]
+
+
+def choose(world: World) -> Alone:
+    """The collectives for this world."""
+    return Together(world) if world.size > 1 else Alone()
+
+
+def call_site() -> str:
+    """`train.py:88`, the innermost line outside the runtime."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, (bool, int, float, complex, numpy.number, numpy.bool_))
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise BadReduction(f"reduction {reduction!r}: choose one of {', '.join(REDUCTIONS)}")
+
+
+_REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
+    "sum": sum,
+    "mean": lambda values: sum(values) / len(values),
+    "max": max,
+    "min": min,
+}

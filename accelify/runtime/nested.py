@@ -1,0 +1,158 @@
+"""Map over containers of tensors: what a DataLoader yields, what a model returns, what a metric collects."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any  # a batch is whatever the user's collate function made
+
+import torch
+
+from accelify.errors import AccelifyError
+
+
+class CannotSlice(AccelifyError):
+    """A batch that has no rows to take."""
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same containers with `function` applied to everything in them that is no container."""
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    if isinstance(tree, Mapping):
+        return _with_items(tree, {key: map_leaves(function, value) for key, value in tree.items()})
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_leaves(function, value) for value in tree))
+    if isinstance(tree, (list, tuple)):
+        return _like(tree, [map_leaves(function, value) for value in tree])
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        changed = copy.copy(tree)
+        for field in dataclasses.fields(tree):
+            object.__setattr__(changed, field.name, map_leaves(function, getattr(tree, field.name)))
+        return changed
+    return function(tree)
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """Everything in the containers that is no container, in order."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for value in tree.values():
+            yield from leaves(value)
+    elif isinstance(tree, (list, tuple)):
+        for value in tree:
+            yield from leaves(value)
+    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        for field in dataclasses.fields(tree):
+            yield from leaves(getattr(tree, field.name))
+    else:
+        yield tree
+
+
+def move(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any:
+    """The batch on `device`: tensors, containers of them, and objects that have a `to` of their own."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device, non_blocking=non_blocking)
+    own = getattr(batch, "to", None)
+    if callable(own) and not isinstance(batch, type):
+        moved = own(device)
+        return batch if moved is None else moved
+    if isinstance(batch, Mapping):
+        items = {key: move(value, device, non_blocking=non_blocking) for key, value in batch.items()}
+        return _with_items(batch, items)
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(move(value, device, non_blocking=non_blocking) for value in batch))
+    if isinstance(batch, (list, tuple)):
+        return _like(batch, [move(value, device, non_blocking=non_blocking) for value in batch])
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        changed = copy.copy(batch)
+        for field in dataclasses.fields(batch):
+            value = move(getattr(batch, field.name), device, non_blocking=non_blocking)
+            object.__setattr__(changed, field.name, value)
+        return changed
+    return batch
+
+
+def rows(batch: Any) -> int | None:
+    """How many samples the batch holds: the length of its first tensor, else of its first list of leaves."""
+    for leaf in leaves(batch):
+        if isinstance(leaf, torch.Tensor) and leaf.ndim:
+            return len(leaf)
+    if isinstance(batch, Mapping):
+        return next((rows(value) for value in batch.values()), None)
+    return len(batch) if isinstance(batch, (list, tuple)) else None
+
+
+def slice_rows(batch: Any, start: int, stop: int, length: int) -> Any:
+    """Rows `start` to `stop` of a batch of `length` rows; what has no rows (a number, a name) is kept whole.
+
+    Raises: CannotSlice naming what has another number of rows.
+    """
+    if isinstance(batch, torch.Tensor):
+        if batch.ndim and len(batch) != length:
+            raise CannotSlice(f"split_batches: a tensor of shape {list(batch.shape)} in a batch of {length} rows")
+        return batch[start:stop] if batch.ndim else batch
+    if isinstance(batch, Mapping):
+        return _with_items(batch, {key: slice_rows(value, start, stop, length) for key, value in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(slice_rows(value, start, stop, length) for value in batch))
+    if isinstance(batch, (list, tuple)):
+        if len(batch) == length and not any(isinstance(leaf, torch.Tensor) for leaf in batch):
+            return _like(batch, list(batch[start:stop]))
+        return _like(batch, [slice_rows(value, start, stop, length) for value in batch])
+    if batch is None or isinstance(batch, (bool, int, float, str)):
+        return batch
+    raise CannotSlice(f"split_batches: no way to take rows of a {type(batch).__name__}")
+
+
+def signature(tree: Any, *, ragged: bool = False) -> str:
+    """Structure, dtypes and shapes in one line, such as `{x: f32[2,3], y: i64[2]}`; `ragged`: any first dimension."""
+    if isinstance(tree, torch.Tensor):
+        shape = ["*" if ragged and position == 0 else str(length) for position, length in enumerate(tree.shape)]
+        return f"{_SHORT.get(tree.dtype, str(tree.dtype).removeprefix('torch.'))}[{','.join(shape)}]"
+    if isinstance(tree, Mapping):
+        return "{" + ", ".join(f"{key}: {signature(value, ragged=ragged)}" for key, value in tree.items()) + "}"
+    if isinstance(tree, (list, tuple)):
+        return "(" + ", ".join(signature(value, ragged=ragged) for value in tree) + ")"
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        values = (getattr(tree, field.name) for field in dataclasses.fields(tree))
+        return type(tree).__name__ + "(" + ", ".join(signature(value, ragged=ragged) for value in values) + ")"
+    # An int on one rank and a float on another reduce well together.
+    return "number" if isinstance(tree, (int, float)) else type(tree).__name__
+
+
+_SHORT = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "bool",
+}
+
+
+def _with_items(original: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    """A mapping of the original's kind: a defaultdict keeps its factory, a ModelOutput its attributes."""
+    if type(original) is dict:
+        return items
+    try:
+        changed = copy.copy(original)
+        for key, value in items.items():
+            changed[key] = value  # type: ignore[index]  # a mapping that forbids this raises TypeError, caught below
+    except TypeError:
+        return items
+    return changed
+
+
+def _like(original: list[Any] | tuple[Any, ...], values: list[Any]) -> Any:
+    if type(original) is list:
+        return values
+    if type(original) is tuple:
+        return tuple(values)
+    return type(original)(values)

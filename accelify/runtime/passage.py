@@ -1,0 +1,160 @@
+"""One pass over a prepared loader, and what it knows of each step: how many rows every rank holds, how many count."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any  # batches are whatever the user's loader yields
+
+import torch
+
+from accelify.errors import AccelifyError
+from accelify.runtime import nested
+from accelify.runtime.collectives import Alone
+
+
+class CannotGather(AccelifyError):
+    """A metric whose rows we cannot tell from those that were added to even out the last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the ranks hold in one step: rows, and how many of them count (the first ones; the rest only fill up).
+
+    `rows` None: the batches are not ours to count (one element of a sampler is one batch); valid then is 1 or 0.
+    """
+
+    rows: tuple[int, ...] | None
+    valid: tuple[int, ...]
+    is_split: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was added on any rank."""
+        return all(self.valid) if self.rows is None else self.rows == self.valid
+
+    def weight(self, rank: int) -> float:
+        """What the mean over this rank's slice must be multiplied by, so that the ranks' mean is the whole batch's."""
+        if not self.is_split or len(set(self.valid)) == 1:
+            return 1.0
+        return self.valid[rank] * len(self.valid) / sum(self.valid)
+
+
+class Passage:
+    """An iterator over one epoch of one loader."""
+
+    def __init__(
+        self, batches: Iterator[tuple[Any, Step | None]], passages: Passages, device: torch.device | None
+    ) -> None:
+        self.step: Step | None = None
+        self.history: list[Step] = []
+        self._batches = batches
+        self._passages = passages
+        self._device = device
+
+    def __iter__(self) -> Passage:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch, self.step = next(self._batches)
+        except StopIteration:
+            self._passages.end(self)
+            raise
+        if self.step is not None:
+            self.history.append(self.step)
+            self._passages.advance(self)
+        return batch if self._device is None else nested.move(batch, self._device, non_blocking=True)
+
+
+class Passages:
+    """The passes under way. One that the script has let go of, as `break` does, is no longer there."""
+
+    def __init__(self) -> None:
+        self._open: list[weakref.ref[Passage]] = []
+        self._last: list[Step] = []
+
+    def begin(self, batches: Iterator[tuple[Any, Step | None]], device: torch.device | None) -> Passage:
+        """A new pass."""
+        return Passage(batches, self, device)
+
+    def advance(self, passage: Passage) -> None:
+        """Take this pass for the one whose batch the script is at."""
+        if not (self._open and self._open[-1]() is passage):
+            self._open = [ref for ref in self._open if ref() is not None and ref() is not passage]
+            self._open.append(weakref.ref(passage))
+
+    def end(self, passage: Passage) -> None:
+        """Note that a pass came to its end."""
+        self._open = [ref for ref in self._open if ref() is not None and ref() is not passage]
+        self._last = passage.history
+
+    @property
+    def step(self) -> Step | None:
+        """The step of the pass that moved last, if one is under way."""
+        for ref in reversed(self._open):
+            passage = ref()
+            if passage is not None:
+                return passage.step
+        return None
+
+    @property
+    def finished(self) -> list[Step]:
+        """The steps of the pass that ended last."""
+        return self._last
+
+
+def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) -> Any:
+    """The rows of all ranks that count, in the order of one process.
+
+    Inside a loop over a prepared loader: of the current batch. After it: of everything collected in the loop, where
+    the length says so. Raises: CannotGather when rows were added and these are not the batch's rows.
+    """
+    step = passages.step
+    if step is not None:
+        _check(tree, step, rank)
+        return collectives.gather_rows(tree, None if step.is_whole else step.valid)
+    history = passages.finished
+    if any(step.rows is None for step in history):
+        history = []
+    own = sum(step.rows[rank] for step in history if step.rows)
+    lengths = {len(leaf) for leaf in nested.leaves(tree) if isinstance(leaf, torch.Tensor) and leaf.ndim}
+    if history and lengths == {own}:
+        everything = collectives.gather_rows(tree, None)
+        order = _order(history)
+        return nested.map_leaves(
+            lambda leaf: leaf[order.to(leaf.device)] if isinstance(leaf, torch.Tensor) and leaf.ndim else leaf,
+            everything,
+        )
+    if all(step.is_whole for step in passages.finished):
+        return collectives.gather_rows(tree, None)
+    raise CannotGather(
+        f"gather_for_metrics after the loop: {sorted(lengths)} rows are not the {own} that this rank was given, "
+        "and some of those were added to even out the last step. Call it in the loop, on each batch."
+    )
+
+
+def _check(tree: Any, step: Step, rank: int) -> None:
+    if step.is_whole or step.rows is None:
+        return
+    for leaf in nested.leaves(tree):
+        if isinstance(leaf, torch.Tensor) and leaf.ndim and len(leaf) != step.rows[rank]:
+            raise CannotGather(
+                f"gather_for_metrics: a tensor of shape {list(leaf.shape)} for a batch of {step.rows[rank]} rows, of "
+                f"which {step.valid[rank]} count and the rest were added to even out the last step. Give it one row "
+                "per sample, or use gather."
+            )
+
+
+def _order(history: Sequence[Step]) -> torch.Tensor:
+    """Where, in all ranks' rows one rank after the other, the rows of the single-process order are."""
+    ranks = range(len(history[0].valid))
+    totals = [sum(step.rows[rank] for step in history if step.rows) for rank in ranks]
+    starts = [sum(totals[:rank]) for rank in ranks]
+    order: list[int] = []
+    for step in history:
+        for rank in ranks:
+            order.extend(range(starts[rank], starts[rank] + step.valid[rank]))
+            starts[rank] += step.rows[rank] if step.rows else 0
+    return torch.tensor(order, dtype=torch.int64)

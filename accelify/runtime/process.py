@@ -1,0 +1,84 @@
+"""Start the process group that joins the ranks, choose device and backend, and leave quietly at exit."""
+
+from __future__ import annotations
+
+import atexit
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]  # public, but left out of __all__
+
+from accelify.runtime.environment import Environment
+
+TIMEOUT = timedelta(minutes=10)
+DEBUG_TIMEOUT = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """The ranks that train together, as this one sees them."""
+
+    device: torch.device
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    timeout: timedelta = TIMEOUT
+    backend: str | None = None
+    debug: bool = False
+
+
+def join(environment: Environment, *, cpu: bool = False, timeout: timedelta | None = None) -> World:
+    """The world that the environment describes, its process group started unless it already runs.
+
+    A group that somebody else started (the script itself, another Accelerator) is used as it is and left to them.
+    """
+    timeout = timeout or (DEBUG_TIMEOUT if environment.debug else TIMEOUT)
+    running = dist.is_available() and dist.is_initialized()
+    size = dist.get_world_size() if running else environment.world_size
+    rank = dist.get_rank() if running else environment.rank
+    device = choose_device(environment.local_rank, size, cpu=cpu or environment.cpu)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if size > 1 and not running:
+        _start(environment, device, timeout)
+    return World(
+        device=device,
+        rank=rank,
+        size=size,
+        local_rank=environment.local_rank,
+        local_size=environment.local_world_size,
+        timeout=timeout,
+        backend=str(dist.get_backend()) if size > 1 else None,
+        debug=environment.debug,
+    )
+
+
+def choose_device(local_rank: int, world_size: int, *, cpu: bool) -> torch.device:
+    """CUDA if it is there, else MPS for a process of its own (no backend joins several), else the CPU."""
+    if cpu:
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda", local_rank % torch.cuda.device_count())
+    if world_size == 1 and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def _start(environment: Environment, device: torch.device, timeout: timedelta) -> None:
+    # tcp:// finds the store of torchrun's agent where there is one, and lets rank 0 open one where there is none.
+    url = f"tcp://{environment.address}:{environment.port}"
+    store, rank, size = next(rendezvous(url, environment.rank, environment.world_size, timeout=timeout))
+    # The agent may keep one store over restarts, so each attempt has keys of its own.
+    store = PrefixStore(f"accelify/{environment.restarts}", store)
+    # Tensors on the CPU need gloo also beside NCCL: checks and objects travel there without a device synchronisation.
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,115 @@
+"""One stream of random numbers for what the ranks must draw alike, beside each rank's own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any  # the states of three libraries, each of its own kind
+
+import numpy
+import torch
+
+from accelify.runtime.collectives import Alone
+
+# Units: levels of attributes below a sampler in which its private generators are looked for
+DEPTH = 3
+_PRIVATE = (torch.Generator, random.Random, numpy.random.Generator, numpy.random.RandomState)
+
+
+class SharedRandom:
+    """Draws that come out alike on every rank, as rank 0 would have drawn them.
+
+    A rank whose own stream stood where rank 0's stood keeps in step with it, as if it had drawn itself; any other
+    rank's own stream is left where it was. Generators that the owners hold privately are set to rank 0's state.
+    """
+
+    def __init__(self, collectives: Alone, owners: Iterable[object]) -> None:
+        private = list(_private_generators(owners))
+        mine = _global_state()
+        theirs, states = collectives.broadcast_object((mine, [_state(generator) for generator in private]))
+        for generator, state in zip(private, states, strict=True):
+            _restore(generator, state)
+        self._stream: dict[str, Any] = theirs
+        self._in_step = {name for name in mine if _same(mine[name], theirs[name])}
+        self._inside = False
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Draw from the shared stream inside."""
+        if self._inside:
+            yield
+            return
+        own = _global_state()
+        _set_global_state(self._stream)
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+            self._stream = _global_state()
+            _set_global_state({name: state for name, state in own.items() if name not in self._in_step})
+
+    def part(self) -> None:
+        """From here on each rank's own stream goes its own way, whatever is drawn from the shared one."""
+        self._in_step = set()
+
+
+def _global_state() -> dict[str, Any]:
+    return {"torch": torch.get_rng_state(), "python": random.getstate(), "numpy": numpy.random.get_state()}
+
+
+def _set_global_state(states: dict[str, Any]) -> None:
+    if "torch" in states:
+        torch.set_rng_state(states["torch"])
+    if "python" in states:
+        random.setstate(states["python"])
+    if "numpy" in states:
+        numpy.random.set_state(states["numpy"])
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, numpy.ndarray):
+        return bool((left == right).all())
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(_same(*pair) for pair in zip(left, right, strict=True))
+    return bool(left == right)
+
+
+def _private_generators(owners: Iterable[object]) -> Iterator[Any]:
+    """The generators that samplers hold as attributes, each once, in an order that all ranks share."""
+    seen: set[int] = set()
+
+    def search(value: object, depth: int) -> Iterator[Any]:
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        if isinstance(value, _PRIVATE):
+            yield value
+        elif depth and hasattr(value, "__dict__") and not isinstance(value, (type, torch.nn.Module, torch.Tensor)):
+            for inner in vars(value).values():
+                yield from search(inner, depth - 1)
+
+    for owner in owners:
+        yield from search(owner, DEPTH)
+
+
+def _state(generator: Any) -> Any:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, numpy.random.Generator):
+        return generator.bit_generator.state
+    return generator.get_state()
+
+
+def _restore(generator: Any, state: Any) -> None:
+    if isinstance(generator, (torch.Generator, numpy.random.RandomState)):
+        generator.set_state(state)
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    else:
+        generator.bit_generator.state = state

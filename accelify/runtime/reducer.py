@@ -1,0 +1,398 @@
+"""Average a model's gradients over the ranks while the backward pass runs, from hooks on the parameters alone.
+
+Why not DistributedDataParallel's reducer: it has to be armed by a forward through its own `__call__`, counts every
+parameter exactly once, and raises or stays silent where a script does anything else (a loss from another method, two
+backward passes over one graph, a shared layer under activation checkpointing). Here nothing is armed. A round is:
+
+1. Each gradient, as autograd completes it, is copied (divided by the world size) into its bucket. A full bucket's
+   all-reduce starts at once, in one fixed order on every rank, while the backward pass goes on.
+2. After the backward pass whatever is missing is filled in (a parameter without a gradient counts as zero), and the
+   last bucket leaves, always, with a tail of flags: which parameters have a gradient, which buckets changed after
+   they left, which buffers changed.
+3. Buckets that changed on any rank go again, whole. Since a round averages the whole `.grad`, and what is averaged
+   already is the same on all ranks, any number of rounds gives the same mean as one.
+4. The means are written into `.grad`; a parameter that has a gradient on no rank keeps None.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+if TYPE_CHECKING:
+    from accelify.runtime.parallel import Replicated
+
+# As DistributedDataParallel: a small first bucket, so that communication starts early.
+# Units: bytes
+FIRST_BUCKET = 1 << 20
+BUCKET = 25 << 20
+
+
+class GradientHook:
+    """Tells a replica that one of its gradients is complete; also how a parameter shows that it is prepared."""
+
+    __slots__ = ("index", "replica")
+
+    def __init__(self, replica: Replica, index: int) -> None:
+        self.replica = replica
+        self.index = index
+
+    def __call__(self, parameter: torch.Tensor) -> None:
+        self.replica.arrived(self.index, parameter)
+
+
+class Bucket:
+    """Gradients of one dtype and device that travel together."""
+
+    __slots__ = ("flat", "indices", "launched", "tail", "views", "waiting", "work")
+
+    def __init__(self, indices: list[int], parameters: list[nn.Parameter], tail: int = 0) -> None:
+        members = [parameters[index] for index in indices]
+        size = sum(member.numel() for member in members)
+        self.indices = indices
+        self.flat = torch.zeros(size + tail, dtype=members[0].dtype, device=members[0].device)
+        pieces = torch.split(self.flat[:size], [member.numel() for member in members])
+        self.views = [piece.view(member.shape) for piece, member in zip(pieces, members, strict=True)]
+        self.tail = self.flat[size:]
+        self.launched = False
+        self.waiting = 0
+        self.work: dist.Work | None = None
+
+
+class Replica:
+    """One model of which every rank holds a copy."""
+
+    def __init__(self, model: nn.Module, group: dist.ProcessGroup, world_size: int) -> None:
+        self.model = weakref.ref(model)
+        self.group = group
+        self.world_size = world_size
+        self.owner: Replicated | None = None
+        self.is_open = False
+        self.parameters: list[nn.Parameter] = []
+        self.buckets: list[Bucket] = []
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+        self._place: list[tuple[Bucket, torch.Tensor]] = []
+        # A parameter that had no gradient in the first round is not waited for, until it has come too late once.
+        self._awaited: list[bool] = []
+        self._seen: list[bool] = []
+        self._late: set[int] = set()
+        self._late_once: set[int] = set()
+        self._next = 0
+        self._buffers: list[tuple[nn.Module, str]] = []
+        self._versions: dict[tuple[int, str], tuple[int, int]] = {}
+        # Kept alive, so that an id stands for one parameter.
+        self._known: dict[int, nn.Parameter] = {}
+        self._sparse: set[int] = set()
+
+    # -- layout
+
+    def is_stale(self) -> bool:
+        """Whether the model trains other parameters now than those laid out."""
+        current = self._trainable()
+        return len(current) != len(self.parameters) or any(
+            new is not old or new.dtype != view.dtype or new.device != view.device
+            for new, old, (_, view) in zip(current, self.parameters, self._place, strict=True)
+        )
+
+    def _trainable(self) -> list[nn.Parameter]:
+        model = self.model()
+        return [] if model is None else [p for p in model.parameters() if p.requires_grad and not is_lazy(p)]
+
+    def lay_out(self) -> None:
+        """Put the parameters that train now into buckets, last ones first, and hook them; on every rank at once."""
+        for handle in self._handles:
+            handle.remove()
+        self.parameters = self._trainable()
+        self._share_new_parameters()
+        modules = [] if (model := self.model()) is None else list(model.modules())
+        self._buffers = [(module, name) for module in modules for name in module._buffers]
+        self._sparse = {id(module.weight) for module in modules if getattr(module, "sparse", False) is True}
+        groups = list(_grouped(self.parameters))
+        flags = 1 + len(self.parameters) + len(groups) + len(self._buffers)
+        self.buckets = [
+            Bucket(indices, self.parameters, tail=flags if position == len(groups) - 1 else 0)
+            for position, indices in enumerate(groups)
+        ]
+        self._place = [(bucket, view) for bucket in self.buckets for view in bucket.views]
+        order = [index for bucket in self.buckets for index in bucket.indices]
+        self._place = [place for _, place in sorted(zip(order, self._place, strict=True), key=lambda pair: pair[0])]
+        self._awaited = [True] * len(self.parameters)
+        self._handles = [
+            parameter.register_post_accumulate_grad_hook(GradientHook(self, index))  # type: ignore[no-untyped-call]
+            for index, parameter in enumerate(self.parameters)
+        ]
+        self.note_buffers()
+        self.close()
+
+    def share(self) -> None:
+        """Start every rank from rank 0's parameters and buffers."""
+        model = self.model()
+        if model is None:
+            return
+        self._share_new_parameters()
+        copy_from_rank_0(list(model.buffers()), self.group)
+
+    def _share_new_parameters(self) -> None:
+        model = self.model()
+        everything = [] if model is None else [p for p in model.parameters() if not is_lazy(p)]
+        fresh = [parameter for parameter in everything if id(parameter) not in self._known]
+        copy_from_rank_0([parameter.data for parameter in fresh], self.group)
+        self._known.update({id(parameter): parameter for parameter in fresh})
+
+    # -- a round
+
+    def open(self) -> None:
+        """Begin a round."""
+        self.is_open = True
+        self._seen = [False] * len(self.parameters)
+        self._late.clear()
+        self._next = 0
+        for bucket in self.buckets:
+            bucket.launched = False
+            bucket.work = None
+            bucket.waiting = sum(self._awaited[index] for index in bucket.indices)
+
+    def close(self) -> None:
+        """End a round, finished or given up."""
+        self.is_open = False
+
+    def arrived(self, index: int, parameter: torch.Tensor) -> None:
+        """Take in a gradient that the backward pass has completed; called by autograd."""
+        owner = self.owner
+        if owner is None or not owner.synchronises:
+            return
+        if not self.is_open:
+            owner.begin_unannounced()
+        bucket, view = self._place[index]
+        if bucket.launched:
+            self._late.add(index)
+            return
+        _fill(view, parameter.grad, self.world_size)
+        if self._seen[index]:
+            return
+        self._seen[index] = True
+        if self._awaited[index]:
+            bucket.waiting -= 1
+            if bucket.waiting == 0:
+                self._launch_full()
+
+    def _launch_full(self) -> None:
+        last = len(self.buckets) - 1
+        while self._next < last and self.buckets[self._next].waiting <= 0:
+            self._launch(self.buckets[self._next])
+            self._next += 1
+
+    def _launch(self, bucket: Bucket) -> None:
+        for index, view in zip(bucket.indices, bucket.views, strict=True):
+            if not self._seen[index]:
+                _fill(view, self.parameters[index].grad, self.world_size)
+        self._send(bucket)
+
+    def _send(self, bucket: Bucket) -> None:
+        bucket.launched = True
+        bucket.work = dist.all_reduce(bucket.flat, group=self.group, async_op=True)
+
+    def finish(self, flags: list[float] | None = None) -> None:
+        """Complete the round, so that gradients and buffers agree on all ranks. Every rank does so at once.
+
+        `flags` are the sums over ranks of what each had in `flags()`; without them they travel in the last bucket.
+        """
+        if not self.buckets:
+            return self.close()
+        for bucket in self.buckets[self._next : -1]:
+            self._launch(bucket)
+        last = self.buckets[-1]
+        if flags is None:
+            last.tail.copy_(torch.tensor(self.flags(), dtype=last.flat.dtype))
+        self._launch(last)
+        for bucket in self.buckets:
+            _wait(bucket)
+        flags = last.tail.tolist() if flags is None else flags
+        count = len(self.parameters)
+        used, late = flags[1 : 1 + count], flags[1 + count : 1 + count + len(self.buckets)]
+        again = [bucket for bucket, flag in zip(self.buckets, late, strict=True) if flag > 0]
+        self._send_again(again)
+        self._write_back(used)
+        self._learn()
+        self.close()
+        return self.share_buffers(flags)
+
+    def flags(self) -> list[float]:
+        """What the other ranks must know of this round: touched, gradients there, late buckets, changed buffers."""
+        touched = any(self._seen) or bool(self._late)
+        used = [float(parameter.grad is not None) for parameter in self.parameters]
+        late_buckets = {id(self._place[index][0]) for index in self._late}
+        late = [float(id(bucket) in late_buckets) for bucket in self.buckets]
+        return [float(touched), *used, *late, *map(float, self._changed_buffers())]
+
+    def _send_again(self, again: list[Bucket]) -> None:
+        """The buckets that some rank added to after they had left; `.grad` still holds the local sums."""
+        for bucket in again:
+            for index, view in zip(bucket.indices, bucket.views, strict=True):
+                _fill(view, self.parameters[index].grad, self.world_size)
+            self._send(bucket)
+        for bucket in again:
+            _wait(bucket)
+
+    def _write_back(self, used: list[float]) -> None:
+        with torch.no_grad():
+            for parameter, flag, (_, view) in zip(self.parameters, used, self._place, strict=True):
+                if flag <= 0:
+                    continue
+                gradient = parameter.grad
+                if id(parameter) in self._sparse:
+                    # SparseAdam and its kind take nothing else; rows that no rank used are left out.
+                    parameter.grad = view.to_sparse(1)
+                elif gradient is None or gradient.is_sparse:
+                    parameter.grad = torch.empty_like(parameter).copy_(view)
+                elif gradient.requires_grad:
+                    # Made with create_graph: its graph must not see that the value changed.
+                    gradient.data.copy_(view)
+                else:
+                    gradient.copy_(view)
+
+    def _learn(self) -> None:
+        for index, seen in enumerate(self._seen):
+            if index in self._late:
+                self._awaited[index] = True
+                self._late_once.add(index)
+            elif not seen and index not in self._late_once:
+                self._awaited[index] = False
+
+    # -- buffers
+
+    def note_buffers(self) -> None:
+        """Take the buffers as they are now for the same on all ranks."""
+        self._versions = {key: _version(tensor) for key, tensor in self._current_buffers() if tensor is not None}
+
+    def _current_buffers(self) -> Iterator[tuple[tuple[int, str], torch.Tensor | None]]:
+        for module, name in self._buffers:
+            yield (id(module), name), module._buffers.get(name)
+
+    def _changed_buffers(self) -> list[bool]:
+        moved = {
+            key: tensor is not None and self._versions.get(key) != _version(tensor)
+            for key, tensor in self._current_buffers()
+        }
+        # The kernel of a batch norm writes its statistics without a new version; only the count of batches tells.
+        return [
+            moved[id(module), name]
+            or moved.get((id(module), "num_batches_tracked"), False)
+            or (isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.training)
+            for module, name in self._buffers
+        ]
+
+    def share_buffers(self, flags: list[float]) -> None:
+        """Make buffers agree that changed on some rank, by the sums over ranks of `flags()`.
+
+        The statistics of batch norms become means over ranks, anything else is as rank 0 has it.
+        """
+        changed = flags[len(flags) - len(self._buffers) :]
+        tensors = [
+            (module, tensor)
+            for (module, name), flag in zip(self._buffers, changed, strict=True)
+            if flag > 0 and (tensor := module._buffers.get(name)) is not None
+        ]
+        if not tensors:
+            return
+        means = [tensor for module, tensor in tensors if isinstance(module, nn.modules.batchnorm._NormBase)]
+        others = [tensor for module, tensor in tensors if not isinstance(module, nn.modules.batchnorm._NormBase)]
+        _mean_over_ranks(means, self.group, self.world_size)
+        copy_from_rank_0(others, self.group)
+        self.note_buffers()
+
+
+def replica_of(model: nn.Module) -> Replica | None:
+    """The replica that an earlier `prepare` made of this model, by the hooks on its parameters."""
+    for parameter in model.parameters():
+        for hook in (getattr(parameter, "_post_accumulate_grad_hooks", None) or {}).values():
+            if isinstance(hook, GradientHook) and hook.replica.model() is model:
+                return hook.replica
+    return None
+
+
+def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup) -> None:
+    """Rank 0's values in everyone's tensors, in place, few messages."""
+    for members in _by_kind(tensors):
+        flat = torch.cat([member.detach().reshape(-1) for member in members])
+        dist.broadcast(flat.view(torch.uint8), src=0, group=group)
+        _scatter_into(members, flat)
+
+
+def _mean_over_ranks(tensors: list[torch.Tensor], group: dist.ProcessGroup, world_size: int) -> None:
+    if not tensors:
+        return
+    # One message: the batch counts (int64) are small and the same on all ranks, so float32 carries them exactly.
+    flat = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
+    dist.all_reduce(flat, group=group)
+    _scatter_into(tensors, flat.div_(world_size))
+
+
+def _scatter_into(tensors: list[torch.Tensor], flat: torch.Tensor) -> None:
+    with torch.no_grad():
+        for tensor, piece in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
+            # Through `.data`: a graph that saved a buffer must not see that it changed.
+            tensor.data.copy_(piece.view(tensor.shape))
+
+
+def _fill(view: torch.Tensor, gradient: torch.Tensor | None, world_size: int) -> None:
+    with torch.no_grad():
+        if gradient is None:
+            view.zero_()
+        elif gradient.is_sparse:
+            view.copy_(gradient.to_dense()).div_(world_size)
+        else:
+            torch.mul(gradient, 1 / world_size, out=view)
+
+
+def _wait(bucket: Bucket) -> None:
+    if bucket.work is not None:
+        bucket.work.wait()
+        bucket.work = None
+
+
+def _grouped(parameters: list[nn.Parameter]) -> Iterator[list[int]]:
+    """Indices by dtype and device, last parameters first, in portions of a bucket's size."""
+    kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for index in reversed(range(len(parameters))):
+        kinds.setdefault((parameters[index].dtype, parameters[index].device), []).append(index)
+    limit = FIRST_BUCKET
+    for indices in kinds.values():
+        portion: list[int] = []
+        size = 0
+        for index in indices:
+            portion.append(index)
+            size += parameters[index].numel() * parameters[index].element_size()
+            if size >= limit:
+                yield portion
+                portion, size, limit = [], 0, BUCKET
+        if portion:
+            yield portion
+
+
+def _by_kind(tensors: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    kinds: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
+    for tensor in tensors:
+        if tensor.numel():
+            kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    for members in kinds.values():
+        portion: list[torch.Tensor] = []
+        size = 0
+        for member in members:
+            portion.append(member)
+            size += member.numel() * member.element_size()
+            if size >= 10 * BUCKET:
+                yield portion
+                portion, size = [], 0
+        if portion:
+            yield portion
+
+
+def _version(tensor: torch.Tensor) -> tuple[int, int]:
+    return id(tensor), 0 if tensor.is_inference() else tensor._version

@@ -1,0 +1,85 @@
+"""The document says what the results say, and the schema in the package describes it."""
+
+from __future__ import annotations
+
+import json as standard_json
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+
+from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status, Tier
+from accelify.report import json
+
+CHANGE = ChangeRecord(3, "backward", Tier.SAFE, "the accelerator scales and divides the loss")
+NOTE = Note(9, "files", Tier.ADVICE, "every process writes log.txt")
+RESULTS = [
+    FileResult("train.py", Status.MIGRATED, b"a", b"b", changes=(CHANGE,), notes=(NOTE,)),
+    FileResult("other.py", Status.DECLINED, b"a", b"a", notes=(NOTE,)),
+    FileResult("plain.py", Status.UNCHANGED),
+    FileResult("broken.py", Status.ERROR, error=Problem(3, 0, "Python 2")),
+    FileResult("gone.py", Status.ERROR, error=Problem(None, None, "no such file")),
+    FileResult("odd-\udcff.py", Status.UNCHANGED),
+]
+
+
+def schema() -> Any:
+    return standard_json.loads(files("accelify.report").joinpath("schema.json").read_text(encoding="utf-8"))
+
+
+def document(*results: FileResult) -> Any:
+    return standard_json.loads(json.render(results))
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_every_kind_of_result_is_valid_and_plain_ascii() -> None:
+    jsonschema.validate(document(*RESULTS), schema())
+    assert json.render(RESULTS).isascii()
+    assert document() == {"version": 1, "files": []}
+
+
+def test_the_document_says_what_the_results_say() -> None:
+    assert document(*RESULTS[:1], RESULTS[3])["files"] == [
+        {
+            "path": "train.py",
+            "status": "migrated",
+            "changes": [
+                {
+                    "line": 3,
+                    "rule": "backward",
+                    "tier": "safe",
+                    "reason": "the accelerator scales and divides the loss",
+                }
+            ],
+            "notes": [{"line": 9, "rule": "files", "tier": "advice", "message": "every process writes log.txt"}],
+            "error": None,
+        },
+        {
+            "path": "broken.py",
+            "status": "error",
+            "changes": [],
+            "notes": [],
+            "error": {"line": 3, "column": 0, "message": "Python 2"},
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        FileResult("a.py", Status.DECLINED),
+        FileResult("a.py", Status.MIGRATED),
+        FileResult("a.py", Status.ERROR),
+        FileResult("a.py", Status.UNCHANGED, changes=(CHANGE,)),
+        FileResult("a.py", Status.UNCHANGED, error=Problem(1, 0, "x")),
+        FileResult("a.py", Status.DECLINED, notes=(Note(0, "files", Tier.ADVICE, "line 0"),)),
+        FileResult("a.py", Status.DECLINED, notes=(Note(1, "", Tier.ADVICE, "no rule"),)),
+    ],
+)
+def test_the_schema_refuses_what_must_not_be(wrong: FileResult) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document(wrong), schema())

@@ -1,10 +1,16 @@
-"""The pipeline: source -> parse -> analysis -> Script -> rules -> Plan -> apply -> gates -> Result."""
+"""The pipeline: source -> parse -> analysis -> Script -> rules -> Plan -> apply -> gates -> Result. Read this first."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accelify.codemod.result import FileResult
+from accelify.codemod.parse import Parsed
+from accelify.codemod.project import Project
+from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status, Tier
+from accelify.codemod.source import encode, read
+from accelify.errors import CannotParse, FileError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +29,123 @@ class Options:
 
 def rewrite_together(paths: tuple[str, ...], options: Options) -> tuple[FileResult, ...]:
     """Rewrite files that belong to one program; other files of the project that had to change with them follow."""
-    raise NotImplementedError
+    project = Project()
+    results: dict[str, FileResult] = {}
+    named: list[Parsed] = []
+    for path in paths:
+        try:
+            data = read(path)
+            if b"torch" not in data:
+                results[path] = FileResult(path, Status.UNCHANGED, data, data)
+            else:
+                named.append(project.load(path))
+        except FileError as error:
+            results[path] = _failed(error)
+    for result in _rewrite(named, project, options):
+        results[result.path] = result
+    order = {path: index for index, path in enumerate(paths)}
+    return tuple(sorted(results.values(), key=lambda r: (order.get(r.path, len(order)), r.path)))
 
 
 def rewrite_source(path: str, data: bytes, options: Options) -> FileResult:
     """Rewrite one file given as bytes; `path` only names it."""
-    raise NotImplementedError
+    project = Project({path: data})
+    try:
+        named = [project.load(path)]
+    except FileError as error:
+        return _failed(error)
+    return next(r for r in _rewrite(named, project, Options(False, options.keep_global_batch, options.runtime)) if r.path == path)
+
+
+def _failed(error: FileError) -> FileResult:
+    return FileResult(error.path, Status.ERROR, error=Problem(error.line, error.column, error.reason))
+
+
+def _rewrite(named: Sequence[Parsed], project: Project, options: Options) -> list[FileResult]:
+    """Rewrite the named files as one program."""
+    from accelify.codemod.analysis.program import Program
+
+    if not named:
+        return []
+    files = project.program(named, options.follow)
+    if not any(_may_train(f) for f in files):
+        return [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
+    program = Program(files, project, named, options.follow)
+    return _migrate(program, named, options)
+
+
+def _may_train(parsed: Parsed) -> bool:
+    return ".backward" in parsed.text
+
+
+def _migrate(program: object, named: Sequence[Parsed], options: Options) -> list[FileResult]:
+    from accelify.codemod.analysis.program import Program
+    from accelify.codemod.script import understand
+
+    assert isinstance(program, Program)
+    verdict = understand(program)
+    if verdict.script is None:
+        return [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
+    from accelify.codemod.plan import plan
+
+    made = plan(verdict)
+    if made.obstacles:
+        return _declined(named, [(o.path, o.node, o.rule, o.message) for o in made.obstacles])
+    by_path = {p.path: p for p in program.files}
+    results, failures = [], []
+    for path in sorted({c.path for c in made.changes}):
+        outcome = _apply(by_path[path], made, options)
+        if isinstance(outcome, FileResult):
+            results.append(outcome)
+        else:
+            failures.append((path, by_path[path].tree, "gate", outcome))
+    if failures:
+        return _declined(named, failures)
+    changed = {r.path for r in results}
+    results.extend(FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named if p.path not in changed)
+    return results
+
+
+def _declined(named: Sequence[Parsed], reasons: Sequence[tuple[str, ast.AST, str, str]]) -> list[FileResult]:
+    results = []
+    for parsed in named:
+        notes = []
+        for path, node, rule, message in dict.fromkeys(reasons):
+            line = int(getattr(node, "lineno", 1))
+            if path != parsed.path:
+                message, line = f"{path}:{line}: {message}", 1
+            notes.append(Note(line, rule, Tier.ADVICE, message))
+        results.append(FileResult(parsed.path, Status.DECLINED, parsed.data, parsed.data, notes=tuple(dict.fromkeys(notes))))
+    return results
+
+
+def _apply(parsed: Parsed, made: object, options: Options) -> FileResult | str:
+    """The new file, or the gate that it did not pass."""
+    from accelify.codemod import gates
+    from accelify.codemod.apply import apply, restore
+    from accelify.codemod.edits import Plan
+    from accelify.codemod.lines import line_after
+
+    assert isinstance(made, Plan)
+    changes = made.of(parsed.path)
+    try:
+        applied = apply(parsed, changes)
+    except CannotParse as error:
+        return error.reason
+    trouble = (
+        gates.compiles(parsed, applied.text)
+        or gates.means_the_plan(applied)
+        or gates.keeps_comments(parsed, applied)
+        or gates.binds_its_names(parsed, applied.text)
+    )
+    if trouble is not None:
+        return f"a check of the result failed, which is a fault of accelify: {trouble}"
+    records = [ChangeRecord(c.line, c.rule, c.tier, c.reason) for c in changes]
+    if applied.dropped:
+        records.append(ChangeRecord(1, "comments", Tier.SAFE, "comments that went with removed lines: " + "  ".join(applied.dropped)))
+    after = line_after(parsed.text, applied.text)
+    notes = [Note(after(int(getattr(r.node, "lineno", 1))), r.rule, r.tier, r.message) for r in made.remarks if r.path == parsed.path]
+    records.sort(key=lambda r: (r.line, r.rule))
+    notes.sort(key=lambda n: (n.line, n.rule))
+    data = encode(restore(parsed, applied.text), parsed.decoded)
+    return FileResult(parsed.path, Status.MIGRATED, parsed.data, data, tuple(dict.fromkeys(records)), tuple(dict.fromkeys(notes)))

@@ -1,0 +1,1 @@
+"""What is this script? Each module answers one question; `script.py` holds the answers."""

@@ -1,0 +1,264 @@
+"""Which scope does each name belong to, and where is it read and written?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module, class, function, lambda or comprehension, and the names bound in it."""
+
+    kind: str
+    node: ast.AST
+    parent: Scope | None
+    module: str
+    name: str
+    reads: dict[str, list[ast.Name]] = field(default_factory=dict)
+    writes: dict[str, list[ast.AST]] = field(default_factory=dict)
+    declared_global: set[str] = field(default_factory=set)
+    declared_nonlocal: set[str] = field(default_factory=set)
+    children: list[Scope] = field(default_factory=list)
+    generates: bool = False
+    star_imports: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.qualified_name}>"
+
+    @property
+    def qualified_name(self) -> str:
+        """`Trainer.fit` for a method; the module's name for a module."""
+        if self.parent is None or self.parent.kind == "module":
+            return self.name
+        return f"{self.parent.qualified_name}.{self.name}"
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        """The statements of a module, class or function."""
+        return self.node.body if isinstance(self.node, (ast.Module, ast.ClassDef, *FunctionNode.__args__)) else []
+
+    @property
+    def is_function(self) -> bool:
+        return self.kind == "function"
+
+    @property
+    def is_method(self) -> bool:
+        return self.kind == "function" and self.parent is not None and self.parent.kind == "class"
+
+    @property
+    def frame(self) -> Scope:
+        """The function, class or module that holds this scope's statements."""
+        scope = self
+        while scope.kind in ("lambda", "comprehension"):
+            assert scope.parent is not None
+            scope = scope.parent
+        return scope
+
+    @property
+    def root(self) -> Scope:
+        """The module's scope."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    @property
+    def parameters(self) -> list[ast.arg]:
+        """Positional and keyword parameters, in order, without `*args` and `**kwargs`."""
+        if not isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return []
+        arguments = self.node.args
+        return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+    def has_decorator(self, name: str) -> bool:
+        """Whether a function carries `@name`."""
+        decorators = getattr(self.node, "decorator_list", [])
+        return any(isinstance(d, ast.Name) and d.id == name for d in decorators)
+
+    def binds(self, name: str) -> bool:
+        return name in self.writes and name not in self.declared_global and name not in self.declared_nonlocal
+
+    def owner(self, name: str) -> Scope | None:
+        """The scope whose variable `name` is, seen from here; None for a builtin or an unknown name."""
+        if name in self.declared_global:
+            return self.root
+        if self.binds(name):
+            return self
+        scope = self.parent
+        while scope is not None:
+            if scope.kind != "class" and scope.binds(name):
+                return scope
+            scope = scope.parent
+        return None
+
+    def walk(self) -> Iterator[Scope]:
+        """This scope and all inside it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+class _Builder(ast.NodeVisitor):
+    """Build the scopes of one module, and record the scope in which every node is evaluated."""
+
+    def __init__(self, module: str, tree: ast.Module) -> None:
+        self.scope = Scope("module", tree, None, module, module)
+        self.scope_of: dict[ast.AST, Scope] = {tree: self.scope}
+        self.made_by: dict[ast.AST, Scope] = {tree: self.scope}
+        for statement in tree.body:
+            self.visit(statement)
+
+    def visit(self, node: ast.AST) -> None:
+        self.scope_of[node] = self.scope
+        super().visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self.scope.reads.setdefault(node.id, []).append(node)
+        else:
+            self.write(node.id, node)
+
+    def write(self, name: str, node: ast.AST) -> None:
+        target = self.scope
+        if isinstance(node, ast.Name) and self.inside_walrus and target.kind == "comprehension":
+            target = target.frame
+        target.writes.setdefault(name, []).append(node)
+
+    inside_walrus = False
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self.inside_walrus = True
+        self.visit(node.target)
+        self.inside_walrus = False
+
+    def visit_Global(self, node: ast.Global) -> None:
+        self.scope.declared_global.update(node.names)
+        for name in node.names:
+            self.scope.root.writes.setdefault(name, []).append(node)
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
+        self.scope.declared_nonlocal.update(node.names)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self.scope_of[alias] = self.scope
+            self.write(alias.asname or alias.name.split(".")[0], alias)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            self.scope_of[alias] = self.scope
+            if alias.name != "*":
+                self.write(alias.asname or alias.name, alias)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name:
+            self.write(node.name, node)
+        self.generic_visit(node)
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> None:
+        if node.name:
+            self.write(node.name, node)
+        self.generic_visit(node)
+
+    def visit_MatchStar(self, node: ast.MatchStar) -> None:
+        if node.name:
+            self.write(node.name, node)
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        if node.rest:
+            self.write(node.rest, node)
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._function(node, node.name)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._function(node, node.name)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        for default in [*node.args.defaults, *[d for d in node.args.kw_defaults if d is not None]]:
+            self.visit(default)
+        inner = self._enter("lambda", node, "<lambda>")
+        self._arguments(node.args)
+        self.visit(node.body)
+        self._leave(inner)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.write(node.name, node)
+        for expression in [*node.decorator_list, *node.bases, *[k.value for k in node.keywords]]:
+            self.visit(expression)
+        inner = self._enter("class", node, node.name)
+        for statement in node.body:
+            self.visit(statement)
+        self._leave(inner)
+
+    def _function(self, node: FunctionNode, name: str) -> None:
+        self.write(name, node)
+        arguments = node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        annotations = [a.annotation for a in every if a is not None and a.annotation is not None]
+        defaults = [*arguments.defaults, *[d for d in arguments.kw_defaults if d is not None]]
+        for expression in [*node.decorator_list, *defaults, *annotations, *([node.returns] if node.returns else [])]:
+            self.visit(expression)
+        inner = self._enter("function", node, name)
+        self._arguments(arguments)
+        for statement in node.body:
+            self.visit(statement)
+        self._leave(inner)
+
+    def _arguments(self, arguments: ast.arguments) -> None:
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        for argument in every:
+            if argument is not None:
+                self.scope_of[argument] = self.scope
+                self.write(argument.arg, argument)
+
+    def _enter(self, kind: str, node: ast.AST, name: str) -> Scope:
+        outer = self.scope
+        self.scope = Scope(kind, node, outer, outer.module, name)
+        outer.children.append(self.scope)
+        self.made_by[node] = self.scope
+        return outer
+
+    def _leave(self, outer: Scope) -> None:
+        self.scope = outer
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        self.visit(node.generators[0].iter)
+        inner = self._enter("comprehension", node, "<comprehension>")
+        for index, generator in enumerate(node.generators):
+            self.scope_of[generator] = self.scope
+            if index:
+                self.visit(generator.iter)
+            self.visit(generator.target)
+            for condition in generator.ifs:
+                self.visit(condition)
+        for part in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
+            self.visit(part)
+        self._leave(inner)
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """The scopes of one module.
+
+    scope_of: the scope in which a node is evaluated; made_by: the scope that a function, class or lambda node opens.
+    """
+
+    root: Scope
+    scope_of: dict[ast.AST, Scope]
+    made_by: dict[ast.AST, Scope]
+
+
+def bindings(module: str, tree: ast.Module) -> Bindings:
+    """Find the scopes and names of a module."""
+    built = _Builder(module, tree)
+    return Bindings(built.scope, built.scope_of, built.made_by)

@@ -1,0 +1,301 @@
+"""Which loops train, and what do they train on? Where are backward and step?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.program import LOOPS, Program
+from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.trace import Tracer
+from accelify.codemod.analysis.values import Argument, Collection, Element, FunctionValue, Instance, Made, Member, Value, View
+
+Loop = ast.For | ast.AsyncFor | ast.While
+_RANDOM = ("numpy.random.", "random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "np.random.")
+_ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What one training loop learns from.
+
+    kind: `loaders`; `sequence`, a loop over indices, slices or items of the script's own; `random`, drawn anew in each
+    step; `full`, the same data in every step.
+    """
+
+    kind: str
+    loop: Loop | None = None
+    sources: tuple[ast.expr, ...] = ()
+
+
+@dataclass
+class Training:
+    """The training code of a program."""
+
+    backwards: list[ast.Call] = field(default_factory=list)
+    steps: list[ast.Call] = field(default_factory=list)
+    loops: dict[ast.Call, list[Loop]] = field(default_factory=dict)
+    data: list[Data] = field(default_factory=list)
+    frames: set[Scope] = field(default_factory=set)
+
+
+class Loops:
+    """Find the training code."""
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.flow = program.flow
+
+    def find(self) -> Training:
+        """The backward passes that the named files may run, and all that hangs on them."""
+        training = Training()
+        reachable = self.program.reachable
+        for call in sorted(self.program.calls, key=lambda c: (self.program.path(c), c.lineno, c.col_offset)):
+            if not isinstance(call.func, ast.Attribute) or self.program.frame(call) not in reachable:
+                continue
+            if call.func.attr == "backward" and self._is_tensor_backward(call):
+                training.backwards.append(call)
+            elif call.func.attr == "step" and self._is_optimizer_step(call):
+                training.steps.append(call)
+        for backward in training.backwards:
+            training.loops[backward] = self.stack(backward, training.frames)
+            for data in self._data(backward, training.loops[backward], training.frames):
+                if data not in training.data:
+                    training.data.append(data)
+        return training
+
+    def _is_tensor_backward(self, call: ast.Call) -> bool:
+        assert isinstance(call.func, ast.Attribute)
+        if any(isinstance(v, FunctionValue) for v in self.program.values(call.func)):
+            return False
+        text = ast.unparse(call.func.value)
+        return not text.startswith("super()") and not text.endswith("accelerator")
+
+    def _is_optimizer_step(self, call: ast.Call) -> bool:
+        assert isinstance(call.func, ast.Attribute)
+        return any(self.roles.is_optimizer(v) for v in self.program.values(call.func.value))
+
+    # Loops round a place, through callers.
+
+    def stack(self, node: ast.AST, frames: set[Scope] | None = None) -> list[Loop]:
+        """The loops that hold a node, in its function and in those that call it, from the inside out."""
+        found: list[Loop] = []
+        seen: set[Scope] = set()
+        queue: list[ast.AST] = [node]
+        while queue:
+            current = queue.pop(0)
+            for loop in self.program.loops_round(current):
+                if loop not in found:
+                    found.append(loop)
+            frame = self._function_round(current)
+            if frames is not None:
+                frames.add(self.program.frame(current))
+            if frame is None or frame in seen:
+                continue
+            seen.add(frame)
+            queue.extend(c for c in self.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable)
+            if frame.parent is not None and frame.parent.is_function:
+                queue.extend(self._uses_of(frame))
+        return found
+
+    def _function_round(self, node: ast.AST) -> Scope | None:
+        scope: Scope | None = self.program.scope(node)
+        while scope is not None and scope.kind not in ("function", "lambda"):
+            scope = scope.parent
+        return scope
+
+    def _uses_of(self, function: Scope) -> Iterator[ast.AST]:
+        """Where a closure is mentioned: `optimizer.step(closure)`."""
+        assert function.parent is not None
+        yield from function.parent.reads.get(function.name, ())
+
+    # What a loop goes over.
+
+    def owners(self, node: ast.expr) -> set[Value]:
+        """The things whose items a loop over an expression yields."""
+        found: set[Value] = set()
+        for value in self.program.values(node):
+            self._owners_of(value, found, 4)
+        return found
+
+    def _owners_of(self, value: Value, found: set[Value], depth: int) -> None:
+        if not depth:
+            return
+        if isinstance(value, View):
+            for inner in self.flow.view_source(value):
+                self._owners_of(inner, found, depth - 1)
+        elif isinstance(value, Element):
+            found.add(value.owner)
+        else:
+            found.add(value)
+
+    def is_loader_loop(self, loop: Loop) -> bool:
+        """Whether a loop goes over a loader."""
+        return isinstance(loop, (ast.For, ast.AsyncFor)) and any(self.roles.is_loader(v) for v in self.owners(loop.iter))
+
+    def _data(self, backward: ast.Call, loops: list[Loop], frames: set[Scope]) -> list[Data]:
+        found = [Data("loaders", loop, (loop.iter,)) for loop in loops if isinstance(loop, ast.For) and self.is_loader_loop(loop)]
+        drawn = self._next_calls(loops)
+        found.extend(Data("loaders", loops[0], (call.args[0] if call.args else _receiver(call),)) for call in drawn)
+        if found:
+            return found[:1] + [d for d in found[1:] if d.sources and d.loop is not found[0].loop and not self._holds(d.loop, found[0].loop)] + [
+                d for d in found[1:] if d.loop is found[0].loop
+            ]
+        for loop in loops:
+            source = self._own_source(loop)
+            if source is not None:
+                return [Data(source[0], loop, (source[1],))]
+        if self._draws(loops, frames, backward):
+            return [Data("random", loops[0] if loops else None)]
+        return [Data("full", loops[0] if loops else None)]
+
+    def _holds(self, outer: Loop | None, inner: Loop | None) -> bool:
+        return outer is not None and inner is not None and self.program.inside(inner, outer)
+
+    def _next_calls(self, loops: list[Loop]) -> list[ast.Call]:
+        """`next(iterator)` of a loader, in the loops or in what they call."""
+        found = []
+        for call in self.program.calls:
+            is_next = (isinstance(call.func, ast.Name) and call.func.id == "next" and call.args) or (
+                isinstance(call.func, ast.Attribute) and call.func.attr in ("next", "__next__") and not call.args
+            )
+            if not is_next or not any(isinstance(v, Element) and self.roles.is_loader(v.owner) for v in self.program.values(call)):
+                continue
+            if any(loop in loops for loop in self.stack(call)):
+                found.append(call)
+        return found
+
+    def _own_source(self, loop: Loop) -> tuple[str, ast.expr] | None:
+        """What a loop of the script's own takes its data from, if it is the loop that deals out the data."""
+        if not isinstance(loop, ast.For):
+            return None
+        source = self._unwrapped(loop)
+        owners = self.owners(source)
+        if any(isinstance(o, Made) and o.name in ("range", "trange", "tqdm.trange", "numpy.arange") for o in owners):
+            text = ast.unparse(source).lower()
+            if "epoch" in text or "step" in text.split("(")[0]:
+                return None
+            return ("sequence", source) if self._deals_out(loop) else None
+        if isinstance(source, (ast.List, ast.Tuple, ast.Dict, ast.Constant)) or self._is_literal(owners):
+            return None
+        if any(isinstance(o, (Argument, Member)) or (isinstance(o, Instance) and self._yields(o)) for o in owners):
+            return ("loaders", source) if self._uses_items(loop) else None
+        if any(isinstance(o, (Made, Collection)) or type(o).__name__ == "Generated" for o in owners):
+            return ("sequence", source) if self._uses_items(loop) else None
+        return None
+
+    def _yields(self, instance: Instance) -> bool:
+        return any(self.flow.method(instance.cls, name) for name in ("__iter__", "__getitem__", "__next__"))
+
+    @staticmethod
+    def _is_literal(owners: set[Value]) -> bool:
+        listed = [o.node for o in owners if isinstance(o, Collection)]
+        return bool(listed) and all(isinstance(n, (ast.List, ast.Tuple, ast.Dict)) and getattr(n, "elts", getattr(n, "keys", [])) for n in listed)
+
+    def _unwrapped(self, loop: ast.For) -> ast.expr:
+        """The expression inside `enumerate`, `tqdm` and their like."""
+        node = loop.iter
+        while isinstance(node, ast.Call) and node.args:
+            called = self.program.called(node)
+            if called & {"enumerate", "reversed"} or self.tracer._is_progress(node):
+                node = node.args[0]
+                continue
+            break
+        return node
+
+    def _deals_out(self, loop: ast.For) -> bool:
+        """Whether a counter picks data: it indexes or slices something that is read."""
+        counters = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+        for _ in range(2):
+            for node in self._body_nodes(loop):
+                if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                    if not isinstance(node.value, ast.Call) and _reads(node.value) & counters:
+                        counters.add(node.targets[0].id)
+        return any(self._picks(node, counters, loop) for node in self._body_nodes(loop))
+
+    def _picks(self, node: ast.AST, counters: set[str], loop: ast.For) -> bool:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _reads(node.slice) & counters:
+            return not self._is_only_shown(node, loop)
+        if isinstance(node, ast.Call):
+            for callee in self.flow.callees.get(node, ()):
+                for parameter in callee.parameters:
+                    argument = self.tracer.argument(node, callee, parameter.arg)
+                    if argument is not None and _reads(argument) & counters and self._indexes_by(callee, parameter.arg):
+                        return True
+        return False
+
+    def _indexes_by(self, function: Scope, name: str) -> bool:
+        names = {name}
+        for node in ast.walk(function.node):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                if not isinstance(node.value, ast.Call) and _reads(node.value) & names:
+                    names.add(node.targets[0].id)
+        return any(
+            isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and _reads(n.slice) & names for n in ast.walk(function.node)
+        )
+
+    def _is_only_shown(self, node: ast.AST, loop: ast.For) -> bool:
+        for ancestor in self.program.ancestors(node):
+            if ancestor is loop:
+                return False
+            if isinstance(ancestor, ast.JoinedStr):
+                return True
+            if isinstance(ancestor, ast.Call):
+                text = ast.unparse(ancestor.func)
+                if text in ("print", "str", "len") or text.endswith((".format", ".info", ".write", ".add_scalar", ".append", ".plot")):
+                    return True
+        return False
+
+    def _uses_items(self, loop: ast.For) -> bool:
+        names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+        return any(
+            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names and not self._is_only_shown(n, loop)
+            for n in self._body_nodes(loop)
+        )
+
+    def _body_nodes(self, loop: Loop) -> Iterator[ast.AST]:
+        for statement in loop.body:
+            yield from ast.walk(statement)
+
+    def _draws(self, loops: list[Loop], frames: set[Scope], backward: ast.Call) -> bool:
+        """Whether the data of a step are drawn at random or come from an environment."""
+        inside = set(loops)
+        for call in self.program.calls:
+            if not self._is_random(call):
+                continue
+            frame = self.program.frame(call)
+            if any(loop in inside for loop in self.program.loops_round(call)) or frame is self.program.frame(backward):
+                return True
+            if frame in self.program.reachable and any(loop in inside for loop in self.stack(call)):
+                return True
+        return False
+
+    def _is_random(self, call: ast.Call) -> bool:
+        if any(name.startswith(_RANDOM) and ".seed" not in name for name in self.program.called(call)):
+            return True
+        if not isinstance(call.func, ast.Attribute):
+            return False
+        if call.func.attr in ("sample", "rsample", "sample_batch", "random_"):
+            return True
+        if call.func.attr in ("step", "reset"):
+            text = ast.unparse(call.func.value).lower()
+            return any(
+                isinstance(v, Made) and (v.name or "").startswith(_ENVIRONMENTS) for v in self.program.values(call.func.value)
+            ) or text.endswith(("env", "envs", "environment"))
+        return False
+
+
+def _reads(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _receiver(call: ast.Call) -> ast.expr:
+    assert isinstance(call.func, ast.Attribute)
+    return call.func.value
+
+
+__all__ = ["LOOPS", "Data", "Loop", "Loops", "Training"]

@@ -1,0 +1,101 @@
+"""Where new code goes: the import, and the line that creates the accelerator."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import TYPE_CHECKING
+
+from accelify.codemod.analysis.bindings import Scope
+
+if TYPE_CHECKING:
+    from accelify.codemod.script import Script
+
+LIBRARY = "accelify.runtime"
+
+
+def import_block(script: Script, root: Scope) -> list[ast.stmt]:
+    """The run of imports nearest above the first place in a module that needs the accelerator."""
+    first = first_use(script, root)
+    runs: list[list[ast.stmt]] = []
+    previous: ast.stmt | None = None
+    for statement in root.body:
+        if statement.lineno >= first:
+            break
+        if isinstance(statement, (ast.Import, ast.ImportFrom)) and not _is_future(statement):
+            if previous is not None and runs and previous is runs[-1][-1]:
+                runs[-1].append(statement)
+            else:
+                runs.append([statement])
+        previous = statement
+    return runs[-1] if runs else []
+
+
+def first_use(script: Script, root: Scope) -> int:
+    """The first line of a module at which the accelerator is needed."""
+    lines = [10**9]
+    for node in script.reach.nodes | set(script.reach.homes):
+        if node.module == root.module and node.kind != "module":
+            lines.append(getattr(node.node, "lineno", 1))
+    for group in script.preparation.groups:
+        if group.frame.module == root.module and group.anchor is not None:
+            lines.append(_top(script, group.anchor).lineno)
+    for backward in script.training.backwards:
+        if script.path(backward) == root.module:
+            lines.append(_top(script, backward).lineno)
+    for _, node in script.preparation.wrapped:
+        if script.path(node) == root.module:
+            lines.append(_top(script, node).lineno)
+    return min(lines)
+
+
+def _top(script: Script, node: ast.AST) -> ast.stmt:
+    """The module-level statement that holds a node."""
+    found = script.program.statement(node)
+    for ancestor in script.program.ancestors(node):
+        if isinstance(ancestor, ast.stmt):
+            found = ancestor
+    return found
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
+def import_position(script: Script, block: list[ast.stmt]) -> tuple[ast.stmt, str]:
+    """Where an import sorter would put `from accelify.runtime import ...`: a statement, and `before` or `after` it."""
+    kinds = [(_section(script, s), s) for s in block]
+    third = [s for section, s in kinds if section == 1]
+    listed = [s for s in third if isinstance(s, ast.ImportFrom)]
+    for statement in listed:
+        assert isinstance(statement, ast.ImportFrom)
+        if (statement.module or "").lower() > LIBRARY:
+            return statement, "before"
+    if listed:
+        return listed[-1], "after"
+    if third:
+        return third[-1], "after"
+    standard = [s for section, s in kinds if section == 0]
+    if standard:
+        return standard[-1], "after"
+    return block[0], "before"
+
+
+def _section(script: Script, statement: ast.stmt) -> int:
+    """0 for the standard library, 1 for other libraries, 2 for the project's own."""
+    if isinstance(statement, ast.ImportFrom):
+        name, level = statement.module or "", statement.level
+    else:
+        assert isinstance(statement, ast.Import)
+        name, level = statement.names[0].name, 0
+    if level or script.program.flow.project.resolve(script.path(statement), name, level) is not None:
+        return 2
+    return 0 if name.split(".")[0] in sys.stdlib_module_names else 1
+
+
+def body_start(body: list[ast.stmt]) -> ast.stmt:
+    """The first statement of a function after its docstring; the docstring when there is no other."""
+    first = body[0]
+    if len(body) > 1 and isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        return body[1]
+    return first

@@ -1,0 +1,464 @@
+"""What is prepared, and where: models, optimizers and loaders, grouped into the statements that will prepare them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.loops import Data, Training
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.reach import node_of
+from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.trace import Binding, Chain, Tracer
+from accelify.codemod.analysis.values import Constant, Made, Value
+
+_PARAMETERS = ("parameters", "named_parameters", "trainable_parameters")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to prepare under its name; `assigned` is whether the name may be given the result."""
+
+    kind: str
+    text: str
+    frame: Scope
+    statement: ast.stmt | None  # the one after which it may be prepared; None for the head of the function
+    line: int
+    assigned: bool = True
+
+
+@dataclass
+class Group:
+    """Items that one statement prepares, after `anchor`, or at the head of `frame`."""
+
+    frame: Scope
+    anchor: ast.stmt | None
+    items: list[Item] = field(default_factory=list)
+
+
+@dataclass
+class Preparation:
+    """All that will be prepared: by statements, by wrapping an expression, by sharding a loop's own data."""
+
+    groups: list[Group] = field(default_factory=list)
+    wrapped: list[tuple[str, ast.expr]] = field(default_factory=list)
+    sharded: list[tuple[Data, ast.expr]] = field(default_factory=list)
+    bare_models: list[Item] = field(default_factory=list)
+    loaders: set[Value] = field(default_factory=set)
+    loader_texts: set[tuple[Scope, str]] = field(default_factory=set)
+    models: set[Value] = field(default_factory=set)
+    obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
+    has_optimizer: bool = False
+
+    @property
+    def items(self) -> list[Item]:
+        return [item for group in self.groups for item in group.items]
+
+
+class Preparer:
+    """Decide what to prepare for the training code of a program."""
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, training: Training) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.training = training
+        self.needed = {node_of(program.frame(b)) for b in training.backwards}
+        self.found = Preparation()
+        self._items: list[Item] = []
+
+    def prepare(self) -> Preparation:
+        """Find the items and group them."""
+        self._optimizers()
+        if not self.training.steps:
+            self._models_without_optimizer()
+        self.needed |= {node_of(i.frame) for i in self._items}
+        for data in self.training.data:
+            self._data(data)
+        self._idle_loaders()
+        self._group()
+        return self.found
+
+    # Optimizers and their models.
+
+    def _optimizers(self) -> None:
+        done: set[ast.AST] = set()
+        for step in self.training.steps:
+            assert isinstance(step.func, ast.Attribute)
+            receiver = step.func.value
+            chains = self.tracer.chains(receiver)
+            if not chains or any(len(c) > 1 and c[0].kind == "item" for c in chains):
+                self._wrap_values("optimizer", receiver, step)
+                continue
+            for chain in chains:
+                binding = self._outermost(chain)
+                if binding.node in done:
+                    continue
+                done.add(binding.node)
+                self._optimizer(binding, chain)
+
+    def _outermost(self, chain: Chain) -> Binding:
+        """Where a thing was first given a name; for a parameter that nobody fills, the attribute that keeps it."""
+        last = chain[-1]
+        if last.kind == "inline" and len(chain) > 1:
+            return chain[-2]
+        if last.kind == "parameter" and len(chain) > 1:
+            kept = chain[-2]
+            if kept.kind == "assign" and kept.scope is last.scope and isinstance(kept.node, ast.Attribute):
+                return kept
+        return last
+
+    def _optimizer(self, binding: Binding, chain: Chain) -> None:
+        if binding.kind == "inline":
+            assert isinstance(binding.node, ast.expr)
+            self.found.wrapped.append(("optimizer", binding.node))
+            self.found.has_optimizer = True
+            return
+        self.found.has_optimizer = True
+        self._items.append(self._item("optimizer", binding))
+        for model in self._models_of(binding, chain):
+            if not any(i.text == model.text and i.frame is model.frame for i in self._items):
+                self._items.append(model)
+
+    def _item(self, kind: str, binding: Binding) -> Item:
+        statement = binding.statement if binding.kind != "parameter" else None
+        line = getattr(binding.node, "lineno", 1)
+        assigned = self._may_assign(binding.text, binding.scope)
+        return Item(kind, binding.text, binding.scope, statement, line, assigned)
+
+    def _may_assign(self, text: str, frame: Scope) -> bool:
+        first = text.split(".")[0].split("[")[0]
+        if text != first:
+            return first != "" and text != "self"
+        return frame.kind == "module" or frame.binds(first) or first in frame.declared_global
+
+    def _models_of(self, binding: Binding, chain: Chain) -> list[Item]:
+        """The models whose parameters an optimizer gets, as they are named where the optimizer is."""
+        found: list[Item] = []
+        value = binding.value
+        if value is not None:
+            for expression in self._owners_in(value, 3):
+                self._add_model(found, expression, binding)
+        if not found and isinstance(value, ast.Call):
+            for argument in [*value.args, *[k.value for k in value.keywords]]:
+                if self._is_plain(argument) and any(self.roles.is_model(v) for v in self.program.values(argument)):
+                    self._add_model(found, argument, binding)
+        return found
+
+    def _add_model(self, found: list[Item], expression: ast.expr, binding: Binding) -> None:
+        expression = self._whole_model(expression)
+        text = ast.unparse(expression)
+        if any(i.text == text for i in found):
+            return
+        self.found.models |= {v for v in self.program.values(expression) if self.roles.is_model(v)}
+        line = self._bound_line(expression)
+        assigned = text != "self" and self._may_assign(text, binding.scope)
+        found.append(Item("model", text, binding.scope, binding.statement, line, assigned))
+
+    def _bound_line(self, expression: ast.expr) -> int:
+        lines = [getattr(c[0].node, "lineno", 0) for c in self.tracer.chains(expression) if c]
+        return max(lines, default=getattr(expression, "lineno", 0))
+
+    def _owners_in(self, value: ast.expr, depth: int) -> list[ast.expr]:
+        """The expressions `E` of the `E.parameters()` that an expression is made from."""
+        found: list[ast.expr] = []
+        for node in ast.walk(value):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PARAMETERS:
+                if self._is_plain(node.func.value):
+                    found.append(node.func.value)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and depth:
+                if self.roles.parameter_owners(self.program.values(node)):
+                    found.extend(self._owners_through(node, depth))
+        return found
+
+    def _owners_through(self, node: ast.Name, depth: int) -> list[ast.expr]:
+        owner = self.program.scope(node).owner(node.id)
+        if owner is None or owner.frame is not self.program.frame(node):
+            return []
+        found = []
+        for write in self.tracer.writes(owner, node.id):
+            statement = self.program.statement(write)
+            if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and statement.value is not None:
+                found.extend(self._owners_in(statement.value, depth - 1))
+        for read in owner.reads.get(node.id, ()):
+            parent = self.program.parent(read)
+            if isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend"):
+                call = self.program.parent(parent)
+                if isinstance(call, ast.Call):
+                    found.extend(e for a in call.args for e in self._owners_in(a, depth - 1))
+        return found
+
+    @staticmethod
+    def _is_plain(node: ast.expr) -> bool:
+        """A name, dotted or with literal keys."""
+        while isinstance(node, (ast.Attribute, ast.Subscript)):
+            if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+                return False
+            node = node.value
+        return isinstance(node, ast.Name)
+
+    def _whole_model(self, expression: ast.expr) -> ast.expr:
+        """`model` for `model.features` and for `model.module`."""
+        while isinstance(expression, ast.Attribute):
+            inner = expression.value
+            if isinstance(inner, ast.Name) and inner.id == "self" and not self._is_trainer_module(inner):
+                return expression
+            values = self.program.values(inner)
+            if not any(self.roles.is_model(v) for v in values) or isinstance(inner, ast.Name) and inner.id == "self":
+                return expression
+            expression = inner
+        return expression
+
+    def _is_trainer_module(self, node: ast.Name) -> bool:
+        return False
+
+    def _models_without_optimizer(self) -> None:
+        """Models that the script updates by hand."""
+        for call in self.program.calls:
+            if not isinstance(call.func, ast.Attribute) or call.func.attr not in _PARAMETERS:
+                continue
+            frame = self.program.frame(call)
+            if frame not in self.training.frames or not self._is_plain(call.func.value):
+                continue
+            for chain in self.tracer.chains(call.func.value):
+                binding = self._outermost(chain)
+                if binding.kind in ("assign", "parameter") and not any(i.text == binding.text for i in self._items):
+                    self.found.models |= set(self.program.values(call.func.value))
+                    self._items.append(self._item("model", binding))
+
+    def _wrap_values(self, kind: str, expression: ast.expr, site: ast.AST) -> None:
+        """Prepare things that have no name of their own where they are made."""
+        made = [v.node for v in self.program.values(expression) if isinstance(v, Made) and self._has_role(kind, v)]
+        if not made:
+            self.found.obstacles.append((site, f"cannot tell where `{ast.unparse(expression)}` is built"))
+        for node in made:
+            assert isinstance(node, ast.expr)
+            if (kind, node) not in self.found.wrapped:
+                self.found.wrapped.append((kind, node))
+                self.needed.add(node_of(self.program.frame(node)))
+        self.found.has_optimizer |= kind == "optimizer"
+
+    def _has_role(self, kind: str, value: Value) -> bool:
+        return self.roles.is_optimizer(value) if kind == "optimizer" else self.roles.is_loader(value)
+
+    # Data.
+
+    def _data(self, data: Data) -> None:
+        if data.kind == "sequence":
+            if self._items or self.found.wrapped:
+                self.found.sharded.append((data, data.sources[0]))
+        elif data.kind == "loaders":
+            for source in data.sources:
+                self._loader(source, data)
+
+    def _loader(self, source: ast.expr, data: Data) -> None:
+        chains = self.tracer.chains(source)
+        if not chains:
+            self._wrap_values("loader", source, data.loop or source)
+            self._note_loaders(source)
+            return
+        for chain in chains:
+            if not self._is_training_chain(chain):
+                continue
+            binding = self._loader_binding(chain)
+            container = next((b for b in chain if b.kind == "item"), None)
+            if container is not None and binding.kind != "item":
+                self._loader_in(container, binding, source)
+            elif binding.kind == "inline":
+                assert isinstance(binding.node, ast.expr)
+                if ("loader", binding.node) not in self.found.wrapped:
+                    self.found.wrapped.append(("loader", binding.node))
+            else:
+                self._add_loader(self._item("loader", binding))
+        self._note_loaders(source)
+
+    def _note_loaders(self, source: ast.expr) -> None:
+        """Remember whose batches come from prepared loaders."""
+        from accelify.codemod.analysis.loops import Loops
+
+        self.found.loaders |= Loops(self.program, self.roles, self.tracer).owners(source)
+
+    def _add_loader(self, item: Item) -> None:
+        if not any(i.text == item.text and i.frame is item.frame and i.statement is item.statement for i in self._items):
+            self._items.append(item)
+
+    def _loader_binding(self, chain: Chain) -> Binding:
+        """The outermost binding in code that has the accelerator anyway, else the outermost."""
+        outermost = self._outermost(chain)
+        named = [b for b in chain if b.kind == "assign" and isinstance(b.node, (ast.Name, ast.Attribute))]
+        if outermost.kind == "parameter" or node_of(outermost.scope) in self.needed:
+            return outermost
+        for binding in reversed(named):
+            if node_of(binding.scope) in self.needed:
+                return binding
+        return outermost
+
+    def _is_training_chain(self, chain: Chain) -> bool:
+        """Not an evaluation's: a caller that passes False or None for what guards the backward pass."""
+        return True
+
+    def _loader_in(self, item: Binding, container: Binding, source: ast.expr) -> None:
+        """`loaders[phase]`: prepare the loader of the phase that trains."""
+        assert isinstance(item.node, ast.Subscript)
+        keys = self._training_keys(item.node)
+        if keys is None or container.kind == "inline":
+            self._wrap_values("loader", source, item.node)
+            return
+        for key in keys:
+            text = f"{container.text}[{key!r}]".replace("'", '"')
+            line = getattr(container.node, "lineno", 1)
+            statement = None if container.kind == "parameter" else container.statement
+            self._add_loader(Item("loader", text, container.scope, statement, line))
+
+    def _training_keys(self, node: ast.Subscript) -> list[object] | None:
+        """The literal keys under which a loop takes its training loader."""
+        if isinstance(node.slice, ast.Constant):
+            return [node.slice.value]
+        keys = [v.value for v in self.program.values(node.slice) if isinstance(v, Constant)]
+        guarded = [k for k in keys if isinstance(k, str) and "train" in k.lower()]
+        return list(guarded) or (keys if len(keys) == 1 else None)
+
+    def _idle_loaders(self) -> None:
+        """Loaders that nothing reads: the script is a part of one, or keeps them for later."""
+        frames = {i.frame for i in self._items if i.kind != "model"}
+        for frame in frames:
+            for name, writes in frame.writes.items():
+                for write in writes:
+                    if not isinstance(write, ast.Name) or frame.reads.get(name) or any(c.reads.get(name) for c in frame.walk()):
+                        continue
+                    values = self.program.flow.variable(frame, name)
+                    if values and all(self.roles.is_torch_loader(v) for v in values) and not self._is_exported(frame, name):
+                        statement = self.program.statement(write)
+                        self._add_loader(Item("loader", name, frame, statement, write.lineno))
+
+    def _is_exported(self, frame: Scope, name: str) -> bool:
+        return False
+
+    # Grouping.
+
+    def _group(self) -> None:
+        blocks: dict[int, tuple[Scope, list[tuple[int, Item]]]] = {}
+        for item in self._items:
+            if not item.assigned:
+                self.found.bare_models.append(item)
+                continue
+            block, index = self._place(item)
+            blocks.setdefault(id(block), (item.frame, []))[1].append((index, item))
+            self._blocks[id(block)] = block
+        for key, (frame, placed) in blocks.items():
+            self._group_block(frame, self._blocks[key], sorted(placed, key=lambda p: p[0]))
+
+    @property
+    def _blocks(self) -> dict[int, list[ast.stmt]]:
+        if "_blocks_seen" not in self.__dict__:
+            self.__dict__["_blocks_seen"] = {}
+        seen: dict[int, list[ast.stmt]] = self.__dict__["_blocks_seen"]
+        return seen
+
+    def _place(self, item: Item) -> tuple[list[ast.stmt], int]:
+        """The block in which an item is ready, and the index of the statement after which it is."""
+        if item.statement is None:
+            return item.frame.body, -1
+        statement = self._hoisted(item.statement, item.text)
+        block = self.program.block(statement)
+        return block, block.index(statement)
+
+    def _hoisted(self, statement: ast.stmt, text: str) -> ast.stmt:
+        """The outermost statement after which a name is bound whichever way the script went."""
+        while True:
+            parent = self.program.parent(statement)
+            if isinstance(parent, ast.If) and self._binds_always(parent, text):
+                statement = parent
+            elif isinstance(parent, ast.If) and self._is_elif(parent) and self._binds_always(self._first_if(parent), text):
+                statement = self._first_if(parent)
+            elif isinstance(parent, ast.Try) and any(self._binds(h.body, text) for h in parent.handlers):
+                statement = parent
+            elif isinstance(parent, ast.ExceptHandler):
+                outer = self.program.parent(parent)
+                if not isinstance(outer, ast.Try) or not self._binds(outer.body, text):
+                    return statement
+                statement = outer
+            else:
+                return statement
+
+    def _is_elif(self, node: ast.If) -> bool:
+        parent = self.program.parent(node)
+        return isinstance(parent, ast.If) and parent.orelse == [node]
+
+    def _first_if(self, node: ast.If) -> ast.If:
+        while self._is_elif(node):
+            parent = self.program.parent(node)
+            assert isinstance(parent, ast.If)
+            node = parent
+        return node
+
+    def _binds_always(self, node: ast.If, text: str) -> bool:
+        if self._bound_before(node, text):
+            return True
+        return bool(node.orelse) and all(
+            self._binds(branch, text) or self._leaves(branch) for branch in (node.body, node.orelse)
+        )
+
+    def _bound_before(self, node: ast.If, text: str) -> bool:
+        block = self.program.block(node)
+        return self._binds(block[: block.index(node)], text)
+
+    def _binds(self, block: Iterable[ast.stmt], text: str) -> bool:
+        for statement in block:
+            if isinstance(statement, ast.Assign):
+                for target in statement.targets:
+                    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+                    if any(ast.unparse(p) == text for p in parts):
+                        return True
+            elif isinstance(statement, ast.If) and self._binds_always(statement, text):
+                return True
+            elif isinstance(statement, ast.With) and self._binds(statement.body, text):
+                return True
+        return False
+
+    @staticmethod
+    def _leaves(block: list[ast.stmt]) -> bool:
+        last = block[-1]
+        if isinstance(last, (ast.Raise, ast.Return, ast.Continue, ast.Break)):
+            return True
+        return isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and ast.unparse(last.value.func) in ("exit", "sys.exit", "quit")
+
+    def _group_block(self, frame: Scope, block: list[ast.stmt], placed: list[tuple[int, Item]]) -> None:
+        current: list[Item] = []
+        end = -1
+        for index, item in placed:
+            if current and any(self._uses(s, i) for i in current for s in block[end + 1 : index + 1]):
+                self._close(frame, block, end, current)
+                current = []
+            current.append(item)
+            end = max(end, index)
+        if current:
+            self._close(frame, block, end, current)
+
+    def _close(self, frame: Scope, block: list[ast.stmt], end: int, items: list[Item]) -> None:
+        order = {"loader": 0, "model": 1, "optimizer": 2}
+        unique: dict[str, Item] = {}
+        earlier = {i.text for g in self.found.groups if g.frame is frame for i in g.items if i.kind == "model"}
+        for item in sorted(items, key=lambda i: (order[i.kind], i.line)):
+            if not (item.kind == "model" and item.text in earlier):
+                unique.setdefault(item.text, item)
+        if unique:
+            self.found.groups.append(Group(frame, block[end] if end >= 0 else None, list(unique.values())))
+
+    def _uses(self, statement: ast.stmt, item: Item) -> bool:
+        """Whether a statement needs an item prepared: it reads a loader, or it trains."""
+        if item.kind == "loader":
+            base = item.text.split("[")[0]
+            return any(
+                isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and ast.unparse(n) == base
+                for n in ast.walk(statement)
+            )
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            return False
+        if any(n in self.training.backwards for n in ast.walk(statement)):
+            return True
+        return any(
+            callee in self.training.frames for n in ast.walk(statement) if isinstance(n, ast.Call) for callee in self.program.flow.callees.get(n, ())
+        )

@@ -1,0 +1,174 @@
+"""A program's files and values, and how to find one's way about in them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.flow import Flow
+from accelify.codemod.analysis.values import NOTHING, Argument, Element, External, Instance, Member, Value, Values
+from accelify.codemod.parse import Parsed
+from accelify.codemod.project import Project
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_FRAMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
+
+
+class Program:
+    """The files that belong together, with the flow of values through them."""
+
+    def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed], follow: bool) -> None:
+        self.flow = Flow(files, project, follow)
+        self.files = list(files)
+        self.named = list(named)
+
+    def parsed(self, node: ast.AST) -> Parsed:
+        """The file of a node."""
+        return self.flow.parsed_of[self.path(node)]
+
+    def path(self, node: ast.AST) -> str:
+        """The path of a node's file."""
+        return self.flow.path_of_root[self.scope(node).root]
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The scope in which a node is evaluated."""
+        found = self.flow.scope_of.get(node)
+        while found is None:
+            node = self._parent_of_unvisited(node)
+            found = self.flow.scope_of.get(node)
+        return found
+
+    def _parent_of_unvisited(self, node: ast.AST) -> ast.AST:
+        for parsed in self.files:
+            if node in parsed.parents:
+                return parsed.parents[node]
+        raise LookupError(node)
+
+    def frame(self, node: ast.AST) -> Scope:
+        """The function, class or module that a node's statement belongs to."""
+        return self.scope(node).frame
+
+    def values(self, node: ast.AST | None) -> Values:
+        """What an expression may hold."""
+        return NOTHING if node is None else self.flow.values.get(node, NOTHING)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node that holds a node."""
+        return self.parsed(node).parents.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes round a node, from the inside out."""
+        parents = self.parsed(node).parents
+        current = parents.get(node)
+        while current is not None:
+            yield current
+            current = parents.get(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that holds a node."""
+        if isinstance(node, ast.stmt):
+            return node
+        return next(a for a in self.ancestors(node) if isinstance(a, ast.stmt))
+
+    def inside(self, node: ast.AST, outer: ast.AST) -> bool:
+        """Whether a node is (in) another."""
+        return node is outer or any(a is outer for a in self.ancestors(node))
+
+    def loops_round(self, node: ast.AST) -> list[ast.For | ast.AsyncFor | ast.While]:
+        """The loops of its own function that hold a node, from the inside out."""
+        found: list[ast.For | ast.AsyncFor | ast.While] = []
+        child = node
+        for ancestor in self.ancestors(node):
+            if isinstance(ancestor, _FRAMES):
+                break
+            if isinstance(ancestor, LOOPS) and child in ancestor.body:
+                found.append(ancestor)
+            child = ancestor
+        return found
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that a statement stands in."""
+        parent = self.parent(statement)
+        assert parent is not None
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            listed = getattr(parent, name, None)
+            if isinstance(listed, list) and statement in listed:
+                return listed
+        if isinstance(parent, ast.ExceptHandler):
+            return parent.body
+        raise LookupError(statement)
+
+    def path_down(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements from the top of the frame down to a statement, itself included."""
+        chain: list[ast.stmt] = [statement]
+        for ancestor in self.ancestors(statement):
+            if isinstance(ancestor, _FRAMES):
+                break
+            if isinstance(ancestor, ast.stmt):
+                chain.append(ancestor)
+        return list(reversed(chain))
+
+    def externals(self, node: ast.AST | None) -> set[str]:
+        """The library names that an expression may stand for."""
+        return {v.name for v in self.values(node) if isinstance(v, External)}
+
+    def called(self, call: ast.Call) -> set[str]:
+        """The library names that a call may go to."""
+        return self.externals(call.func)
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Every call that the flow has reached."""
+        return [n for n in self.flow.values if isinstance(n, ast.Call)]
+
+    @cached_property
+    def attribute_writes(self) -> dict[str, list[ast.Attribute]]:
+        """The attributes that are assigned to, by their names."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for parsed in self.files:
+            for node in parsed.parents:
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    found.setdefault(node.attr, []).append(node)
+        return found
+
+    def text(self, node: ast.AST) -> str:
+        """An expression as the user wrote it, on one line."""
+        return ast.unparse(node)
+
+    def line(self, node: ast.AST) -> int:
+        """A node's line, from 1."""
+        return int(getattr(node, "lineno", 1))
+
+    @cached_property
+    def reachable(self) -> set[Scope]:
+        """The functions that code of the named files may run, and those files' own."""
+        found: set[Scope] = set()
+        queue: list[Scope] = []
+        for parsed in self.named:
+            queue.extend(s for s in self.flow.bindings[parsed.path].root.walk() if s.kind in ("module", "function"))
+        calls_in: dict[Scope, list[ast.Call]] = {}
+        for call in self.calls:
+            calls_in.setdefault(self.frame(call), []).append(call)
+        while queue:
+            scope = queue.pop()
+            if scope in found:
+                continue
+            found.add(scope)
+            queue.extend(child for child in scope.walk() if child.kind == "function" and child is not scope and scope.kind == "function")
+            for call in calls_in.get(scope, ()):
+                queue.extend(self.flow.callees.get(call, ()))
+        return found
+
+
+def is_own(value: Value) -> bool:
+    """Whether a value is known by where it was made, not only by the name of a parameter or an attribute."""
+    while isinstance(value, (Member, Element)):
+        value = value.owner
+    return not isinstance(value, Argument)
+
+
+def instances(values: Values) -> list[Scope]:
+    """The classes of the instances among some values."""
+    return [v.cls for v in values if isinstance(v, Instance)]

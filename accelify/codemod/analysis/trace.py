@@ -1,0 +1,220 @@
+"""Where was this bound? From an expression back through names, parameters, attributes and calls to its origin."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.codemod import names
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.values import External, Instance
+
+_THROUGH = frozenset("to cuda cpu train eval float double half requires_grad_ share_memory next __next__ module compile".split())
+_DEPTH = 12
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One place where a thing gets a name.
+
+    kind: `assign` (a name or an attribute, by a statement), `parameter` (of a function), `import`, `item` (a place in a
+    container) or `inline` (an expression that never gets a name).
+    """
+
+    kind: str
+    scope: Scope
+    node: ast.AST
+    statement: ast.stmt | None
+    value: ast.expr | None = None
+
+    @property
+    def text(self) -> str:
+        """The expression that names the thing."""
+        if isinstance(self.node, ast.arg):
+            return self.node.arg
+        if isinstance(self.node, ast.alias):
+            return self.node.asname or self.node.name
+        return ast.unparse(self.node)
+
+
+Chain = tuple[Binding, ...]  # from the inside out: the last is where the thing was first given a name
+
+
+class Tracer:
+    """Follow expressions back to where they were bound."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.flow = program.flow
+
+    def chains(self, node: ast.expr, seen: tuple[object, ...] = ()) -> list[Chain]:
+        """The ways back from an expression; several where branches or callers differ."""
+        if len(seen) > _DEPTH:
+            return []
+        if isinstance(node, ast.Name):
+            return self._name(node, seen)
+        if isinstance(node, ast.Attribute):
+            if node.attr in ("module", "data"):
+                return self.chains(node.value, seen)
+            return self._attribute(node, seen)
+        if isinstance(node, ast.Subscript):
+            return [(Binding("item", self.program.frame(node), node, self.program.statement(node)), *chain) for chain in self.chains(node.value, seen)]
+        if isinstance(node, ast.IfExp):
+            return [*self.chains(node.body, seen), *self.chains(node.orelse, seen)]
+        if isinstance(node, ast.BoolOp):
+            return [c for v in node.values for c in self.chains(v, seen)]
+        if isinstance(node, ast.NamedExpr):
+            return self.chains(node.value, seen)
+        if isinstance(node, ast.Call):
+            return self._call(node, seen)
+        return []
+
+    def _call(self, node: ast.Call, seen: tuple[object, ...]) -> list[Chain]:
+        called = self.program.called(node)
+        if any(names.iteration(n) for n in called) or self._is_progress(node):
+            which = node.args if "zip" in called else node.args[:1]
+            return [c for a in which for c in self.chains(a, seen)]
+        if any(names.returns_its_model(n) for n in called) and node.args:
+            return self.chains(node.args[0], seen)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _THROUGH and not self.flow.callees.get(node):
+            return self.chains(node.func.value, seen)
+        return [(Binding("inline", self.program.frame(node), node, self.program.statement(node), node),)]
+
+    @staticmethod
+    def _is_progress(node: ast.Call) -> bool:
+        name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        return bool(node.args) and ("tqdm" in name.lower() or "progress" in name.lower() or name == "track")
+
+    def is_pass_through(self, node: ast.expr) -> bool:
+        """Whether an expression only hands on what another holds."""
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.BoolOp)):
+            return True
+        if not isinstance(node, ast.Call):
+            return False
+        chains = self._call(node, ())
+        return not any(c and c[0].node is node for c in chains)
+
+    def _name(self, node: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
+        owner = self.program.scope(node).owner(node.id)
+        if owner is None or (owner, node.id) in seen:
+            return []
+        return self.variable(owner, node.id, seen)
+
+    def variable(self, owner: Scope, name: str, seen: tuple[object, ...] = ()) -> list[Chain]:
+        """The ways back from a variable."""
+        seen = (*seen, (owner, name))
+        found: list[Chain] = []
+        for write in self.writes(owner, name):
+            found.extend(self._write(owner, name, write, seen))
+        return found
+
+    def writes(self, owner: Scope, name: str) -> list[ast.AST]:
+        """The places where a variable is bound, `global` ones of functions included."""
+        found = [w for w in owner.writes.get(name, ()) if not isinstance(w, ast.Global)]
+        if owner.kind == "module":
+            for scope in owner.walk():
+                if name in scope.declared_global:
+                    found.extend(scope.writes.get(name, ()))
+        return found
+
+    def _write(self, owner: Scope, name: str, write: ast.AST, seen: tuple[object, ...]) -> list[Chain]:
+        if isinstance(write, ast.arg):
+            return self._parameter(owner, write, seen)
+        if isinstance(write, ast.alias):
+            return self._imported(owner, name, write, seen)
+        if not isinstance(write, ast.Name):
+            return []
+        statement = self.program.statement(write)
+        value = self.assigned(write)
+        scope = self.program.frame(write)
+        if isinstance(statement, (ast.For, ast.AsyncFor)) and self.program.inside(write, statement.target):
+            return self._looped(statement, write, seen)
+        binding = Binding("assign", scope, write, statement, value)
+        if value is not None and self.is_pass_through(value):
+            outer = self.chains(value, seen)
+            if outer:
+                return [(binding, *chain) for chain in outer]
+        return [(binding,)]
+
+    def _looped(self, statement: ast.For | ast.AsyncFor, write: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
+        listed = statement.iter
+        if isinstance(listed, (ast.List, ast.Tuple)) and statement.target is write:
+            return [c for e in listed.elts for c in self.chains(e, seen)]
+        return []
+
+    def assigned(self, target: ast.expr) -> ast.expr | None:
+        """The expression that an assignment gives to one of its targets; None where it is a part of something."""
+        statement = self.program.statement(target)
+        if isinstance(statement, ast.AnnAssign):
+            return statement.value
+        if not isinstance(statement, ast.Assign):
+            return None
+        for each in statement.targets:
+            if each is target:
+                return statement.value
+            if isinstance(each, (ast.Tuple, ast.List)) and target in each.elts:
+                value = statement.value
+                if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(each.elts):
+                    return value.elts[each.elts.index(target)]
+        return None
+
+    def _parameter(self, function: Scope, parameter: ast.arg, seen: tuple[object, ...]) -> list[Chain]:
+        binding = Binding("parameter", function, parameter, None)
+        found: list[Chain] = []
+        for call in self.flow.callers.get(function, ()):
+            argument = self.argument(call, function, parameter.arg)
+            if argument is not None:
+                chains = self.chains(argument, seen)
+                found.extend((binding, *chain) for chain in chains)
+        return found or [(binding,)]
+
+    def argument(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
+        """The expression that a call gives to a parameter."""
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return keyword.value
+        node = function.node
+        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        listed = [p.arg for p in [*node.args.posonlyargs, *node.args.args]]
+        if function.is_method and not function.has_decorator("staticmethod") and not self._is_unbound(call, function):
+            listed = listed[1:]
+        if name not in listed:
+            return None
+        position = listed.index(name)
+        before = call.args[: position + 1]
+        if len(before) <= position or any(isinstance(a, ast.Starred) for a in before):
+            return None
+        return call.args[position]
+
+    def _is_unbound(self, call: ast.Call, function: Scope) -> bool:
+        """Whether a method is called on its class, with `self` as the first argument."""
+        values = self.program.values(call.func)
+        owners = {getattr(v, "owner", None) for v in values if getattr(v, "scope", None) is function and hasattr(v, "owner")}
+        return bool(owners) and owners == {None}
+
+    def _imported(self, owner: Scope, name: str, alias: ast.alias, seen: tuple[object, ...]) -> list[Chain]:
+        statement = self.program.statement(alias)
+        binding = Binding("import", owner, alias, statement)
+        if isinstance(statement, ast.ImportFrom):
+            root = self.flow._root_of(self.program.path(alias), statement.module or "", statement.level)
+            if root is not None and alias.name in root.writes and (root, alias.name) not in seen:
+                return [(binding, *chain) for chain in self.variable(root, alias.name, seen)]
+        return [] if External(alias.name) in self.program.values(alias) else [(binding,)]
+
+    def _attribute(self, node: ast.Attribute, seen: tuple[object, ...]) -> list[Chain]:
+        owners = self.program.values(node.value)
+        classes = {v.cls for v in owners if isinstance(v, Instance)}
+        key = (frozenset(classes), node.attr)
+        if key in seen:
+            return []
+        found: list[Chain] = []
+        for write in self.program.attribute_writes.get(node.attr, ()):
+            holders = self.program.values(write.value)
+            if not (holders & owners) and not classes & {v.cls for v in holders if isinstance(v, Instance)}:
+                continue
+            value = self.assigned(write)
+            binding = Binding("assign", self.program.frame(write), write, self.program.statement(write), value)
+            outer = self.chains(value, (*seen, key)) if value is not None and self.is_pass_through(value) else []
+            found.extend([(binding, *chain) for chain in outer] or [(binding,)])
+        return found

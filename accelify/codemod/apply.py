@@ -1,0 +1,328 @@
+"""Plan + text -> new text: one pass over the LibCST tree of a file."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from accelify.codemod import snippets
+from accelify.codemod.edits import AddParameter, Change, DropNames, Edit, Insert, Remove, Replace
+from accelify.codemod.parse import Parsed
+
+_Lines = Sequence[cst.EmptyLine]
+
+
+@dataclass
+class Applied:
+    """The new tree and text (with `\\n` newlines), and the comments that went with removed statements."""
+
+    module: cst.Module
+    text: str
+    dropped: list[str] = field(default_factory=list)
+
+
+def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
+    """Make the changes of one file."""
+    concrete = parsed.concrete
+    applier = _Applier(concrete.module)
+    for change in changes:
+        for edit in change.edits:
+            applier.add(edit, parsed)
+    module = concrete.module.visit(applier)
+    return Applied(module, module.code, applier.dropped)
+
+
+def restore(parsed: Parsed, text: str) -> str:
+    """Give the lines that did not change their own ends, form feeds and all; new lines end as most of the file's do."""
+    original = parsed.decoded.text
+    if "\r" not in original and "\f" not in original:
+        return text
+    before, raw = parsed.text.split("\n"), _split(original)
+    counts = {end: sum(line.endswith(end) for line in raw) for end in ("\r\n", "\n", "\r")}
+    counts["\n"] -= counts["\r\n"]
+    common = max(counts, key=lambda end: counts[end])
+    after = text.split("\n")
+    out = []
+    for tag, start, end, new_start, new_end in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag == "equal":
+            out.extend(raw[start:end])
+        else:
+            out.extend(line + common for line in after[new_start:new_end])
+    joined = "".join(out)
+    if not text.endswith("\n"):
+        return joined.rstrip("\r\n") if joined.endswith(("\r", "\n")) else joined
+    return joined
+
+
+def _split(text: str) -> list[str]:
+    """Lines with their ends, cut at `\\n`, `\\r\\n` and `\\r` only, so that they pair with the parsed text's lines."""
+    out, start, index = [], 0, 0
+    while index < len(text):
+        if text[index] == "\r" and text[index + 1 : index + 2] == "\n":
+            index += 2
+        elif text[index] in "\r\n":
+            index += 1
+        else:
+            index += 1
+            continue
+        out.append(text[start:index])
+        start = index
+    return [*out, text[start:]]
+
+
+class _Applier(cst.CSTTransformer):
+    """Every edit sits at its LibCST node; what is done to a node gets it as its children's edits left it."""
+
+    def __init__(self, module: cst.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.replaced: dict[cst.CSTNode, list[Replace]] = defaultdict(list)
+        self.removed: set[cst.CSTNode] = set()
+        self.inserted: dict[tuple[cst.CSTNode, str], list[Insert]] = defaultdict(list)
+        self.names: dict[cst.CSTNode, set[str]] = defaultdict(set)
+        self.parameters: dict[cst.CSTNode, list[AddParameter]] = defaultdict(list)
+        self.dropped: list[str] = []
+
+    def add(self, edit: Edit, parsed: Parsed) -> None:
+        """Note an edit at its node."""
+        node = parsed.cst_of(edit.node)
+        if isinstance(edit, Replace):
+            self.replaced[node].append(edit)
+        elif isinstance(edit, Remove):
+            self.removed.add(node)
+        elif isinstance(edit, DropNames):
+            self.names[node].update(edit.names)
+            if len(self.names[node]) == len(edit.node.names):
+                self.removed.add(node)
+        elif isinstance(edit, AddParameter):
+            self.parameters[node].append(edit)
+        else:
+            self.inserted[(node, edit.where)].append(edit)
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]  # we remove by hand
+        node = updated_node
+        if original_node in self.names and original_node not in self.removed:
+            node = _without_names(node, self.names[original_node])
+        for parameter in self.parameters.get(original_node, ()):
+            assert isinstance(node, cst.FunctionDef)
+            node = _with_parameter(node, parameter)
+        for edit in self.replaced.get(original_node, ()):
+            node = edit.make(node)
+        if isinstance(original_node, (cst.Module, cst.IndentedBlock)):
+            assert isinstance(node, (cst.Module, cst.IndentedBlock))
+            node = self._block(original_node, node)
+        elif isinstance(original_node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+            assert isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
+            node = self._small(original_node, node)
+        return node
+
+    def _small(
+        self, original: cst.SimpleStatementLine | cst.SimpleStatementSuite, updated: cst.SimpleStatementLine | cst.SimpleStatementSuite
+    ) -> cst.CSTNode:
+        pairs = zip(original.body, updated.body, strict=True)
+        kept = [new for old, new in pairs if old not in self.removed]
+        if len(kept) == len(original.body):
+            return updated
+        if not kept:
+            if isinstance(original, cst.SimpleStatementSuite):
+                return updated.with_changes(body=[cst.Pass()])
+            self.removed.add(original)
+            return updated
+        kept[-1] = kept[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+        return updated.with_changes(body=kept)
+
+    def _inserts(self, node: cst.CSTNode, where: str) -> list[Insert]:
+        found = list(self.inserted.get((node, where), ()))
+        if isinstance(node, cst.SimpleStatementLine):
+            for small in node.body:
+                found.extend(self.inserted.get((small, where), ()))
+        return sorted(found, key=lambda insert: insert.order)
+
+    def _block(self, original: cst.Module | cst.IndentedBlock, updated: cst.Module | cst.IndentedBlock) -> cst.CSTNode:
+        out: list[cst.BaseStatement] = []
+        pending: list[cst.EmptyLine] = []  # lines above removed statements, waiting for the next one that stays
+        queue: list[Insert] = []  # what comes after the last statement, placed when it is known what follows it
+        last_was_removed = False
+        pairs = list(zip(original.body, updated.body, strict=True))
+        for index, (old, new) in enumerate(pairs):
+            assert isinstance(new, cst.BaseStatement)
+            lines = list(_leading(new))
+            if old in self.removed:
+                follower = next((n for o, n in pairs[index + 1 :] if o not in self.removed), None)
+                comments = self._comments_of(old, new, lines, follower)
+                if queue:
+                    self._emit(out, queue, _merge(pending, comments))
+                    pending = []
+                    queue = []
+                else:
+                    pending = _merge(pending, comments)
+                queue.extend(self._inserts(old, "before"))
+                queue.extend(self._inserts(old, "after"))
+                if queue:
+                    self._emit(out, queue, pending)
+                    pending, queue = [], []
+                last_was_removed = True
+                continue
+            if queue:
+                gap = max(i.gap for i in queue)
+                self._emit(out, queue, pending)
+                pending, queue = [], []
+                if gap and not _has_blank(lines):
+                    lines = [*_blank(gap), *lines]
+            elif pending or last_was_removed:
+                lines = _merge(pending, lines)
+                pending = []
+            before = self._inserts(old, "before")
+            if before:
+                cut = _last_blank(lines)
+                self._emit(out, before, lines[:cut])
+                lines = lines[cut:]
+                gap = max(i.gap for i in before)
+                if gap and not _has_blank(lines):
+                    lines = [*_blank(gap), *lines]
+            out.append(new.with_changes(leading_lines=lines))
+            queue.extend(self._inserts(old, "after"))
+            last_was_removed = False
+        if queue:
+            self._emit(out, queue, pending)
+            pending = []
+        if pending and isinstance(updated, (cst.IndentedBlock, cst.Module)):
+            updated = updated.with_changes(footer=[*[p for p in pending if p.comment], *updated.footer])
+        if not out and isinstance(updated, cst.IndentedBlock):
+            out.append(cst.SimpleStatementLine([cst.Pass()]))
+        return updated.with_changes(body=out)
+
+    def _emit(self, out: list[cst.BaseStatement], inserts: list[Insert], lines: list[cst.EmptyLine]) -> None:
+        for insert in inserts:
+            made = snippets.statements(insert.code, self.module)
+            leading = list(lines)
+            if insert.gap and not _has_blank(leading) and out:
+                leading = [*_blank(insert.gap), *leading]
+            made[0] = made[0].with_changes(leading_lines=[*leading, *_leading(made[0])])
+            out.extend(made)
+            lines = []
+
+    def _comments_of(
+        self, old: cst.CSTNode, new: cst.BaseStatement, lines: list[cst.EmptyLine], follower: cst.BaseStatement | None
+    ) -> list[cst.EmptyLine]:
+        """The lines above a removed statement that stay; comments that go are remembered."""
+        self._drop_inner_comments(old)
+        cut = _last_blank(lines)
+        if follower is not None and not _has_blank(list(_leading(follower))):
+            return lines
+        self.dropped.extend(line.comment.value for line in lines[cut:] if line.comment is not None)
+        return lines[:cut]
+
+    def _drop_inner_comments(self, node: cst.CSTNode) -> None:
+        collector = _Comments()
+        node.visit(collector)
+        own = {id(line) for line in _leading(node)}  # type: ignore[arg-type]  # blocks have none
+        self.dropped.extend(c for holder, c in collector.found if holder not in own)
+
+
+class _Comments(cst.CSTVisitor):
+    """The comments inside a node, each with the id of the line that holds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[int, str]] = []
+
+    def visit_EmptyLine(self, node: cst.EmptyLine) -> None:
+        if node.comment is not None:
+            self.found.append((id(node), node.comment.value))
+
+    def visit_TrailingWhitespace(self, node: cst.TrailingWhitespace) -> None:
+        if node.comment is not None:
+            self.found.append((id(node), node.comment.value))
+
+
+def _leading(node: cst.CSTNode) -> _Lines:
+    lines: _Lines = getattr(node, "leading_lines", ())
+    return lines
+
+
+def _is_blank(line: cst.EmptyLine) -> bool:
+    return line.comment is None
+
+
+def _has_blank(lines: _Lines) -> bool:
+    return any(_is_blank(line) for line in lines)
+
+
+def _last_blank(lines: _Lines) -> int:
+    """How many lines there are up to and with the last blank one."""
+    return max((i + 1 for i, line in enumerate(lines) if _is_blank(line)), default=0)
+
+
+def _blank(count: int) -> list[cst.EmptyLine]:
+    return [cst.EmptyLine(indent=False) for _ in range(count)]
+
+
+def _merge(above: list[cst.EmptyLine], below: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
+    """The lines above a removed statement and above the next, with the blank lines of one of them only."""
+    if not above:
+        return below
+    if any(line.comment for line in above):
+        return [*above, *below]
+    return below if sum(map(_is_blank, below)) >= len(above) else [*above, *[b for b in below if not _is_blank(b)]]
+
+
+def _without_names(node: cst.CSTNode, gone: set[str]) -> cst.CSTNode:
+    assert isinstance(node, (cst.Import, cst.ImportFrom)) and not isinstance(node.names, cst.ImportStar)
+    kept = [alias for alias in node.names if _bound_name(alias) not in gone]
+    last = kept[-1]
+    multiline = isinstance(node, cst.ImportFrom) and node.lpar is not None
+    if not multiline:
+        last = last.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    elif isinstance(node.names[-1].comma, cst.Comma):
+        last = last.with_changes(comma=node.names[-1].comma)
+    else:
+        last = last.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return node.with_changes(names=[*kept[:-1], last])
+
+
+def _bound_name(alias: cst.ImportAlias) -> str:
+    return alias.evaluated_alias or alias.evaluated_name
+
+
+def _with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
+    """The function with `edit.name` in place of the old parameter, or before the first one that has a default."""
+    params = node.params
+    if edit.instead_of is not None:
+        renamed = []
+        for param in params.params:
+            if param.name.value == edit.instead_of:
+                param = param.with_changes(name=cst.Name(edit.name), annotation=None)
+                if param.default is not None and isinstance(param.default, cst.BaseExpression):
+                    pass
+            renamed.append(param)
+        return node.with_changes(params=params.with_changes(params=renamed))
+    position = next((i for i, p in enumerate(params.params) if p.default is not None), len(params.params))
+    new = cst.Param(cst.Name(edit.name), default=None)
+    listed = list(params.params)
+    if position == len(listed) and listed:
+        listed[-1] = listed[-1].with_changes(comma=_comma(listed[-1].comma))
+        listed.append(new)
+    elif listed:
+        listed.insert(position, new.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))))
+    else:
+        listed.append(new)
+    return node.with_changes(params=params.with_changes(params=listed))
+
+
+def _comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
+    if isinstance(comma, cst.Comma) and not isinstance(comma.whitespace_after, cst.SimpleWhitespace):
+        return comma
+    return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+
+
+def statement_of(parsed: Parsed, node: ast.AST) -> ast.stmt:
+    """The statement that holds a node."""
+    while not isinstance(node, ast.stmt):
+        node = parsed.parents[node]
+    return node

@@ -1,0 +1,111 @@
+"""Edits as values: what is to be done at which node, and why; nothing here changes a tree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from accelify.codemod.result import Tier
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Put another expression in a node's place.
+
+    make: gets the node as already updated by the edits inside it. keeps: the parts of the node that live on; the names
+    read anywhere else in it are gone. reads: names that the new code reads besides.
+    """
+
+    node: ast.AST
+    make: Callable[[cst.CSTNode], cst.CSTNode]
+    keeps: tuple[ast.AST, ...] = ()
+    reads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Take a statement out; its comments are kept, or listed in the report."""
+
+    node: ast.stmt
+
+
+@dataclass(frozen=True)
+class Insert:
+    """Put new statements `before` or `after` a statement, with `gap` blank lines round them where there are none."""
+
+    node: ast.stmt
+    where: str
+    code: str
+    gap: int = 0
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class DropNames:
+    """Take some names out of an import statement, or all of it."""
+
+    node: ast.Import | ast.ImportFrom
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AddParameter:
+    """Give a function a parameter, or a new name to one that it has."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    name: str
+    instead_of: str | None = None
+
+
+Edit = Replace | Remove | Insert | DropNames | AddParameter
+
+
+@dataclass(frozen=True)
+class Change:
+    """Edits of one file that belong together: they happen whole or not at all."""
+
+    rule: str
+    path: str
+    line: int
+    reason: str
+    edits: tuple[Edit, ...]
+    tier: Tier = Tier.SAFE
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A note at a node of the original; the report gives its line in the new file."""
+
+    rule: str
+    path: str
+    node: ast.AST
+    message: str
+    tier: Tier = Tier.ADVICE
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why the program cannot be migrated, and at which node; one is enough to leave all its files alone."""
+
+    rule: str
+    path: str
+    node: ast.AST
+    message: str
+
+
+@dataclass
+class Plan:
+    """All that will be done to the files of a program, or why nothing will be."""
+
+    changes: list[Change] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    obstacles: list[Obstacle] = field(default_factory=list)
+
+    def of(self, path: str) -> list[Change]:
+        """The changes of one file."""
+        return [c for c in self.changes if c.path == path]

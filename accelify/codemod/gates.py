@@ -1,0 +1,93 @@
+"""What must hold before a result may be written; each gate says what is wrong, or nothing."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import Counter
+
+import libcst as cst
+
+from accelify.codemod.analysis.bindings import Scope, bindings
+from accelify.codemod.apply import Applied
+from accelify.codemod.parse import Parsed
+
+
+def compiles(parsed: Parsed, text: str) -> str | None:
+    """The result compiles if the original did."""
+    if not _compiles(parsed.text):
+        return None
+    return None if _compiles(text) else "the result does not compile"
+
+
+def _compiles(text: str) -> bool:
+    try:
+        compile(text, "<script>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def means_the_plan(applied: Applied) -> str | None:
+    """The text parses back to the tree that was planned."""
+    try:
+        again = cst.parse_module(applied.text)
+    except cst.ParserSyntaxError as error:
+        return f"the result does not parse: {error.message}"
+    planned, parsed = ast.dump(ast.parse(applied.module.code)), ast.dump(ast.parse(again.code))
+    return None if planned == parsed else "the result means something else than was planned"
+
+
+def keeps_comments(parsed: Parsed, applied: Applied) -> str | None:
+    """Every comment is in the result, or listed as gone."""
+    lost = _comments(parsed.text) - _comments(applied.text) - Counter(applied.dropped)
+    return f"a comment would be lost: {next(iter(lost))}" if lost else None
+
+
+def _comments(text: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                found[token.string] += 1
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        return Counter()
+    return found
+
+
+def binds_its_names(parsed: Parsed, text: str) -> str | None:
+    """No name is undefined, and none is left unused, that was not so before."""
+    before, after = _name_troubles(parsed.tree), _name_troubles(ast.parse(text))
+    new = after - before
+    return f"{next(iter(new))}" if new else None
+
+
+def _name_troubles(tree: ast.Module) -> Counter[str]:
+    """Undefined names, and imports, plain local variables and parameters that nothing reads."""
+    root = bindings("<module>", tree).root
+    found: Counter[str] = Counter()
+    has_star = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in ast.walk(tree))
+    for scope in root.walk():
+        for name, nodes in scope.reads.items():
+            if scope.owner(name) is None and not has_star and name not in _BUILTINS:
+                found[f"undefined name `{name}`"] += len(nodes)
+        if scope.kind == "function" or scope is root:
+            _unused(scope, found)
+    return found
+
+
+_BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__) | {"__file__", "__name__", "WindowsError"}
+
+
+def _unused(scope: Scope, found: Counter[str]) -> None:
+    for name, writes in scope.writes.items():
+        if not scope.binds(name) or any(name in s.reads and s.owner(name) is scope for s in scope.walk()):
+            continue
+        for write in writes:
+            if isinstance(write, ast.alias):
+                found[f"unused import `{name}`"] += 1
+            elif isinstance(write, ast.arg) and scope.kind == "function" and name not in ("self", "cls"):
+                found[f"unused parameter `{scope.name}:{name}`"] += 1
+            elif isinstance(write, ast.Name) and scope.kind == "function":
+                found[f"unused variable `{name}`"] += 1

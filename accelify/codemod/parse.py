@@ -1,0 +1,104 @@
+"""Bytes -> Parsed: the file's text and its `ast` tree; the LibCST tree is made only for a file that will be edited.
+
+Questions are asked of the `ast` tree: it costs a tenth of LibCST's, and has to be built first anyway, because deep
+nesting kills LibCST's parser and not CPython's. Edits are made in the LibCST tree; `Concrete` finds its nodes by place.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from accelify.codemod.source import Decoded, decode
+from accelify.errors import CannotParse
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from accelify.codemod.concrete import Concrete
+
+# `print x`, `exec x`, `except E, e`, `raise E, x`, `0777`, `<>`, backquotes: what CPython says of each.
+_PYTHON_2 = ("Missing parentheses in call to", "multiple exception types must be parenthesized", "leading zeros in decimal")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One file of the user's: `text` has `\\n` newlines and no form feeds, as LibCST and `ast` both read it alike."""
+
+    path: str
+    data: bytes
+    decoded: Decoded
+    text: str
+    tree: ast.Module
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The text's lines, without their ends; line 1 is `lines[0]`."""
+        return self.text.split("\n")
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The node that holds each node."""
+        found: dict[ast.AST, ast.AST] = {}
+        stack: list[ast.AST] = [self.tree]
+        while stack:
+            node = stack.pop()
+            for child in ast.iter_child_nodes(node):
+                found[child] = node
+                stack.append(child)
+        return found
+
+    @cached_property
+    def concrete(self) -> Concrete:
+        """The LibCST tree of the same text."""
+        from accelify.codemod.concrete import Concrete
+
+        return Concrete(self.text, self.path)
+
+    def source(self, node: ast.AST) -> str:
+        """The text of a node as the user wrote it."""
+        return ast.get_source_segment(self.text, node) or ast.unparse(node)
+
+    def cst_of(self, node: ast.AST) -> cst.CSTNode:
+        """The LibCST node for an `ast` node."""
+        return self.concrete.find(node)
+
+
+def parse(path: str, data: bytes) -> Parsed:
+    """Parse a file.
+
+    Raises: CannotRead for bytes that are not text, CannotParse with line and column for text that is not Python 3.
+    """
+    decoded = decode(data, path)
+    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
+    return Parsed(path=path, data=data, decoded=decoded, text=text, tree=parse_text(text, path))
+
+
+def parse_text(text: str, path: str) -> ast.Module:
+    """The `ast` tree of a text; raises CannotParse."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text, path)
+    except SyntaxError as error:
+        column = None if error.offset is None else max(error.offset - 1, 0)
+        raise CannotParse(path, error.lineno, column, reason(error, text)) from None
+    except (RecursionError, MemoryError):
+        raise CannotParse(path, None, None, "an expression is nested too deeply to be parsed") from None
+    except ValueError as error:
+        raise CannotParse(path, None, None, str(error)) from None
+
+
+def reason(error: SyntaxError, text: str) -> str:
+    """What a syntax error is, in words that say what to do."""
+    message = error.msg or "invalid syntax"
+    line = text.split("\n")[error.lineno - 1] if error.lineno and error.lineno <= text.count("\n") + 1 else ""
+    if "async=" in line.replace(" ", ""):
+        return "`async` is a keyword since Python 3.7: write `.cuda(non_blocking=...)`"
+    stripped = line.strip()
+    if message.startswith(_PYTHON_2) or stripped.startswith(("print ", "exec ")) or "<>" in stripped:
+        return f"this is Python 2 ({message}): convert the file to Python 3 first"
+    return message

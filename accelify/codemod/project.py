@@ -1,0 +1,183 @@
+"""Which files of the user's own belong to a script: the ones that it imports, and theirs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from accelify.codemod.parse import Parsed, parse
+from accelify.codemod.source import read
+from accelify.errors import FileError
+
+# A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
+_MOST_FILES = 400
+
+
+class Project:
+    """The files on disk, read and parsed at most once."""
+
+    def __init__(self, given: dict[str, bytes] | None = None) -> None:
+        self._given = {absolute(path): data for path, data in (given or {}).items()}
+        self._parsed: dict[str, Parsed | None] = {}
+        self._exists: dict[Path, bool] = {}
+        self._shown: dict[str, str] = {}
+
+    def load(self, path: str) -> Parsed:
+        """The parsed file; raises CannotRead and CannotParse."""
+        key = absolute(path)
+        data = self._given[key] if key in self._given else read(path)
+        found = parse(path, data)
+        self._parsed[key] = found
+        return found
+
+    def _try(self, path: str) -> Parsed | None:
+        key = absolute(path)
+        if key not in self._parsed:
+            try:
+                self.load(path)
+            except FileError:
+                self._parsed[key] = None
+        return self._parsed[key]
+
+    def program(self, named: Sequence[Parsed], follow: bool) -> list[Parsed]:
+        """The named files and, when following, every project file that they import."""
+        found = {absolute(p.path): p for p in named}
+        queue = list(named)
+        while queue and follow and len(found) < _MOST_FILES:
+            parsed = queue.pop(0)
+            for path in self._imported(parsed):
+                key = absolute(path)
+                if key not in found:
+                    other = self._try(path)
+                    if other is not None:
+                        found[key] = other
+                        queue.append(other)
+        return list(found.values())
+
+    def _imported(self, parsed: Parsed) -> Iterator[str]:
+        for node in ast.walk(parsed.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield from self._packages(parsed.path, alias.name, 0)
+            elif isinstance(node, ast.ImportFrom):
+                yield from self._packages(parsed.path, node.module or "", node.level)
+                for alias in node.names:
+                    name = f"{node.module}.{alias.name}" if node.module else alias.name
+                    path = self.resolve(parsed.path, name, node.level)
+                    if path is not None:
+                        yield path
+
+    def _packages(self, importer: str, name: str, level: int) -> Iterator[str]:
+        path = self.resolve(importer, name, level)
+        if path is not None:
+            yield path
+
+    def resolve(self, importer: str, name: str, level: int) -> str | None:
+        """The file that `import name` means in the file `importer`; None for a library."""
+        here = Path(importer).parent
+        parts = name.split(".") if name else []
+        if level:
+            for _ in range(level - 1):
+                here = here / ".." if here.name in ("", "..") else here.parent
+            return self._file(here, parts)
+        for folder in self._search_path(here):
+            path = self._file(folder, parts)
+            if path is not None:
+                return path
+        return None
+
+    def _search_path(self, here: Path) -> Iterator[Path]:
+        """The folder of the file, then the folders above it up to the repository's root."""
+        yield here
+        absolute = here.resolve()
+        up = here
+        for _ in range(6):
+            if self._is_there(absolute / ".git"):
+                return
+            parent = absolute.parent
+            if parent == absolute:
+                return
+            absolute = parent
+            up = up / ".." if up.name in ("", "..") else up.parent
+            yield up
+
+    def _file(self, folder: Path, parts: list[str]) -> str | None:
+        target = folder.joinpath(*parts)
+        module = target.parent / f"{target.name}.py"
+        if parts and self._is_there(module):
+            return str(module)
+        package = target / "__init__.py"
+        return str(package) if self._is_there(package) else None
+
+    def _is_there(self, path: Path) -> bool:
+        if path not in self._exists:
+            self._exists[path] = path.exists() or absolute(str(path)) in self._given
+        return self._exists[path]
+
+    def importers(self, parsed: Parsed, most: int = 3000) -> list[Parsed]:
+        """The project's files that import this one, found by the module's name in their text."""
+        file = Path(parsed.path)
+        stem = file.parent.name if file.name == "__init__.py" else file.stem
+        word = stem.encode()
+        found = []
+        for path in self._neighbours(file, most):
+            if absolute(path) == absolute(parsed.path):
+                continue
+            try:
+                data = read(path)
+            except FileError:
+                continue
+            if word not in data or b"import" not in data:
+                continue
+            other = self._try(path)
+            if other is not None and any(absolute(p) == absolute(parsed.path) for p in self._imported(other)):
+                found.append(other)
+        return found
+
+    def _neighbours(self, file: Path, most: int) -> Iterator[str]:
+        folders = [f for f in self._search_path(file.parent)]
+        top = folders[min(2, len(folders) - 1)]
+        for index, path in enumerate(sorted(top.rglob("*.py"))):
+            if index >= most:
+                return
+            if not any(part.startswith(".") and part not in ("..", ".") for part in path.parts):
+                yield str(path)
+
+
+def absolute(path: str) -> str:
+    return str(Path(path).resolve())
+
+
+def groups(paths: Sequence[str], follow: bool) -> list[tuple[str, ...]]:
+    """Which of the named files must be rewritten together: those that import one another."""
+    if not follow or len(paths) == 1:
+        return [(path,) for path in paths]
+    project = Project()
+    index = {absolute(path): path for path in paths}
+    parent = {key: key for key in index}
+
+    def top(key: str) -> str:
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    for key, path in index.items():
+        try:
+            data = read(path)
+        except FileError:
+            continue
+        if b"torch" not in data:
+            continue
+        parsed = project._try(path)
+        if parsed is None:
+            continue
+        for imported in project._imported(parsed):
+            other = absolute(imported)
+            if other in parent:
+                parent[top(other)] = top(key)
+    found: dict[str, list[str]] = {}
+    for key, path in index.items():
+        found.setdefault(top(key), []).append(path)
+    return [tuple(group) for group in found.values()]

@@ -1,0 +1,32 @@
+"""The rules, in the order in which users should read them; later ones see what earlier ones change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from accelify.codemod.edits import Change, Obstacle, Plan, Remark
+from accelify.codemod.rules import (
+    backward,
+    checkpoints,
+    creation,
+    data,
+    device_moves,
+    devices,
+    parallel_wrappers,
+    prepare,
+    unused,
+)
+from accelify.codemod.script import Script
+
+Found = Iterator[Change | Remark | Obstacle]
+RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
+    (backward.NAME, backward.find),
+    (prepare.NAME, prepare.find),
+    (data.NAME, data.find),
+    (parallel_wrappers.NAME, parallel_wrappers.find),
+    (device_moves.NAME, device_moves.find),
+    (checkpoints.NAME, checkpoints.find),
+    (devices.NAME, devices.find),
+    (creation.NAME, creation.find),
+    (unused.NAME, unused.find),
+)

@@ -1,0 +1,51 @@
+"""Save from one process, whole or not at all.
+
+    torch.save(model.state_dict(), path)    ->    accelerator.save(model.state_dict(), path)
+
+Why: N processes that write one file at once leave a mixture; a run that is stopped while it writes leaves half of it.
+Left alone: saving where the accelerator does not reach; a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod.edits import Change, Plan, Remark, Replace
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Script
+
+NAME = "checkpoints"
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+    """A change for each `torch.save`."""
+    for call in script.program.calls:
+        if "torch.save" not in script.program.called(call) or script.path(call) not in script.files:
+            continue
+        accelerator = script.accelerator(call)
+        if accelerator is None:
+            yield Remark(NAME, script.path(call), call, "every process writes this file: save from one of them", Tier.ADVICE)
+            continue
+        yield Change(
+            rule=NAME,
+            path=script.path(call),
+            line=call.lineno,
+            reason="written by one process, and whole or not at all",
+            edits=(
+                Replace(
+                    call,
+                    partial(saved_by, accelerator=accelerator),
+                    keeps=(*call.args, *[k.value for k in call.keywords]),
+                    reads=(accelerator.split(".")[0],),
+                ),
+            ),
+        )
+
+
+def saved_by(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`accelerator.save(...)` for `torch.save(...)`."""
+    assert isinstance(call, cst.Call)
+    return call.with_changes(func=cst.parse_expression(f"{accelerator}.save"))

@@ -1,0 +1,183 @@
+"""Create the accelerator, and hand it to the functions and classes that need it.
+
+    accelerator = Accelerator()
+
+Why: at module level when the script's set-up is there; at the top of the function that does the set-up otherwise, so that
+importing the file starts nothing. A `device` parameter whose uses are all gone becomes `accelerator`, at the definition
+and at every call; else a parameter is added. A class that owns its loop keeps `self.accelerator`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.placing import LIBRARY, body_start, import_block, import_position
+from accelify.codemod.analysis.reach import method_of, node_of
+from accelify.codemod.edits import AddParameter, Change, Edit, Insert, Obstacle, Plan, Replace
+from accelify.codemod.script import Script
+
+NAME = "accelerator"
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
+    """The lines that create it, the imports, the parameters and the arguments."""
+    imported: set[str] = set()
+    for home in script.reach.homes:
+        if home.module not in imported:
+            imported.add(home.module)
+            yield from _import(script, home)
+        yield from _create(script, home)
+    for function in dict.fromkeys(script.reach.parameters):
+        yield from _parameter(script, function, plan)
+
+
+def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
+    root = home.root
+    if "Accelerator" in root.writes:
+        yield Obstacle(NAME, root.module, root.node, "the name `Accelerator` is taken")
+        return
+    code = f"from {LIBRARY} import Accelerator"
+    block = import_block(script, root)
+    if block:
+        statement, where = import_position(script, block)
+        edit = Insert(statement, where, code)
+    else:
+        edit = Insert(body_start(root.body), "before", code, gap=1)
+    yield Change(NAME, root.module, edit.node.lineno, "the runtime that the script runs on", (edit,))
+
+
+def _create(script: Script, home: Scope) -> Iterator[Change]:
+    name = script.reach.name
+    reason = "one accelerator for the whole run"
+    if home.kind == "module":
+        guard = script.reach.guarded.get(home)
+        block = import_block(script, home)
+        if guard is not None:
+            insert = Insert(guard.body[0], "before", f"{name} = Accelerator()")
+        elif block:
+            insert = Insert(block[-1], "after", f"{name} = Accelerator()", gap=1, order=2)
+        else:
+            insert = Insert(body_start(home.body), "before", f"{name} = Accelerator()", gap=1, order=2)
+        yield Change(NAME, home.module, insert.node.lineno, reason, (insert,))
+    elif home.kind == "class":
+        init = script.program.flow.method(home, "__init__")
+        assert init is not None
+        yield Change(NAME, home.module, _line(init), reason, (_kept(init, f"{_self(init)}.{name} = Accelerator()"),))
+    else:
+        first = body_start(home.body)
+        yield Change(NAME, home.module, first.lineno, reason, (Insert(first, "before", f"{name} = Accelerator()"),))
+
+
+def _kept(init: Scope, code: str) -> Insert:
+    """A line at the start of a constructor, after the call of the base class's."""
+    first = body_start(init.body)
+    is_super = isinstance(first, ast.Expr) and isinstance(first.value, ast.Call) and ast.unparse(first.value.func).endswith("__init__")
+    return Insert(first, "after" if is_super else "before", code)
+
+
+def _self(function: Scope) -> str:
+    return function.parameters[0].arg if function.parameters else "self"
+
+
+def _line(function: Scope) -> int:
+    return int(getattr(function.node, "lineno", 1))
+
+
+def _parameter(script: Script, function: Scope, plan: Plan) -> Iterator[Change | Obstacle]:
+    node = function.node
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    name = script.reach.name
+    calls = [c for c in script.program.flow.callers.get(function, ()) if script.path(c) is not None]
+    old = _replaceable(script, function, calls, plan)
+    edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, old)]}
+    if function.name == "__init__" and function.parent in script.reach.holders:
+        edits[function.module].append(_kept(function, f"{_self(function)}.{name} = {name}"))
+    at_end = _goes_last(node, calls)
+    for call in calls:
+        given = _given(script, call)
+        if given is None:
+            yield Obstacle(NAME, script.path(call), call, f"`{function.name}` needs the accelerator, which does not reach this call")
+            return
+        edits.setdefault(script.path(call), []).append(_argument(script, call, function, given, old, at_end))
+    for path, listed in edits.items():
+        yield Change(NAME, path, _line(function) if path == function.module else 1, f"`{function.name}` gets the accelerator", tuple(listed))
+
+
+def _given(script: Script, call: ast.Call) -> str | None:
+    """The accelerator where a call is made; a constructor that gets it has it as a parameter."""
+    frame = script.program.frame(call)
+    method = method_of(frame)
+    if method is not None and method in script.reach.parameters and node_of(frame).kind == "class":
+        return script.reach.name
+    return script.accelerator(call)
+
+
+def _goes_last(node: ast.FunctionDef | ast.AsyncFunctionDef, calls: list[ast.Call]) -> bool:
+    """Whether the accelerator can be the last positional argument at the definition and at every call."""
+    arguments = node.args
+    if arguments.defaults or arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+        return False
+    return all(not c.keywords and not any(isinstance(a, ast.Starred) for a in c.args) for c in calls)
+
+
+def _replaceable(script: Script, function: Scope, calls: list[ast.Call], plan: Plan) -> str | None:
+    """A device parameter that nothing in the function reads any more."""
+    gone = script.vanished(plan.changes)
+    for parameter in function.parameters:
+        if parameter.arg not in ("device", "dev", "use_cuda", "cuda", "gpu"):
+            continue
+        reads = [n for s in function.walk() for n in s.reads.get(parameter.arg, ())]
+        if not reads or any(n not in gone for n in reads) or len(function.writes[parameter.arg]) > 1:
+            continue
+        if all(script.tracer.argument(c, function, parameter.arg) is not None for c in calls):
+            return parameter.arg
+    return None
+
+
+def _argument(script: Script, call: ast.Call, function: Scope, given: str, old: str | None, at_end: bool) -> Edit:
+    reads = (given.split(".")[0],)
+    if old is None:
+        keeps = (call.func, *call.args, *[k.value for k in call.keywords])
+        return Replace(call, partial(with_argument, given=given, at_end=at_end), keeps=keeps, reads=reads)
+    argument = script.tracer.argument(call, function, old)
+    assert argument is not None
+    keyword = next((k for k in call.keywords if k.value is argument), None)
+    if keyword is None:
+        return Replace(argument, partial(_just, code=given), reads=reads)
+    keeps = (call.func, *call.args, *[k.value for k in call.keywords if k is not keyword])
+    return Replace(call, partial(renamed_keyword, old=old, name=script.reach.name, given=given), keeps=keeps, reads=reads)
+
+
+def _just(node: cst.CSTNode, code: str) -> cst.BaseExpression:
+    return cst.parse_expression(code)
+
+
+def renamed_keyword(call: cst.CSTNode, old: str, name: str, given: str) -> cst.BaseExpression:
+    """`f(accelerator=accelerator)` for `f(device=device)`."""
+    assert isinstance(call, cst.Call)
+    arguments = [
+        a.with_changes(keyword=cst.Name(name), value=cst.parse_expression(given)) if a.keyword is not None and a.keyword.value == old else a
+        for a in call.args
+    ]
+    return call.with_changes(args=arguments)
+
+
+def with_argument(call: cst.CSTNode, given: str, at_end: bool) -> cst.BaseExpression:
+    """The call with the accelerator as its last argument, or as its first."""
+    assert isinstance(call, cst.Call)
+    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    new = cst.Arg(cst.parse_expression(given))
+    listed = list(call.args)
+    if not listed:
+        return call.with_changes(args=[new])
+    if not at_end:
+        return call.with_changes(args=[new.with_changes(comma=comma), *listed])
+    last = listed[-1]
+    if isinstance(last.comma, cst.Comma):
+        return call.with_changes(args=[*listed, new])
+    return call.with_changes(args=[*listed[:-1], last.with_changes(comma=comma), new.with_changes(whitespace_after_arg=last.whitespace_after_arg)])

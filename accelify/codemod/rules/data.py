@@ -1,0 +1,80 @@
+"""Deal the data out where the script has no `DataLoader`.
+
+    for i in range(0, len(x), batch_size):    ->    for i in accelerator.shard(range(0, len(x), batch_size)):
+
+Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is dealt out, an
+equal number to each process. Batches drawn at random get random numbers of their own in each process.
+Left alone: a full batch, which more processes cannot divide; a note says so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Remark, Replace
+from accelify.codemod.result import Tier
+from accelify.codemod.rules.prepare import wrapped
+from accelify.codemod.script import Script
+
+NAME = "data"
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+    """A change or a note for each training loop without a loader."""
+    done: set[ast.AST] = set()
+    for data, source in script.preparation.sharded:
+        if source in done:
+            continue
+        done.add(source)
+        accelerator = script.accelerator(source)
+        path = script.path(source)
+        if accelerator is None:
+            yield Obstacle(NAME, path, source, "the accelerator cannot be handed to the loop that deals out the data")
+            continue
+        yield Change(
+            rule=NAME,
+            path=path,
+            line=source.lineno,
+            reason="the loop deals out the data: each process takes its share, one process takes all",
+            edits=(Replace(source, partial(wrapped, function=f"{accelerator}.shard"), keeps=(source,), reads=(accelerator.split(".")[0],)),),
+            tier=Tier.REVIEW,
+        )
+        assert data.loop is not None
+        yield Remark(NAME, path, data.loop, "N processes take N items of this loop at a time: the global batch is N times as large", Tier.REVIEW)
+    kinds = {d.kind for d in script.training.data}
+    if "random" in kinds:
+        yield from _random(script)
+    elif "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
+        backward = script.training.backwards[0]
+        yield Remark(
+            NAME,
+            script.path(backward),
+            backward,
+            "every process computes on the same data here: the result is right, but more processes bring no speed",
+            Tier.REVIEW,
+        )
+
+
+def _random(script: Script) -> Iterator[Change | Remark]:
+    groups = script.preparation.groups
+    backward = script.training.backwards[0]
+    if not groups:
+        message = "every process computes on the same data here, unless it draws it at random: more processes bring no speed"
+        yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+        return
+    group = next((g for g in groups if any(i.kind == "optimizer" for i in g.items)), groups[-1])
+    accelerator = script.reach.expression(group.frame)
+    if accelerator is None or group.anchor is None:
+        return
+    path = script.path(group.anchor)
+    yield Change(
+        rule=NAME,
+        path=path,
+        line=group.anchor.lineno,
+        reason="training data are drawn at random: each process draws its own; one process draws what it always drew",
+        edits=(Insert(group.anchor, "after", f"{accelerator}.seed_by_rank()", order=6),),
+        tier=Tier.REVIEW,
+    )
+    yield Remark(NAME, script.path(backward), backward, "each process draws its own data: N processes see N times as much in a step", Tier.REVIEW)

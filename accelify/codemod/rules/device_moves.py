@@ -1,0 +1,253 @@
+"""Drop the moves that the accelerator makes unnecessary, and point the others at its device.
+
+    data = data.to(device)      ->    (nothing), for what a prepared loader yields
+    model.to(device)            ->    (nothing), for a model that is prepared below
+    weights = weights.cuda()    ->    weights = weights.to(accelerator.device)
+
+Why: a prepared loader yields batches that are on the device already, and `prepare` moves the model.
+Left alone: `.to(dtype)`, moves of tensors that the script makes itself, moves where the accelerator does not reach.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod.analysis.values import Constant
+from accelify.codemod.edits import Change, Edit, Plan, Remark, Remove, Replace
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Move, Script, edits_of
+
+NAME = "device_moves"
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+    """A change for each statement whose moves go, and for each move that gets another device."""
+    dropped = {m.call: m for m in script.moves if _is_needless(script, m)}
+    done: set[ast.AST] = set()
+    taken = {e.node for e in edits_of(plan.changes) if isinstance(e, Remove)}
+    emptied: set[ast.stmt] = set(n for n in taken if isinstance(n, ast.stmt))
+    for move in dropped.values():
+        statement = script.program.statement(move.call)
+        if statement in done or statement in emptied:
+            continue
+        done.add(statement)
+        change = _drop(script, statement, dropped)
+        if any(isinstance(e, Remove) for e in change.edits):
+            emptied.add(statement)
+        yield change
+    yield from _emptied(script, emptied)
+    for move in script.moves:
+        if move.call not in dropped and not any(script.program.inside(move.call, e) for e in emptied):
+            yield from _redirect(script, move)
+
+
+def _is_needless(script: Script, move: Move) -> bool:
+    if script.is_prepared_batch(move.receiver):
+        return True
+    if not script.is_prepared_model(move.receiver):
+        return False
+    statement = script.program.statement(move.call)
+    text = ast.unparse(move.receiver)
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        text = ast.unparse(statement.targets[0])
+    group = script.prepares_after(move.call, text)
+    if group is None or group.anchor is None:
+        return False
+    return not _is_called_between(script, text, statement, group.anchor)
+
+
+def _is_called_between(script: Script, text: str, start: ast.stmt, end: ast.stmt) -> bool:
+    """Whether a model is used, other than to be set up, between a move and where it is prepared."""
+    last = end.end_lineno or end.lineno
+    for call in script.program.calls:
+        if script.program.frame(call) is not script.program.frame(start) or not start.lineno < call.lineno <= last:
+            continue
+        if ast.unparse(call.func) == text:
+            return True
+        harmless = ast.unparse(call.func).endswith(("print", "DataParallel", "info", "watch", "compile"))
+        if not harmless and any(ast.unparse(a) == text for a in call.args) and not _is_constructor(script, call):
+            return True
+    return False
+
+
+def _is_constructor(script: Script, call: ast.Call) -> bool:
+    return any(script.roles.is_optimizer(v) or script.roles.is_module(v) for v in script.program.values(call))
+
+
+def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) -> Change:
+    reason = "the prepared loader yields batches on the device"
+    first = next(m for c, m in dropped.items() if script.program.statement(c) is statement)
+    if not script.is_prepared_batch(first.receiver):
+        reason = "`prepare` moves the model to the device"
+    path, line = script.path(statement), first.call.lineno
+    if _is_nothing(statement, dropped):
+        return Change(NAME, path, line, reason, (Remove(statement),))
+    edits: list[Edit] = []
+    for call, move in dropped.items():
+        if script.program.statement(call) is not statement:
+            continue
+        choice = script.program.parent(call)
+        if isinstance(choice, ast.IfExp) and _same(_stripped(choice.body, dropped), choice.orelse):
+            edits.append(Replace(choice, otherwise, keeps=(choice.orelse,)))
+        else:
+            kept = tuple(a for a in [*call.args, *[k.value for k in call.keywords]] if _stays(script, a, move))
+            edits.append(Replace(call, partial(without_device, kept=len(kept)), keeps=(move.receiver, *kept)))
+    return Change(NAME, path, line, reason, tuple(edits))
+
+
+def _stays(script: Script, argument: ast.expr, move: Move) -> bool:
+    """Whether an argument of `.to` is about the type and not about the device."""
+    if argument is move.device or not isinstance(move.call.func, ast.Attribute) or move.call.func.attr == "cuda":
+        return False
+    return not (isinstance(argument, ast.Constant) and isinstance(argument.value, bool)) and not isinstance(argument, ast.Name)
+
+
+def without_device(call: cst.CSTNode, kept: int) -> cst.BaseExpression:
+    """`x` for `x.to(device)`; `x.to(dtype=t)` for `x.to(device, dtype=t)`."""
+    assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
+    if not kept:
+        receiver = call.func.value
+        if isinstance(receiver, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
+            return receiver.with_changes(lpar=(*call.lpar, *receiver.lpar), rpar=(*receiver.rpar, *call.rpar))
+        return receiver
+    arguments = [a for i, a in enumerate(call.args) if i and (a.keyword is None or a.keyword.value not in ("non_blocking", "copy", "device"))]
+    arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return call.with_changes(args=arguments)
+
+
+def otherwise(node: cst.CSTNode) -> cst.BaseExpression:
+    """`x` for `x.cuda() if use_cuda else x`."""
+    assert isinstance(node, cst.IfExp)
+    return node.orelse
+
+
+def _is_nothing(statement: ast.stmt, dropped: dict[ast.Call, Move]) -> bool:
+    """Whether a statement does nothing once its moves are gone."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call) and statement.value in dropped and isinstance(
+            dropped[statement.value].receiver, (ast.Name, ast.Attribute)
+        )
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        return _same(statement.targets[0], _stripped(statement.value, dropped))
+    return False
+
+
+def _stripped(node: ast.expr, dropped: dict[ast.Call, Move]) -> ast.expr:
+    """An expression as it is once its moves are gone."""
+    if isinstance(node, ast.Call):
+        if node in dropped and len(node.args) + len(node.keywords) <= 2:
+            return _stripped(dropped[node].receiver, dropped)
+        return node
+    if isinstance(node, ast.IfExp):
+        body, orelse = _stripped(node.body, dropped), _stripped(node.orelse, dropped)
+        return body if _same(body, orelse) else node
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return type(node)(elts=[_stripped(e, dropped) for e in node.elts], ctx=node.ctx)
+    if isinstance(node, ast.DictComp) and len(node.generators) == 1:
+        return _stripped_dict(node, dropped)
+    if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
+        if _same(_stripped(node.elt, dropped), node.generators[0].target):
+            return node.generators[0].iter
+    return node
+
+
+def _stripped_dict(node: ast.DictComp, dropped: dict[ast.Call, Move]) -> ast.expr:
+    """`batch` for `{k: v.to(device) for k, v in batch.items()}`."""
+    generator = node.generators[0]
+    pair = ast.Tuple(elts=[node.key, _stripped(node.value, dropped)], ctx=ast.Load())
+    items = generator.iter
+    is_items = isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) and items.func.attr == "items"
+    if not generator.ifs and is_items and _same(generator.target, pair):
+        assert isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute)
+        return items.func.value
+    return node
+
+
+def _same(one: ast.expr, other: ast.expr) -> bool:
+    return ast.unparse(one).strip("()") == ast.unparse(other).strip("()")
+
+
+def _emptied(script: Script, removed: set[ast.stmt]) -> Iterator[Change]:
+    """An `if use_cuda:` that only held moves goes with them."""
+    for statement in list(removed):
+        parent = script.program.parent(statement)
+        while isinstance(parent, ast.If) and parent not in removed:
+            if parent.orelse or not all(s in removed for s in parent.body) or not is_pure(parent.test):
+                break
+            removed.add(parent)
+            yield Change(NAME, script.path(parent), parent.lineno, "nothing is left to do under this condition", (Remove(parent),))
+            parent = script.program.parent(parent)
+
+
+def is_pure(node: ast.expr) -> bool:
+    """Whether evaluating an expression has no effect that a script could want."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            text = ast.unparse(part.func)
+            if not text.endswith(("is_available", "device_count", "isinstance", "hasattr", "getattr", "is_built", "len", "torch.device", "format")):
+                if not text.startswith(("torch.accelerator.", "torch.cuda.")) and text not in ("str", "int", "bool"):
+                    return False
+        elif isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
+            return False
+    return True
+
+
+def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
+    """A move that stays gets the accelerator's device, unless its device variable gets it."""
+    assert isinstance(move.call.func, ast.Attribute)
+    path = script.path(move.call)
+    accelerator = script.accelerator(move.call)
+    literal = move.device is not None and any(isinstance(v, Constant) for v in script.program.values(move.device))
+    inside_data = _is_worker_code(script, move.call)
+    if move.call.func.attr == "to" and not (literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))):
+        yield Remark(NAME, path, move.call, "stays: this move takes whatever device its variable holds", Tier.ADVICE)
+        return
+    if accelerator is None or inside_data:
+        yield Remark(
+            NAME,
+            path,
+            move.call,
+            "stays: it goes to the process's own GPU, which is right under `accelify launch`, but needs a GPU; "
+            "`.to(x.device)` of a tensor at hand would not",
+            Tier.ADVICE,
+        )
+        return
+    yield Change(
+        rule=NAME,
+        path=path,
+        line=move.call.lineno,
+        reason="each process has a device of its own",
+        edits=(
+            Replace(
+                move.call,
+                partial(to_accelerator, accelerator=accelerator),
+                keeps=(move.receiver, *[k.value for k in move.call.keywords if k.arg != "device"], *move.call.args[1:]),
+                reads=(accelerator.split(".")[0],),
+            ),
+        ),
+    )
+
+
+def _is_worker_code(script: Script, node: ast.AST) -> bool:
+    """Whether code is a data set's, which runs in the loader's worker processes."""
+    frame = script.program.frame(node)
+    while frame.parent is not None:
+        if frame.kind == "class" and any("Dataset" in b for b in script.program.flow.external_bases(frame)):
+            return True
+        frame = frame.parent
+    return False
+
+
+def to_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`x.to(accelerator.device, ...)` for `x.cuda(...)` and `x.to("cuda", ...)`."""
+    assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
+    device = cst.Arg(cst.parse_expression(f"{accelerator}.device"))
+    rest = [a for i, a in enumerate(call.args) if (a.keyword is not None and a.keyword.value != "device") or (a.keyword is None and i)]
+    if rest:
+        device = device.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+    function = call.func.with_changes(attr=cst.Name("to"))
+    return call.with_changes(func=function, args=[device, *rest])

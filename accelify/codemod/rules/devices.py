@@ -1,0 +1,121 @@
+"""Bind the script's device to the accelerator's.
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")    ->    device = accelerator.device
+
+Why: each process has a device of its own, and `"cuda:0"` is the first process's. The tensors that the script makes or
+moves itself follow through the variable.
+Left alone: a variable that nothing reads any more, which goes; devices where the accelerator does not reach.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod.analysis.values import Argument, Constant, Member
+from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace
+from accelify.codemod.result import Tier
+from accelify.codemod.rules.device_moves import is_pure
+from accelify.codemod.script import Script
+
+NAME = "devices"
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+    """A change for each assignment of a device that is still read."""
+    gone = script.vanished(plan.changes)
+    done: set[ast.AST] = set()
+    for statement, target in _assignments(script):
+        if statement in done or target in gone or not _is_read(script, target, gone):
+            continue
+        accelerator = script.accelerator(statement)
+        path = script.path(statement)
+        if accelerator is None:
+            if _names_one(script, statement.value):
+                message = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
+                yield Remark(NAME, path, statement, message, Tier.REVIEW)
+            continue
+        reason = "each process has a device of its own"
+        choice = _choice(script, statement)
+        if choice is not None:
+            done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
+            code = f"{ast.unparse(target)} = {accelerator}.device"
+            yield Change(NAME, path, statement.lineno, reason, (Remove(choice), Insert(choice, "after", code)))
+            continue
+        done.add(statement)
+        make = partial(its_device, accelerator=accelerator)
+        yield Change(NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),))
+
+
+def its_device(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`accelerator.device`."""
+    return cst.parse_expression(f"{accelerator}.device")
+
+
+def _assignments(script: Script) -> Iterator[tuple[ast.Assign, ast.expr]]:
+    for path in sorted(script.files):
+        for node in script.program.flow.parsed_of[path].parents:
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and _is_device_value(script, node):
+                yield node, node.targets[0]
+
+
+def _is_device_value(script: Script, node: ast.Assign) -> bool:
+    target, value = node.targets[0], node.value
+    if not isinstance(target, (ast.Name, ast.Attribute)):
+        return False
+    values = script.program.values(value)
+    name = target.id if isinstance(target, ast.Name) else target.attr
+    if values and all(script.roles.is_device(v) for v in values):
+        if isinstance(value, ast.Name) or (isinstance(value, ast.Attribute) and not _is_opaque(script, value)):
+            return False
+        return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
+    return name == "device" and isinstance(value, ast.Attribute) and _is_opaque(script, value) and value.attr in ("device", "dev")
+
+
+def _is_opaque(script: Script, value: ast.Attribute) -> bool:
+    """Whether an attribute is a setting from outside: `args.device`."""
+    values = script.program.values(value)
+    base = ast.unparse(value.value)
+    return all(isinstance(v, (Member, Argument)) for v in values) and base.split(".")[-1] in ("args", "opt", "opts", "config", "cfg", "hparams", "params")
+
+
+def _is_read(script: Script, target: ast.expr, gone: set[ast.AST]) -> bool:
+    if not isinstance(target, ast.Name):
+        return True
+    owner = script.program.scope(target).owner(target.id) or script.program.scope(target)
+    reads = [n for s in owner.walk() for n in s.reads.get(target.id, ())]
+    return any(n not in gone for n in reads) or not reads
+
+
+def _names_one(script: Script, value: ast.expr) -> bool:
+    return any(isinstance(n, ast.Constant) and isinstance(n.value, str) and ":" in n.value for n in ast.walk(value))
+
+
+def _choice(script: Script, statement: ast.Assign) -> ast.If | None:
+    """The if-else that does nothing but choose this device."""
+    parent = script.program.parent(statement)
+    found = None
+    while isinstance(parent, ast.If):
+        if not _only_assigns(parent, ast.unparse(statement.targets[0])):
+            break
+        found = parent
+        parent = script.program.parent(parent)
+    return found
+
+
+def _only_assigns(node: ast.If, text: str) -> bool:
+    if not node.orelse or not is_pure(node.test):
+        return False
+    for branch in (node.body, node.orelse):
+        if len(branch) != 1:
+            return False
+        only = branch[0]
+        if isinstance(only, ast.If):
+            if not _only_assigns(only, text):
+                return False
+        elif not (isinstance(only, ast.Assign) and ast.unparse(only.targets[0]) == text):
+            return False
+    return True

@@ -1,0 +1,98 @@
+"""Take out what only the removed code used.
+
+    import torch                                   ->    (nothing), when only `torch.device(...)` read it
+    use_cuda = torch.cuda.is_available()           ->    (nothing), when only the removed moves read it
+
+Why: a migrated script should read as if it had been written so.
+Left alone: names that nothing read before either, and values whose making has an effect.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.edits import Change, DropNames, Plan, Remove
+from accelify.codemod.rules.device_moves import is_pure
+from accelify.codemod.script import Script
+
+NAME = "unused"
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change]:
+    """A change for each name that has become unused; removing one may free the next."""
+    made: list[Change] = []
+    while True:
+        found = list(_round(script, [*plan.changes, *made]))
+        if not found:
+            return
+        made.extend(found)
+        yield from found
+
+
+def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
+    gone = script.vanished(changes)
+    added = script.added_reads(changes)
+    removed = {e.node for c in changes for e in c.edits if isinstance(e, Remove)}
+    dropped = {(e.node, n) for c in changes for e in c.edits if isinstance(e, DropNames) for n in e.names}
+    for path in sorted(script.files):
+        root = script.program.flow.bindings[path].root
+        exported = _exported(script, root)
+        for scope in root.walk():
+            if scope.kind not in ("module", "function"):
+                continue
+            for name, writes in list(scope.writes.items()):
+                if name in added.get(path, ()) or name in exported and scope is root or not scope.binds(name):
+                    continue
+                reads = _reads(scope, name)
+                if not reads or any(n not in gone for n in reads):
+                    continue
+                yield from _remove(script, path, name, writes, removed, dropped)
+
+
+def _reads(scope: Scope, name: str) -> list[ast.Name]:
+    """Where a scope's variable is read, in the scopes inside it too."""
+    found = list(scope.reads.get(name, ()))
+    for inner in scope.walk():
+        if inner is not scope and inner.owner(name) is scope:
+            found.extend(inner.reads.get(name, ()))
+    return found
+
+
+def _exported(script: Script, root: Scope) -> set[str]:
+    """Names that other files of the program import from a module, or that `__all__` lists."""
+    found: set[str] = set()
+    for other in script.program.flow.bindings.values():
+        for node in other.scope_of:
+            if isinstance(node, ast.ImportFrom):
+                target = script.program.flow._root_of(other.root.module, node.module or "", node.level)
+                if target is root:
+                    found.update(a.name for a in node.names)
+                    if any(a.name == "*" for a in node.names):
+                        found.update(root.writes)
+    for statement in root.body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            found.update(n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    return found
+
+
+def _remove(
+    script: Script, path: str, name: str, writes: list[ast.AST], removed: set[ast.stmt], dropped: set[tuple[ast.AST, str]]
+) -> Iterator[Change]:
+    reason = f"nothing reads `{name}` any more"
+    for write in writes:
+        statement = script.program.statement(write)
+        if statement in removed or any(a in removed for a in script.program.ancestors(write)):
+            continue
+        if isinstance(write, ast.alias) and isinstance(statement, (ast.Import, ast.ImportFrom)):
+            if (statement, name) not in dropped and not isinstance(script.program.parent(statement), ast.Try):
+                yield Change(NAME, path, statement.lineno, reason, (DropNames(statement, (name,)),))
+        elif isinstance(statement, ast.Assign) and isinstance(write, ast.Name) and [write] == statement.targets:
+            if is_pure(statement.value) and not _is_alone(script, statement):
+                yield Change(NAME, path, statement.lineno, reason, (Remove(statement),))
+
+
+def _is_alone(script: Script, statement: ast.stmt) -> bool:
+    """Whether a statement is all that an `else` or another block holds."""
+    return len(script.program.block(statement)) == 1

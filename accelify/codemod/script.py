@@ -1,0 +1,360 @@
+"""The model of a script: what the analysis found out, in the terms in which rules ask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from accelify.codemod import names
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.loops import Loops, Training
+from accelify.codemod.analysis.preparing import Group, Preparation, Preparer
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.reach import Reach, Reacher, node_of
+from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.trace import Binding, Tracer
+from accelify.codemod.analysis.values import Collection, Element
+from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
+
+
+@dataclass(frozen=True)
+class Move:
+    """A call that moves something to a device: `x.to(device)`, `x.cuda()`."""
+
+    call: ast.Call
+    receiver: ast.expr
+    device: ast.expr | None
+
+
+@dataclass
+class Script:
+    """A program with a training loop: rules read it, and never trace a name themselves."""
+
+    program: Program
+    roles: Roles
+    tracer: Tracer
+    training: Training
+    preparation: Preparation
+    reach: Reach
+    name: str = "accelerator"
+    _batches: dict[ast.expr, bool] = field(default_factory=dict)
+
+    # Where things are.
+
+    def path(self, node: ast.AST) -> str:
+        return self.program.path(node)
+
+    @cached_property
+    def files(self) -> set[str]:
+        """The files that change: the ones with a backward pass, a prepared thing, or a way of the accelerator."""
+        found = {self.path(b) for b in self.training.backwards}
+        found |= {g.frame.module for g in self.preparation.groups}
+        found |= {n.module for n in self.reach.nodes} | {h.module for h in self.reach.homes}
+        found |= {self.path(node) for _, node in self.preparation.wrapped}
+        return found
+
+    def accelerator(self, node: ast.AST) -> str | None:
+        """The expression for the accelerator at a node; None where it does not reach."""
+        frame = self.program.frame(node)
+        found = self.reach.expression(frame)
+        if found is None or frame.kind != "module":
+            return found
+        return found if self._is_after_home(node, frame) else None
+
+    def _is_after_home(self, node: ast.AST, root: Scope) -> bool:
+        if root not in self.reach.homes:
+            return False
+        if root in self.reach.guarded:
+            return self.program.inside(node, self.reach.guarded[root])
+        imports = self.first_imports(root)
+        return not imports or getattr(node, "lineno", 0) > imports[-1].lineno
+
+    def first_imports(self, root: Scope) -> list[ast.stmt]:
+        """The run of module-level imports nearest above the first use of the accelerator in a home module."""
+        from accelify.codemod.analysis.placing import import_block
+
+        return import_block(self, root)
+
+    # What is moved to which device.
+
+    @cached_property
+    def moves(self) -> list[Move]:
+        """The calls of the changed files that move something to a device."""
+        found = []
+        for call in self.program.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda") and self.path(call) in self.files:
+                move = self._move(call)
+                if move is not None:
+                    found.append(move)
+        return sorted(found, key=lambda m: (self.path(m.call), m.call.lineno, m.call.col_offset))
+
+    def _move(self, call: ast.Call) -> Move | None:
+        assert isinstance(call.func, ast.Attribute)
+        receiver = call.func.value
+        if self.program.flow.callees.get(call) or self.program.externals(receiver):
+            return None
+        keyword = next((k.value for k in call.keywords if k.arg == "device"), None)
+        first = call.args[0] if call.args else keyword
+        if call.func.attr == "cuda":
+            return Move(call, receiver, first)
+        if first is None or isinstance(first, ast.Starred) or not self.is_device(first):
+            return None
+        return Move(call, receiver, first)
+
+    def is_device(self, node: ast.expr) -> bool:
+        """Whether an expression is a device, by its value or, where that is unknown, by its last name."""
+        values = self.program.values(node)
+        if any(self.roles.is_device(v) for v in values):
+            return True
+        last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        return last in ("device", "dev", "gpu", "cuda", "gpu_id", "rank", "local_rank") or last.endswith("_device")
+
+    @cached_property
+    def prepared_loops(self) -> set[ast.AST]:
+        """The loops over loaders that are prepared."""
+        return {
+            node
+            for parsed in self.program.files
+            for node in parsed.parents
+            if isinstance(node, (ast.For, ast.AsyncFor)) and self.is_prepared_loader(node.iter)
+        }
+
+    def is_prepared_loader(self, node: ast.expr) -> bool:
+        """Whether an expression is always a prepared loader, or a view of one."""
+        if isinstance(node, ast.Call) and "zip" in self.program.called(node):
+            return bool(node.args) and all(self.is_prepared_loader(a) for a in node.args)
+        chains = self.tracer.chains(node)
+        return bool(chains) and all(any(self._is_prepared_binding(b) for b in chain) for chain in chains)
+
+    def _is_prepared_binding(self, binding: Binding) -> bool:
+        if any(binding.node is node for kind, node in self.preparation.wrapped if kind == "loader"):
+            return True
+        for item in self.preparation.items:
+            if item.kind != "loader" or item.frame is not binding.scope:
+                continue
+            if item.text.split("[")[0] == binding.text and (item.statement is binding.statement or item.statement is None):
+                return "[" not in item.text or False
+        return False
+
+    def is_prepared_batch(self, node: ast.expr, depth: int = 4) -> bool:
+        """Whether an expression is always (a part of) a batch of a prepared loader."""
+        if node not in self._batches:
+            self._batches[node] = self._is_prepared_batch(node, depth)
+        return self._batches[node]
+
+    def _is_prepared_batch(self, node: ast.expr, depth: int) -> bool:
+        values = self.program.values(node)
+        if not depth or not any(isinstance(v, Element) for v in values):
+            return False
+        if not all(isinstance(v, (Element, Collection)) for v in values):
+            return False
+        root = self._root(node)
+        parts = _parts(root)
+        if parts is not None:
+            return bool(parts) and all(self.is_prepared_batch(p, depth - 1) for p in parts)
+        if isinstance(root, ast.Call):
+            return bool(root.args) and self._is_next(root) and self.is_prepared_loader(root.args[0])
+        if not isinstance(root, ast.Name):
+            return False
+        owner = self.program.scope(root).owner(root.id)
+        return owner is not None and all(self._is_batch_write(owner, w, depth) for w in self.tracer.writes(owner, root.id))
+
+    def _is_next(self, call: ast.Call) -> bool:
+        return isinstance(call.func, ast.Name) and call.func.id == "next"
+
+    def _root(self, node: ast.expr) -> ast.expr:
+        while True:
+            if isinstance(node, (ast.Attribute, ast.Subscript)):
+                node = node.value
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not self._is_next(node):
+                node = node.func.value
+            elif isinstance(node, ast.Call) and node.args and any("Variable" in n for n in self.program.called(node)):
+                node = node.args[0]
+            else:
+                return node
+
+    def _is_batch_write(self, owner: Scope, write: ast.AST, depth: int) -> bool:
+        if isinstance(write, ast.arg):
+            arguments = [
+                self.tracer.argument(c, owner, write.arg)
+                for c in self.program.flow.callers.get(owner, ())
+                if self.program.frame(c) in self.program.reachable
+            ]
+            return bool(arguments) and all(a is not None and self.is_prepared_batch(a, depth - 1) for a in arguments)
+        if not isinstance(write, ast.Name):
+            return False
+        parent = self.program.parent(write)
+        while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
+            parent = self.program.parent(parent)
+        if isinstance(parent, ast.comprehension):
+            return self.is_prepared_batch(parent.iter, depth - 1) or self.is_prepared_loader(parent.iter)
+        if isinstance(parent, (ast.For, ast.AsyncFor)):
+            return parent in self.prepared_loops or self.is_prepared_batch(parent.iter, depth - 1)
+        value = self.tracer.assigned(write)
+        if value is None and isinstance(parent, ast.Assign):
+            value = parent.value
+        if value is None:
+            return False
+        if self._is_made_from(value, write.id):
+            return True  # `x = x.to(device)` keeps what x was
+        return self.is_prepared_batch(value, depth - 1)
+
+    def _is_made_from(self, value: ast.expr, name: str) -> bool:
+        """Whether an expression is a variable, or a container of parts of it."""
+        root = self._root(value)
+        if isinstance(root, ast.Name):
+            return root.id == name
+        parts = _parts(root)
+        return bool(parts) and all(self._is_made_from(p, name) for p in parts or ())
+
+    def is_prepared_model(self, node: ast.expr) -> bool:
+        """Whether an expression names a prepared model, or makes one that gets such a name."""
+        text = ast.unparse(node)
+        frame = self.program.frame(node)
+        items = [i for i in [*self.preparation.items, *self.preparation.bare_models] if i.kind == "model"]
+        if any(i.text == text and i.frame is frame for i in items):
+            return True
+        values = self.program.values(node)
+        if not values or not values <= self.preparation.models:
+            return False
+        statement = self.program.statement(node)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = ast.unparse(statement.targets[0])
+            return any(i.text == target and i.frame is frame for i in items)
+        return False
+
+    def prepares_after(self, node: ast.AST, text: str) -> Group | None:
+        """The group that prepares `text` in a node's frame, when it comes after the node."""
+        frame = self.program.frame(node)
+        for group in self.preparation.groups:
+            if group.frame is frame and group.anchor is not None and any(i.text == text for i in group.items):
+                return group if getattr(node, "lineno", 0) <= (group.anchor.end_lineno or 0) + 8 else None
+        return None
+
+    # What the edits leave.
+
+    def vanished(self, changes: Iterable[Change]) -> set[ast.AST]:
+        """The names that the user's code no longer reads or writes once some changes are made."""
+        gone: set[ast.AST] = set()
+        for edit in edits_of(changes):
+            if isinstance(edit, Remove):
+                gone.update(_names(edit.node))
+            elif isinstance(edit, Replace):
+                kept = {n for k in edit.keeps for n in _names(k)}
+                gone.update(n for n in _names(edit.node) if n not in kept)
+        return gone
+
+    def added_reads(self, changes: Iterable[Change]) -> dict[str, set[str]]:
+        """The names that new code reads, by file."""
+        found: dict[str, set[str]] = {}
+        for change in changes:
+            into = found.setdefault(change.path, set())
+            for edit in change.edits:
+                if isinstance(edit, Replace):
+                    into.update(edit.reads)
+                elif isinstance(edit, Insert):
+                    into.update(n.id for n in ast.walk(ast.parse(edit.code)) if isinstance(n, ast.Name))
+        return found
+
+
+def edits_of(changes: Iterable[Change]) -> Iterator[Edit]:
+    """All edits of some changes."""
+    for change in changes:
+        yield from change.edits
+
+
+def _parts(node: ast.expr) -> list[ast.expr] | None:
+    """What a container is made from; None for anything else."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return list(node.elts)
+    if isinstance(node, (ast.ListComp, ast.DictComp, ast.GeneratorExp)):
+        return [node.generators[0].iter]
+    if isinstance(node, ast.Dict):
+        return list(node.values)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tuple", "list") and len(node.args) == 1:
+        return list(node.args)
+    return None
+
+
+def _names(node: ast.AST) -> list[ast.AST]:
+    return [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a program is: a script to migrate, something to leave alone, or a training loop that stands in its own way."""
+
+    script: Script | None
+    obstacles: tuple[tuple[ast.AST, str, str], ...] = ()
+
+
+def understand(program: Program, options_name: str = "accelerator") -> Verdict:
+    """Form the model of a program."""
+    if _already_migrated(program):
+        return Verdict(None)
+    roles = Roles(program)
+    tracer = Tracer(program)
+    training = Loops(program, roles, tracer).find()
+    if not training.backwards:
+        return Verdict(None)
+    obstacles = list(_by_hand(program))
+    preparation = Preparer(program, roles, tracer, training).prepare()
+    obstacles.extend((node, "prepare", message) for node, message in preparation.obstacles)
+    needs: dict[Scope, ast.AST] = {program.frame(b): b for b in training.backwards}
+    for group in preparation.groups:
+        needs[group.frame] = group.anchor or group.frame.node
+    for item in preparation.bare_models:
+        needs.setdefault(item.frame, item.statement or item.frame.node)
+    for _, node in preparation.wrapped:
+        needs.setdefault(program.frame(node), node)
+    for _, source in preparation.sharded:
+        needs.setdefault(program.frame(source), source)
+    name = _free_name(program, options_name)
+    reach = Reacher(program, name, needs).solve()
+    obstacles.extend((node, "accelerator", message) for node, message in reach.obstacles)
+    script = Script(program, roles, tracer, training, preparation, reach, name)
+    return Verdict(script, tuple(obstacles))
+
+
+def _already_migrated(program: Program) -> bool:
+    for parsed in program.named:
+        for node in ast.walk(parsed.tree):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [a.name for a in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules = [node.module]
+            if any(names.migrated_by(m) for m in modules):
+                return True
+    return False
+
+
+def _by_hand(program: Program) -> Iterator[tuple[ast.AST, str, str]]:
+    """Signs that a script already distributes itself, or scales its losses itself."""
+    seen: set[tuple[str, str]] = set()
+    for node, values in list(program.flow.values.items()):
+        if not isinstance(node, (ast.Attribute, ast.Name)):
+            continue
+        for name in (v.name for v in values if hasattr(v, "name") and type(v).__name__ == "External"):
+            kind = None
+            if names.is_distributed(name):
+                kind = ("distributed", f"`{name}`: the script already distributes itself")
+            elif name.startswith(("torch.cuda.amp", "torch.amp", "apex")):
+                kind = ("amp", f"`{name}`: mixed precision by hand is not migrated")
+            if kind is not None and program.scope(node).root.module and (kind[1], program.path(node)) not in seen:
+                if program.frame(node) in program.reachable:
+                    seen.add((kind[1], program.path(node)))
+                    yield node, *kind
+
+
+def _free_name(program: Program, wanted: str) -> str:
+    taken = {name for b in program.flow.bindings.values() for s in b.root.walk() for name in s.writes}
+    for name in (wanted, "accel", "acc", "accelify_accelerator"):
+        if name not in taken:
+            return name
+    return "_accelerator"
+
+
+__all__ = ["Move", "Script", "Verdict", "node_of", "understand"]

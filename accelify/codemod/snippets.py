@@ -1,0 +1,72 @@
+"""New code from text, in the shape that the user's file has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+_LIMIT = 88  # columns; longer calls are broken as the common formatters break them
+
+
+def expression(template: str, **parts: cst.BaseExpression) -> cst.BaseExpression:
+    """An expression from text in which `{name}` stands for a node; parts keep their meaning by parentheses."""
+    names = {f"accelify_hole_{name}": part for name, part in parts.items()}
+    text = template.format(**{name: f"accelify_hole_{name}" for name in parts})
+    tree = cst.parse_expression(text)
+    filled = tree.visit(_Fill(names))
+    assert isinstance(filled, cst.BaseExpression)
+    return filled
+
+
+class _Fill(cst.CSTTransformer):
+    def __init__(self, parts: dict[str, cst.BaseExpression]) -> None:
+        super().__init__()
+        self.parts = parts
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
+        return self.parts.get(original_node.value, updated_node)
+
+
+def bare(node: cst.BaseExpression) -> cst.BaseExpression:
+    """An expression without its outer parentheses, where it needs none as a call's argument."""
+    if not node.lpar or isinstance(node, (cst.Tuple, cst.GeneratorExp, cst.Yield, cst.NamedExpr)):
+        return node
+    if any(_has_comment(p.whitespace_after) for p in node.lpar) or any(_has_comment(p.whitespace_before) for p in node.rpar):
+        return node
+    return node.with_changes(lpar=(), rpar=())
+
+
+def _has_comment(space: cst.BaseParenthesizableWhitespace) -> bool:
+    return isinstance(space, cst.ParenthesizedWhitespace)
+
+
+def statements(code: str, module: cst.Module) -> list[cst.BaseStatement]:
+    """Statements from text, indented as the module is."""
+    lines = code.split("\n")
+    text = "\n".join(_reindent(line, module.default_indent) for line in lines)
+    parsed = cst.parse_module(text + "\n", config=module.config_for_parsing)
+    body = [s for s in parsed.body if isinstance(s, cst.BaseStatement)]
+    if parsed.header and body:
+        first = body[0]
+        body[0] = first.with_changes(leading_lines=[*parsed.header, *_leading(first)])
+    return body
+
+
+def _leading(node: cst.BaseStatement) -> Sequence[cst.EmptyLine]:
+    lines: Sequence[cst.EmptyLine] = getattr(node, "leading_lines", ())
+    return lines
+
+
+def _reindent(line: str, indent: str) -> str:
+    stripped = line.lstrip(" ")
+    return indent * ((len(line) - len(stripped)) // 4) + stripped
+
+
+def call_statement(targets: str, function: str, arguments: str, indent: int = 0) -> str:
+    """`targets = function(arguments)`, broken over three lines where one would be too long."""
+    head = f"{targets} = {function}(" if targets else f"{function}("
+    line = f"{head}{arguments})"
+    if indent + len(line) <= _LIMIT:
+        return line
+    return f"{head}\n    {arguments}\n)"

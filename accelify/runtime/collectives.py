@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from accelify.errors import AccelifyError
-from accelify.runtime.nested import map_leaves, signature
+from accelify.runtime.nested import is_list_of_objects, map_leaves, signature
 from accelify.runtime.process import World
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -140,14 +140,20 @@ class Together(Alone):
     def gather_rows(self, tree: Any, keep: Sequence[int] | None) -> Any:
         """Every rank's rows, of each only the first `keep[rank]`; None keeps all. The row counts may differ.
 
-        Shapes: (n_r, ...) -> (sum of keep, ...). A leaf that is no tensor is taken as one object per rank.
+        Shapes: (n_r, ...) -> (sum of keep, ...). A list without tensors is taken as one object per row, any other
+        object as one per rank.
         """
         self.agree("gather_for_metrics", signature(tree, ragged=True))
-        return map_leaves(lambda leaf: self._rows_of(leaf, keep), tree)
+        return map_leaves(lambda leaf: self._rows_of(leaf, keep), tree, is_leaf=is_list_of_objects)
 
     def _rows_of(self, leaf: Any, keep: Sequence[int] | None) -> Any:
+        if isinstance(leaf, list):
+            everyone = self._objects(leaf)
+            return [value for rank, values in enumerate(everyone) for value in values[: keep[rank] if keep else None]]
+        if isinstance(leaf, numpy.ndarray):
+            return self._rows_of(torch.as_tensor(leaf), keep).numpy()
         if not isinstance(leaf, torch.Tensor):
-            return self._gather_leaf(leaf)
+            return [value for rank, value in enumerate(self._objects(leaf)) if keep is None or keep[rank]]
         if leaf.ndim == 0:
             parts = self._parts(leaf, leaf.shape)
             return torch.stack([part for rank, part in enumerate(parts) if keep is None or keep[rank]])

@@ -320,7 +320,8 @@ def _samplers(loader: DataLoader[Any]) -> list[object]:
 
 def _fixed_size(loader: DataLoader[Any]) -> int | None:
     """The batch size where all batches but the last have it."""
-    return loader.batch_size if type(loader.batch_sampler) is BatchSampler else None
+    sampler = loader.batch_sampler
+    return sampler.batch_size if type(sampler) is BatchSampler else None
 
 
 def is_loader(value: object) -> bool:

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any  # a batch is whatever the user's collate function made
 
+import numpy
 import torch
 
 from accelify.errors import AccelifyError
@@ -16,22 +17,31 @@ class CannotSlice(AccelifyError):
     """A batch that has no rows to take."""
 
 
-def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+def map_leaves(
+    function: Callable[[Any], Any], tree: Any, *, is_leaf: Callable[[Any], bool] = lambda tree: False
+) -> Any:
     """The same containers with `function` applied to everything in them that is no container."""
-    if isinstance(tree, torch.Tensor):
+    if isinstance(tree, torch.Tensor) or is_leaf(tree):
         return function(tree)
     if isinstance(tree, Mapping):
-        return _with_items(tree, {key: map_leaves(function, value) for key, value in tree.items()})
+        return _with_items(tree, {key: map_leaves(function, value, is_leaf=is_leaf) for key, value in tree.items()})
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_leaves(function, value) for value in tree))
+        return type(tree)(*(map_leaves(function, value, is_leaf=is_leaf) for value in tree))
     if isinstance(tree, (list, tuple)):
-        return _like(tree, [map_leaves(function, value) for value in tree])
+        return _like(tree, [map_leaves(function, value, is_leaf=is_leaf) for value in tree])
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         changed = copy.copy(tree)
         for field in dataclasses.fields(tree):
-            object.__setattr__(changed, field.name, map_leaves(function, getattr(tree, field.name)))
+            value = map_leaves(function, getattr(tree, field.name), is_leaf=is_leaf)
+            object.__setattr__(changed, field.name, value)
         return changed
     return function(tree)
+
+
+def is_list_of_objects(tree: Any) -> bool:
+    """Whether this is a list with no tensor anywhere in it."""
+    arrays = (torch.Tensor, numpy.ndarray)
+    return isinstance(tree, list) and not any(isinstance(leaf, arrays) for leaf in leaves(tree))
 
 
 def leaves(tree: Any) -> Iterator[Any]:
@@ -114,6 +124,8 @@ def signature(tree: Any, *, ragged: bool = False) -> str:
         return f"{_SHORT.get(tree.dtype, str(tree.dtype).removeprefix('torch.'))}[{','.join(shape)}]"
     if isinstance(tree, Mapping):
         return "{" + ", ".join(f"{key}: {signature(value, ragged=ragged)}" for key, value in tree.items()) + "}"
+    if ragged and is_list_of_objects(tree):
+        return "objects"
     if isinstance(tree, (list, tuple)):
         return "(" + ", ".join(signature(value, ragged=ragged) for value in tree) + ")"
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any  # batches are whatever the user's loader yields
 
@@ -119,14 +119,10 @@ def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) ->
     if any(step.rows is None for step in history):
         history = []
     own = sum(step.rows[rank] for step in history if step.rows)
-    lengths = {len(leaf) for leaf in nested.leaves(tree) if isinstance(leaf, torch.Tensor) and leaf.ndim}
+    lengths = {length for _, length in _lengths(tree)}
     if history and lengths == {own}:
         everything = collectives.gather_rows(tree, None)
-        order = _order(history)
-        return nested.map_leaves(
-            lambda leaf: leaf[order.to(leaf.device)] if isinstance(leaf, torch.Tensor) and leaf.ndim else leaf,
-            everything,
-        )
+        return nested.map_leaves(_ordering(history), everything, is_leaf=nested.is_list_of_objects)
     if all(step.is_whole for step in passages.finished):
         return collectives.gather_rows(tree, None)
     raise CannotGather(
@@ -138,13 +134,40 @@ def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) ->
 def _check(tree: Any, step: Step, rank: int) -> None:
     if step.is_whole or step.rows is None:
         return
-    for leaf in nested.leaves(tree):
-        if isinstance(leaf, torch.Tensor) and leaf.ndim and len(leaf) != step.rows[rank]:
+    for leaf, length in _lengths(tree):
+        if length != step.rows[rank]:
+            kind = f"tensor of shape {list(leaf.shape)}" if isinstance(leaf, torch.Tensor) else f"list of {length}"
             raise CannotGather(
-                f"gather_for_metrics: a tensor of shape {list(leaf.shape)} for a batch of {step.rows[rank]} rows, of "
+                f"gather_for_metrics: a {kind} for a batch of {step.rows[rank]} rows, of "
                 f"which {step.valid[rank]} count and the rest were added to even out the last step. Give it one row "
                 "per sample, or use gather."
             )
+
+
+def _lengths(tree: Any) -> Iterator[tuple[Any, int]]:
+    """What has rows in the tree, and how many: tensors, arrays, lists of objects."""
+    found: list[tuple[Any, int]] = []
+
+    def look(leaf: Any) -> Any:
+        if isinstance(leaf, list) or (hasattr(leaf, "ndim") and leaf.ndim):
+            found.append((leaf, len(leaf)))
+        return leaf
+
+    nested.map_leaves(look, tree, is_leaf=nested.is_list_of_objects)
+    return iter(found)
+
+
+def _ordering(history: Sequence[Step]) -> Callable[[Any], Any]:
+    order = _order(history)
+
+    def put(leaf: Any) -> Any:
+        if isinstance(leaf, list):
+            return [leaf[position] for position in order.tolist()]
+        if isinstance(leaf, torch.Tensor):
+            return leaf[order.to(leaf.device)] if leaf.ndim else leaf
+        return leaf[order.numpy()] if hasattr(leaf, "ndim") and leaf.ndim else leaf
+
+    return put
 
 
 def _order(history: Sequence[Step]) -> torch.Tensor:

@@ -1,9 +1,10 @@
-"""Promise 4: after `backward`, every prepared model's gradients are the means over ranks, however the loss came about."""
+"""Promise 4: after `backward`, gradients are the means over ranks, however the loss came about."""
 
 import copy
 import io
 import pickle
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -609,12 +610,8 @@ def a_failed_backward_does_not_spoil_the_next(accelerator):
     x, y = _data(accelerator.process_index)
     loss = cross_entropy(model(x), y)
     loss.backward()
-    try:
+    with pytest.raises(RuntimeError, match="second time"):
         accelerator.backward(loss)
-    except RuntimeError as error:
-        assert "second time" in str(error)
-    else:
-        raise AssertionError("a second pass over a freed graph should raise")
     model.zero_grad()
 
     def loss_of(net, rank):
@@ -627,11 +624,5 @@ def a_failed_backward_does_not_spoil_the_next(accelerator):
 def different_models_are_refused_on_all_ranks(accelerator):
     from accelify.runtime.collectives import Desync
 
-    try:
+    with pytest.raises(Desync, match=r"rank 0 gradients\.py:\d+ prepare .*; rank 1 gradients\.py:\d+ prepare"):
         accelerator.prepare(nn.Linear(2 + accelerator.process_index, 2))
-    except Desync as error:
-        assert "rank 0" in str(error)
-        assert "rank 1" in str(error)
-        assert "gradients.py" in str(error)
-    else:
-        raise AssertionError("models of different shapes should be refused")

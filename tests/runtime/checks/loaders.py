@@ -1,0 +1,442 @@
+"""N ranks together see exactly the epoch that one process sees, and metrics come out as from one process."""
+
+import collections
+import random
+
+import numpy
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from accelify.runtime import Accelerator
+from accelify.runtime.passage import CannotGather
+
+
+class Numbers(Dataset):
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return torch.tensor(index)
+
+
+class Stream(IterableDataset):
+    def __init__(self, length):
+        self.length = length
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        if info is None:
+            yield from torch.randperm(self.length)
+            return
+        shared = torch.Generator().manual_seed(info.seed - info.id)
+        yield from torch.randperm(self.length, generator=shared)[info.id :: info.num_workers]
+
+
+class LazySampler(Sampler):
+    """Draws from all three libraries, anew for every index."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __iter__(self):
+        for _ in range(self.length):
+            drawn = random.random() + numpy.random.rand() + float(torch.rand(()))
+            yield int(drawn * 1000)
+
+
+class Buckets(Sampler):
+    """A batch sampler with batches of many sizes."""
+
+    def __iter__(self):
+        yield from ([0, 1, 2], [3], [4, 5], [6, 7, 8, 9], [10])
+
+    def __len__(self):
+        return 5
+
+
+def _seed(seed):
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
+
+
+def _epoch(loader, seed=0):
+    """The batches of one epoch, as lists, drawn from streams that rank 0 seeded."""
+    _seed(seed)
+    return [batch.tolist() if isinstance(batch, torch.Tensor) else batch for batch in loader]
+
+
+def _everyone(accelerator, value):
+    return accelerator._collectives.gather_object(value)
+
+
+def _flat(batches):
+    return [number for batch in batches for number in batch]
+
+
+SAMPLERS = {
+    "in order": lambda data: {},
+    "shuffled": lambda data: {"shuffle": True},
+    "shuffled by a generator": lambda data: {"shuffle": True, "generator": torch.Generator().manual_seed(3)},
+    "subset": lambda data: {"sampler": SubsetRandomSampler(range(0, len(data), 2))},
+    "weighted": lambda data: {"sampler": WeightedRandomSampler([1.0] * len(data), 13)},
+    "with replacement": lambda data: {"sampler": RandomSampler(data, replacement=True, num_samples=17)},
+    "own batch sampler": lambda data: {
+        "batch_sampler": BatchSampler(RandomSampler(data), 3, drop_last=False),
+        "batch_size": 1,
+    },
+}
+
+
+def _loader(length, kind, **options):
+    data = Numbers(length)
+    given = {"batch_size": 4, **SAMPLERS[kind](data), **options}
+    return DataLoader(data, **given)
+
+
+def rank_r_batch_k_is_batch_k_times_n_plus_r(accelerator):
+    size, rank = accelerator.num_processes, accelerator.process_index
+    for kind in SAMPLERS:
+        for length in (16, 18, 25, 3):
+            plain = _epoch(_loader(length, kind))
+            loader = accelerator.prepare(_loader(length, kind))
+            mine = _epoch(loader, seed=rank)
+            assert len(loader) == len(mine) == -(-len(plain) // size), kind
+            for step, batch in enumerate(mine):
+                if step * size + rank < len(plain):
+                    expected = plain[step * size + rank]
+                    assert batch[: len(expected)] == expected, (kind, length, step)
+            assert len({str([len(batch) for batch in batches]) for batches in _everyone(accelerator, mine)}) == 1
+
+
+def second_epochs_follow_too(accelerator):
+    plain, loader = _loader(18, "shuffled"), accelerator.prepare(_loader(18, "shuffled"))
+    _seed(5)
+    expected = [_flat(batch.tolist() for batch in plain) for _ in range(2)]
+    _seed(5)
+    for epoch in range(2):
+        seen = _everyone(accelerator, [batch.tolist() for batch in loader])
+        rounds = [batch for step in zip(*seen, strict=True) for batch in step]
+        assert _flat(rounds)[:18] == expected[epoch]
+    assert torch.equal(*_everyone(accelerator, torch.get_rng_state())[:2])
+
+
+def unseeded_ranks_agree_on_the_shuffle(accelerator):
+    loader = accelerator.prepare(_loader(24, "shuffled"))
+    torch.manual_seed(100 + accelerator.process_index)
+    own = torch.get_rng_state()
+    seen = sorted(_flat(_flat(_everyone(accelerator, [batch.tolist() for batch in loader]))))
+    assert seen == list(range(24))
+    if not accelerator.is_main_process:
+        assert torch.equal(torch.get_rng_state(), own)
+
+
+def a_sampler_that_draws_lazily_is_the_same_on_all_ranks(accelerator):
+    data = Numbers(1000 * 3)
+    expected = _flat(_epoch(DataLoader(data, batch_size=2, sampler=LazySampler(12))))
+    loader = accelerator.prepare(DataLoader(data, batch_size=2, sampler=LazySampler(12)))
+    _seed(accelerator.process_index)
+    seen = []
+    for batch in loader:
+        torch.rand(accelerator.process_index)
+        random.random()
+        seen.append(batch.tolist())
+    rounds = [batch for step in zip(*_everyone(accelerator, seen), strict=True) for batch in step]
+    assert _flat(rounds) == expected
+
+
+def workers_fetch_the_same_batches(accelerator):
+    for persistent in (False, True):
+        options = {"num_workers": 2, "persistent_workers": persistent}
+        loader, plain = accelerator.prepare(_loader(18, "shuffled", **options)), _loader(18, "shuffled", **options)
+        for epoch in range(2):
+            mine, expected = _epoch(loader, epoch), _epoch(plain, epoch)
+            for step, batch in enumerate(mine):
+                position = step * accelerator.num_processes + accelerator.process_index
+                if position < len(expected):
+                    assert batch[: len(expected[position])] == expected[position]
+
+
+def split_batches_slices_each_batch(accelerator):
+    accelerator = Accelerator(split_batches=True)
+    size = accelerator.num_processes
+    for length, batch_size in ((16, 4), (18, 5), (9, 4), (3, 1)):
+        plain = _epoch(DataLoader(Numbers(length), batch_size=batch_size, shuffle=True))
+        loader = accelerator.prepare(DataLoader(Numbers(length), batch_size=batch_size, shuffle=True))
+        assert len(loader) == len(plain)
+        slices = _everyone(accelerator, _epoch(loader))
+        for step, batch in enumerate(plain):
+            together = _flat(slices[rank][step] for rank in range(size))
+            if len(batch) >= size:
+                assert together == batch
+            else:
+                assert set(together) == set(batch)
+
+
+def split_batches_of_uneven_length_give_the_whole_batchs_gradient(accelerator):
+    accelerator = Accelerator(split_batches=True)
+    data = TensorDataset(torch.randn(8, 3, generator=torch.Generator().manual_seed(1)))
+    model = accelerator.prepare(nn.Linear(3, 1))
+    # 3 rows for two ranks: two and one; then 3; then 2; and single rows, which one rank only borrows.
+    for batch_size in (3, 1):
+        loader = accelerator.prepare(DataLoader(data, batch_size=batch_size))
+        whole = DataLoader(data, batch_size=batch_size)
+        for (x,), (everything,) in zip(loader, whole, strict=True):
+            model.zero_grad()
+            (expected,) = torch.autograd.grad(model(everything).square().mean(), model.weight)
+            accelerator.backward(model(x).square().mean())
+            torch.testing.assert_close(model.weight.grad, expected)
+
+
+def batches_of_many_sizes_are_left_as_they_are(accelerator):
+    loader = accelerator.prepare(DataLoader(Numbers(11), batch_sampler=Buckets()))
+    batches = list(Buckets())
+    mine = _epoch(loader)
+    size, rank = accelerator.num_processes, accelerator.process_index
+    for step, batch in enumerate(mine):
+        position = step * size + rank
+        assert batch == (batches[position] if position < len(batches) else batches[position - len(batches)])
+
+
+def without_even_batches_nothing_is_added(accelerator):
+    accelerator = Accelerator(even_batches=False)
+    loader = accelerator.prepare(_loader(18, "in order"))
+    mine = _epoch(loader)
+    assert len(mine) == len(loader)
+    assert sorted(_flat(_flat(_everyone(accelerator, mine)))) == list(range(18))
+
+
+def a_loader_without_a_batch_size_is_dealt_by_elements(accelerator):
+    loader = accelerator.prepare(DataLoader(Numbers(7), batch_size=None, shuffle=True))
+    plain = _epoch(DataLoader(Numbers(7), batch_size=None, shuffle=True))
+    mine = _epoch(loader)
+    rounds = [number for step in zip(*_everyone(accelerator, mine), strict=True) for number in step]
+    assert rounds[:7] == plain
+    got = []
+    for number in loader:
+        got.extend(accelerator.gather_for_metrics(number).tolist())
+    assert sorted(got) == list(range(7))
+
+
+def iterable_datasets_are_dealt_without_repetition(accelerator):
+    for workers in (0, 2):
+        loader = accelerator.prepare(DataLoader(Stream(19), batch_size=4, num_workers=workers))
+        torch.manual_seed(accelerator.process_index)
+        gathered = []
+        for batch in loader:
+            gathered.extend(accelerator.gather_for_metrics(batch).tolist())
+        assert sorted(gathered) == list(range(19)), workers
+        assert len({len(seen) for seen in _everyone(accelerator, list(loader))}) == 1
+
+
+def iterable_datasets_can_be_split(accelerator):
+    accelerator = Accelerator(split_batches=True)
+    loader = accelerator.prepare(DataLoader(Stream(19), batch_size=4))
+    gathered = []
+    for batch in loader:
+        gathered.extend(accelerator.gather_for_metrics({"x": batch})["x"].tolist())
+    assert sorted(gathered) == list(range(19))
+
+
+def a_users_distributed_sampler_is_not_shared_twice(accelerator):
+    data = Numbers(23)
+    size, rank = accelerator.num_processes, accelerator.process_index
+    sampler = DistributedSampler(data, num_replicas=size, rank=rank, shuffle=True)
+    loader = accelerator.prepare(DataLoader(data, batch_size=4, sampler=sampler))
+    assert loader.sampler is sampler
+    assert len(loader) == 3
+    gathered = []
+    for batch in loader:
+        gathered.extend(accelerator.gather_for_metrics(batch).tolist())
+    assert sorted(gathered) == list(range(23))
+    first = _epoch(loader)
+    loader.set_epoch(1)
+    assert _epoch(loader) != first
+
+
+def a_loader_keeps_its_attributes_and_class(accelerator):
+    def collate(rows):
+        return torch.stack(rows)
+
+    class Own(DataLoader):
+        def twice(self):
+            return 2 * self.batch_size
+
+    given = Own(Numbers(10), batch_size=3, shuffle=True, collate_fn=collate, drop_last=True)
+    loader = accelerator.prepare(given)
+    assert isinstance(loader, DataLoader)
+    assert loader.dataset is given.dataset
+    assert loader.sampler is given.sampler
+    assert loader.batch_sampler is given.batch_sampler
+    assert (loader.batch_size, loader.drop_last, loader.collate_fn, loader.twice()) == (3, True, collate, 6)
+    loader.collate_fn = lambda rows: torch.stack(rows) + 100
+    assert all(number >= 100 for number in _flat(_epoch(loader)))
+    with pytest.raises(ValueError, match="batch_size"):
+        loader.batch_size = 5
+    assert accelerator.prepare(loader) is loader
+    assert Accelerator().prepare(loader) is loader
+
+
+def a_loader_with_an_iteration_of_its_own_is_dealt_by_batches(accelerator):
+    class Doubling(DataLoader):
+        def __iter__(self):
+            for batch in super().__iter__():
+                yield batch * 2
+
+    plain = _epoch(Doubling(Numbers(16), batch_size=4, shuffle=True))
+    mine = _epoch(accelerator.prepare(Doubling(Numbers(16), batch_size=4, shuffle=True)), accelerator.process_index)
+    assert mine == plain[accelerator.process_index :: accelerator.num_processes]
+
+
+def another_librarys_loader_is_dealt_by_batches(accelerator):
+    class Foreign:
+        batch_size = 2
+
+        def __init__(self):
+            self.batches = [torch.tensor([number, number + 1]) for number in range(0, 10, 2)]
+
+        def __iter__(self):
+            order = list(range(len(self.batches)))
+            random.shuffle(order)
+            return (self.batches[position] for position in order)
+
+        def __len__(self):
+            return len(self.batches)
+
+    loader = accelerator.prepare(Foreign())
+    assert loader.batch_size == 2
+    random.seed(accelerator.process_index)
+    assert len(loader) == 3
+    gathered = []
+    for batch in loader:
+        gathered.extend(accelerator.gather_for_metrics(batch).tolist())
+    assert sorted(gathered) == list(range(10))
+
+
+def other_objects_pass_through(accelerator):
+    things = (None, [1, 2], "text", {"a": 1}, torch.ones(2), Numbers(3), 5)
+    assert all(given is back for given, back in zip(things, accelerator.prepare(*things), strict=True))
+
+
+def metrics_have_exactly_the_samplers_rows_in_its_order(accelerator):
+    for kind in SAMPLERS:
+        for length in (1, 3, 16, 17, 18, 25):
+            for drop_last in (False, True):
+                options = {} if kind == "own batch sampler" else {"drop_last": drop_last}
+                expected = _flat(_epoch(_loader(length, kind, **options)))
+                loader = accelerator.prepare(_loader(length, kind, **options))
+                _seed(accelerator.process_index)
+                got = []
+                for batch in loader:
+                    got.extend(accelerator.gather_for_metrics(batch).tolist())
+                assert got == expected, (kind, length, drop_last)
+
+
+def metrics_of_split_batches_and_of_uneven_ends(accelerator):
+    for options in ({"split_batches": True}, {"even_batches": False}):
+        other = Accelerator(**options)
+        for length in (16, 17, 20):
+            loader = other.prepare(_loader(length, "in order"))
+            if "even_batches" in options and length != 16:
+                continue
+            got = []
+            for batch in loader:
+                got.extend(other.gather_for_metrics(batch).tolist())
+            assert got == list(range(length))
+
+
+def metrics_in_containers_with_names_and_scalars(accelerator):
+    loader = accelerator.prepare(DataLoader(Numbers(10), batch_size=4))
+    pair = collections.namedtuple("pair", "left right")
+    names, numbers, means, lefts = [], [], [], []
+    for batch in loader:
+        given = {
+            "names": [f"n{number}" for number in batch.tolist()],
+            "numbers": batch,
+            "mean": batch.float().mean(),
+            "pair": pair(batch.unsqueeze(1).double(), batch > 3),
+        }
+        gathered = accelerator.gather_for_metrics(given)
+        names += gathered["names"]
+        numbers += gathered["numbers"].tolist()
+        means += gathered["mean"].tolist()
+        lefts.append(gathered["pair"].left)
+        assert gathered["pair"].right.dtype == torch.bool
+        assert len(gathered["pair"].right) == len(gathered["numbers"])
+    assert names == [f"n{number}" for number in range(10)]
+    assert numbers == list(range(10))
+    assert torch.cat(lefts).flatten().tolist() == list(range(10))
+    assert len(means) == 3
+
+
+def metrics_after_a_break_and_after_the_loop(accelerator):
+    train = accelerator.prepare(_loader(17, "in order"))
+    evaluate = accelerator.prepare(_loader(18, "in order"))
+    for _ in train:
+        break
+    collected = []
+    for batch in evaluate:
+        collected.append(batch)
+    assert accelerator.gather_for_metrics(torch.cat(collected)).tolist() == list(range(18))
+    got = []
+    for outer in train:
+        for batch in evaluate:
+            got.extend(accelerator.gather_for_metrics(batch).tolist())
+        rows = accelerator.gather_for_metrics(outer)
+        assert rows.tolist() == list(range(8))
+        break
+    assert got == list(range(18))
+
+
+def metrics_that_cannot_be_told_raise(accelerator):
+    loader = accelerator.prepare(_loader(18, "in order"))
+    for step, batch in enumerate(loader):
+        wrong = torch.zeros(len(batch) * 2)
+        if step < 2:
+            accelerator.gather_for_metrics(wrong)
+        else:
+            with pytest.raises(CannotGather, match=r"\[4\] for a batch of 2 rows"):
+                accelerator.gather_for_metrics(wrong)
+    with pytest.raises(CannotGather, match="in the loop"):
+        accelerator.gather_for_metrics(torch.zeros(5))
+
+
+def shares_of_sequences_and_iterables(accelerator):
+    size, rank = accelerator.num_processes, accelerator.process_index
+    for whole in (list(range(10)), tuple(range(10)), range(10), torch.arange(10), numpy.arange(10)):
+        share = accelerator.shard(whole)
+        assert type(share) is type(whole)
+        assert [int(number) for number in share] == list(range(rank, 10, size))
+        assert int(share[1]) == size + rank
+    for whole in ([0, 1, 2], range(3), Numbers(3)):
+        share = accelerator.shard(whole)
+        assert len(share) == 2
+        assert [int(share[step]) for step in range(2)] == [(step * size + rank) % 3 for step in range(2)]
+        assert int(share[-1]) == (size + rank) % 3
+        assert [int(number) for number in share[:1]] == [rank]
+    assert list(accelerator.shard(number for number in range(5))) == list(range(5))[rank : size * 2 : size]
+    keys = accelerator.shard({"a": 1, "b": 2, "c": 3}.keys())
+    assert list(keys) == [["a", "c"], ["b", "a"]][rank]
+    assert (len(keys), list(keys)) == (2, [["a", "c"], ["b", "a"]][rank])
+    with pytest.raises(TypeError, match="sorted"):
+        accelerator.shard({1, 2})
+    assert accelerator.shard([]) == []

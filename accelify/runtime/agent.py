@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,20 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, SignalException, Std
 from torch.distributed.elastic.multiprocessing.api import to_map
-from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous import (
+    RendezvousError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+)
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
+STACK_SIGNAL = 7  # as in bootstrap.py, which imports nothing of ours
+STACK_PATIENCE = 0.1  # seconds for ranks to write their stacks, once, after a failure
 INTERRUPT_GRACE = 5.0  # seconds a rank gets to end after Ctrl-C; a rank inside a collective never sees the signal
+
+
+OnRestart = Callable[[RunResult, int], None]  # what the ranks ended with, and which restart this is
 
 
 class RankLogs(LogsSpecs):
@@ -30,7 +40,9 @@ class RankLogs(LogsSpecs):
     def __init__(self, folder: Path, tee: str | None = None) -> None:
         super().__init__(log_dir=str(folder))
         self.folder = folder
-        self.files: dict[int, Path] = {}
+        self.files: dict[int, Path] = {}  # by rank: where its output is
+        self.stacks: dict[int, Path] = {}  # by local rank: where it writes its stack when asked
+        self.ranks: dict[int, int] = {}  # by local rank
         self._shown_by_tee = Std.from_str(tee) if tee else Std.NONE
 
     @property
@@ -43,6 +55,7 @@ class RankLogs(LogsSpecs):
         for local_rank, variables in envs.items():
             rank, attempt = int(variables["RANK"]), int(variables.get("TORCHELASTIC_RESTART_COUNT", "0"))
             name = f"rank-{rank}" + (f".restart-{attempt}" if attempt else "")
+            self.ranks[local_rank], self.stacks[local_rank] = rank, self.folder / f"{name}.stack"
             out, err, teed = "", "", tees[local_rank]
             if rank != 0 or teed:
                 out = str(self.folder / f"{name}.log")
@@ -68,9 +81,11 @@ class Agent(LocalElasticAgent):
     a rank that is still writing its last checkpoint.
     """
 
-    def __init__(self, spec: WorkerSpec, logs: RankLogs, *, grace: float) -> None:
+    def __init__(self, spec: WorkerSpec, logs: RankLogs, *, grace: float, on_restart: OnRestart) -> None:
         super().__init__(spec, logs)
+        self._logs = logs
         self._grace = grace
+        self._on_restart = on_restart
         self._started: set[int] = set()
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
@@ -78,13 +93,34 @@ class Agent(LocalElasticAgent):
         self._started.update(pids.values())
         return pids
 
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        if any(process.poll() for process in self._processes().values()):
+            self._ask_for_stacks()
+        result: RunResult = super()._monitor_workers(worker_group)
+        self._result = result
+        return result
+
+    def _restart_workers(self, worker_group: WorkerGroup) -> None:
+        self._on_restart(self._result, worker_group.spec.max_restarts - self._remaining_restarts)
+        super()._restart_workers(worker_group)
+
+    def _ask_for_stacks(self) -> None:
+        """Have the ranks that still run write down where they are, before the agent ends them for another's failure."""
+        asked = False
+        for local_rank, process in self._processes().items():
+            if process.poll() is None and self._logs.stacks[local_rank].exists():
+                process.send_signal(signal.SIGRTMIN + STACK_SIGNAL)
+                asked = True
+        if asked:
+            time.sleep(STACK_PATIENCE)
+
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
         super()._stop_workers(worker_group, *args, **kwargs)
         self.sweep()
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, *args: Any, **kwargs: Any) -> None:
         deadline = time.monotonic() + (min(INTERRUPT_GRACE, self._grace) if death_sig == signal.SIGINT else self._grace)
-        running = list(self._running())
+        running = [process for process in self._processes().values() if process.poll() is None]
         for process in running:
             process.send_signal(death_sig)
         for process in running:
@@ -102,36 +138,90 @@ class Agent(LocalElasticAgent):
                 os.killpg(pid, signal.SIGKILL)
         self._started.clear()
 
-    def _running(self) -> Iterator[subprocess.Popen[bytes]]:
+    def _processes(self) -> dict[int, subprocess.Popen[bytes]]:
         handlers = getattr(self._pcontext, "subprocess_handlers", None) or {}
-        for handler in handlers.values():
-            if handler.proc.poll() is None:
-                yield handler.proc
+        return {local_rank: handler.proc for local_rank, handler in handlers.items()}
+
+
+class Numbered(RendezvousHandler):
+    """A rendezvous in which each machine keeps the number it was given.
+
+    c10d numbers machines by their addresses, so rank 0's output could turn up anywhere. The store that the ranks
+    use stays where the rendezvous put it: the agents hold it, not rank 0.
+    """
+
+    def __init__(self, inner: RendezvousHandler, machine_rank: int) -> None:
+        self._inner = inner
+        self._machine_rank = machine_rank
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        met = self._inner.next_rendezvous()
+        met.store.set(f"accelify/machine/{met.rank}", str(self._machine_rank))
+        numbers = [int(met.store.get(f"accelify/machine/{rank}")) for rank in range(met.world_size)]
+        if sorted(numbers) != list(range(met.world_size)):
+            raise RendezvousError(f"{met.world_size} machines were started with the machine ranks {sorted(numbers)}")
+        assert met.bootstrap_store_info is not None  # always there when the agents hold the store
+        return RendezvousInfo(met.store, self._machine_rank, met.world_size, met.bootstrap_store_info)
+
+    def get_backend(self) -> str:
+        return self._inner.get_backend()
+
+    @property
+    def use_agent_store(self) -> bool:
+        return self._inner.use_agent_store
+
+    def is_closed(self) -> bool:
+        return self._inner.is_closed()
+
+    def set_closed(self) -> None:
+        self._inner.set_closed()  # type: ignore[no-untyped-call]  # torch leaves it so
+
+    def num_nodes_waiting(self) -> int:
+        return self._inner.num_nodes_waiting()
+
+    def get_run_id(self) -> str:
+        return self._inner.get_run_id()
+
+    def shutdown(self) -> bool:
+        return self._inner.shutdown()
 
 
 def run_agent(
-    command: list[str], rendezvous: RendezvousParameters, logs: RankLogs, *, grace: float, **options: Any
+    command: list[str],
+    rendezvous: RendezvousParameters,
+    logs: RankLogs,
+    *,
+    grace: float,
+    on_restart: OnRestart,
+    machine_rank: int | None = None,
+    **options: Any,
 ) -> RunResult:
     """Start the command once for each local rank and stay until all have ended.
 
     Raises: SignalException when this process was asked to stop; no rank is left running then either.
     """
+    handler = get_rendezvous_handler(rendezvous)
+    if machine_rank is not None and handler.use_agent_store:
+        handler = Numbered(handler, machine_rank)
     spec = WorkerSpec(
         role="default",
         entrypoint=command[0],
         args=tuple(argument.replace("$", "$$") for argument in command[1:]),  # the agent fills in `${local_rank}`
-        rdzv_handler=get_rendezvous_handler(rendezvous),
+        rdzv_handler=handler,
         **options,
     )
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
-    agent = Agent(spec, logs, grace=grace)
-    clean = False
+    agent = Agent(spec, logs, grace=grace, on_restart=on_restart)
     try:
         result: RunResult = agent.run()
-        clean = not result.is_failed()
-        return result
-    finally:
-        if not clean:
-            agent.sweep()
-        with contextlib.suppress(SignalException):
-            spec.rdzv_handler.shutdown()
+    except SignalException:
+        agent.sweep()
+        raise  # the rendezvous stays open: in an elastic job the other machines go on without this one
+    except BaseException:
+        agent.sweep()
+        handler.shutdown()
+        raise
+    if result.is_failed():
+        agent.sweep()
+    handler.shutdown()
+    return result

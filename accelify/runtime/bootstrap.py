@@ -30,6 +30,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+STACK_SIGNAL = 7  # the real-time signal, counted from SIGRTMIN, that asks a rank for its stack
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -39,6 +40,7 @@ def main() -> None:
     shown = os.environ.pop("ACCELIFY_SHOWN", "") == "1"
     _die_with(int(os.environ.pop("ACCELIFY_LAUNCHER", "0")))
     faulthandler.enable()
+    _show_stack_when_asked()
     one_log = os.environ.pop("ACCELIFY_ONE_LOG", "") == "1"
     if not shown:
         _detach(one_log)
@@ -96,6 +98,16 @@ def _die_with(launcher: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != launcher:
         os._exit(1)
+
+
+def _show_stack_when_asked() -> None:
+    """Let the launcher see where this rank is when another one has failed, even from inside a collective."""
+    path = os.environ.get(ERROR_FILE)
+    if path and hasattr(signal, "SIGRTMIN"):
+        name = path.replace(".error.json", ".stack")
+        stacks = open(f"{name}.part", "w")  # noqa: SIM115  open as long as the process lives
+        faulthandler.register(signal.SIGRTMIN + STACK_SIGNAL, stacks, all_threads=False)
+        os.replace(f"{name}.part", name)  # the launcher asks only once this is there: unregistered, the signal kills
 
 
 def _detach(one_log: bool) -> None:

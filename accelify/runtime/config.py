@@ -6,21 +6,14 @@ file, the file that `$ACCELIFY_CONFIG` names, what is detected. Each value remem
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelify.errors import AccelifyError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Value = str | int | bool
 PROJECT_FILES = ("accelify.toml", "accelify.yaml", "accelify.yml", "pyproject.toml")
@@ -149,6 +142,8 @@ def read_value(name: str, value: Any, origin: str) -> Value:
     Raises: BadSetting naming the origin, the key and the reason.
     """
     if name not in KEYS:
+        import difflib
+
         near = difflib.get_close_matches(name, KEYS, n=1, cutoff=0.5)
         raise BadSetting(origin, f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
     try:
@@ -176,6 +171,10 @@ def read_config(path: Path) -> dict[str, Value]:
 
 
 def _parse_toml(path: Path, text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -260,6 +259,8 @@ def write_config(path: Path, values: Mapping[str, Value]) -> None:
         text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else f'"{value}"'
         lines.append(f"{name}{': ' if yaml_style else ' = '}{text}  # {KEYS[name].meaning}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    import tempfile
+
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

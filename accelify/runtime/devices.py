@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,6 +45,8 @@ def _nvml() -> int:
     """The count of NVIDIA's management library, which is there under WSL too; 0 where the library is not."""
     if sys.platform != "linux":
         return 0
+    import ctypes
+
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -72,7 +72,7 @@ def _amd() -> int:
 
 def has_mps() -> bool:
     """Whether this is a Mac whose GPU PyTorch can use."""
-    return sys.platform == "darwin" and platform.machine() == "arm64"
+    return sys.platform == "darwin" and os.uname().machine == "arm64"
 
 
 def count_cores() -> int:

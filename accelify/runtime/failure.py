@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+FIRST_REALTIME = 34  # the launcher asks for stacks with a real-time signal; a rank that replaced itself may die of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,12 @@ class Failure:
     @property
     def is_collateral(self) -> bool:
         """Whether the launcher itself ended this rank because another had failed."""
-        return self.exit_code == -signal.SIGTERM or self.interrupted
+        return -self.exit_code == signal.SIGTERM or -self.exit_code >= FIRST_REALTIME or self.interrupted
+
+    @property
+    def is_timeout(self) -> bool:
+        """Whether this rank gave up waiting, most likely for another one."""
+        return re.search(r"time[d -]*out", self.message, re.IGNORECASE) is not None
 
     @property
     def ending(self) -> str:
@@ -93,7 +101,20 @@ def first_failure(failures: Iterable[Failure]) -> Failure:
     return min(failures, key=lambda failure: (failure.is_collateral, failure.time, failure.rank))
 
 
-def describe(failure: Failure, log: Path | None, folder: Path) -> str:
+def read_stack(path: Path, place: Place | None) -> str:
+    """Where a rank that still ran was, in the script if it was there; empty when it did not tell.
+
+    The file is what faulthandler writes: the most recent call first.
+    """
+    try:
+        frames = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', path.read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        return ""
+    inside = [frame for frame in frames if place is not None and frame[0] == place.file] or frames
+    return f"{inside[0][0]}:{inside[0][1]}, in {inside[0][2]}" if inside else ""
+
+
+def describe(failure: Failure, log: Path | None, folder: Path, absent: Mapping[int, str]) -> str:
     """The text a person is shown: the traceback once, then rank, host and logs, and the script's line at the bottom."""
     lines = []
     if failure.traceback and not failure.shown:
@@ -103,6 +124,7 @@ def describe(failure: Failure, log: Path | None, folder: Path) -> str:
         if tail:
             lines += [f"the last lines of rank {failure.rank}:", *(f"  {line}" for line in tail), ""]
     lines.append(f"accelify: rank {failure.rank} on {failure.host} failed first ({failure.ending})")
+    lines += [f"accelify: rank {rank} did not arrive: it was at {where}" for rank, where in absent.items()]
     if log is not None:
         lines.append(f"accelify: what rank {failure.rank} printed: {log}")
     lines.append(f"accelify: what the other ranks printed: {folder}")

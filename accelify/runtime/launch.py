@@ -5,31 +5,18 @@ Nothing here imports torch until a second process is asked for.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import logging
 import os
 import shlex
 import shutil
-import socket
 import sys
-import tempfile
-import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from accelify.errors import AccelifyError
 from accelify.runtime.config import BadSetting, Setting, Settings
 from accelify.runtime.devices import count_cores, count_gpus
-from accelify.runtime.failure import describe, first_failure, read_failure
-
-if TYPE_CHECKING:
-    from torch.distributed.elastic.agent.server.api import RunResult
-
-    from accelify.runtime.agent import RankLogs
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 DEFAULT_PORT = 29500  # torchrun's
@@ -272,78 +259,6 @@ def run_launch(launch: Launch) -> int:
         os.execve(command[0], command, dict(os.environ))
     if importlib.util.find_spec("torch") is None:
         raise CannotLaunch(f"{sys.executable} has no torch: pip install 'accelify[runtime]' into it")
-    return _run_ranks(launch)
+    from accelify.runtime.ranks import run_ranks
 
-
-def _log_folder(launch: Launch) -> Path:
-    """A folder of this launch's own that nobody else may read."""
-    prefix = f"accelify-{time.strftime('%Y%m%d-%H%M%S')}-"
-    if launch.log_dir is not None:
-        launch.log_dir.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=launch.log_dir))
-
-
-def _quiet_elastic(debug: bool) -> None:
-    """The agent's own messages repeat what we tell, in forty lines; `--debug` shows them."""
-    if not debug:
-        logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
-        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-
-
-def _run_ranks(launch: Launch) -> int:
-    from torch.distributed.elastic.multiprocessing import SignalException
-    from torch.distributed.elastic.rendezvous import RendezvousParameters
-
-    from accelify.runtime.agent import RankLogs, run_agent
-
-    _quiet_elastic(launch.debug)
-    logs = RankLogs(_log_folder(launch), launch.tee)
-    local = "localhost" if launch.machines == (1, 1) else launch.local_address
-    rendezvous = RendezvousParameters(
-        backend=launch.rendezvous.backend,
-        endpoint=launch.rendezvous.endpoint,
-        run_id=launch.rendezvous.run_id or str(uuid.uuid4()),
-        min_nodes=launch.machines[0],
-        max_nodes=launch.machines[1],
-        local_addr=local,
-        **dict(launch.rendezvous.options),
-    )
-    try:
-        result = run_agent(
-            launch.program.rank_command,
-            rendezvous,
-            logs,
-            grace=launch.grace,
-            local_world_size=launch.local_processes,
-            max_restarts=launch.max_restarts,
-            monitor_interval=launch.monitor_interval,
-            local_addr=local,
-        )
-    except SignalException as stop:
-        _tell(f"accelify: stopped by {stop.sigval.name}; what the other ranks printed: {logs.folder}")
-        return 128 + stop.sigval
-    except KeyboardInterrupt:
-        _tell("accelify: stopped by SIGINT")
-        return 130
-    if result.is_failed():
-        return _report(result, logs)
-    if launch.log_dir is None:
-        shutil.rmtree(logs.folder, ignore_errors=True)
-    return 0
-
-
-def _report(result: RunResult, logs: RankLogs) -> int:
-    """Tell what went wrong and return the first failing rank's status."""
-    host = socket.gethostname()
-    failures = [
-        read_failure(rank, failure.exitcode, failure.error_file, failure.timestamp, host)
-        for rank, failure in result.failures.items()
-    ]
-    first = first_failure(failures)
-    _tell(describe(first, logs.files.get(first.rank), logs.folder))
-    return first.status
-
-
-def _tell(text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        print(text, file=sys.stderr, flush=True)
+    return run_ranks(launch)

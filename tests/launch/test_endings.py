@@ -106,6 +106,24 @@ time.sleep(600)
     assert launched.returncode == 1
 
 
+def test_a_timeout_names_who_did_not_arrive_and_where_it_was(shell: Shell) -> None:
+    script = shell.script("""
+import datetime, time, torch
+import torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=3))
+def dawdle():
+    time.sleep(600)
+if dist.get_rank() == 1:
+    dawdle()
+dist.all_reduce(torch.ones(1))
+""")
+    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
+    assert launched.returncode == 1
+    assert "rank 0 on" in launched.stderr
+    assert f"accelify: rank 1 did not arrive: it was at {script}:6, in dawdle" in launched.stderr
+    assert launched.stderr.splitlines()[-1].startswith(f"accelify: {script}:9: dist.all_reduce")
+
+
 def start_waiting(shell: Shell) -> subprocess.Popen[str]:
     shell.script(WAITING)
     process = shell.start("launch", "--num-processes", "2", "train.py")

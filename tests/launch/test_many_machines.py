@@ -1,0 +1,144 @@
+"""Several machines: network namespaces joined by a veth pair where that is allowed, and two agents on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.launch.conftest import Shell
+
+MEET = """
+import os, torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+mine = torch.tensor([dist.get_rank(), int(os.environ["MACHINE"])])
+all_ranks = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
+dist.all_gather(all_ranks, mine)
+print("gathered", [tuple(pair.tolist()) for pair in all_ranks])
+with open(f"seen-{dist.get_rank()}", "w") as file:
+    file.write(str([tuple(pair.tolist()) for pair in all_ranks]))
+dist.destroy_process_group()
+"""
+
+
+def ip(*command: str) -> None:
+    subprocess.run(["ip", *command], check=True, capture_output=True, text=True)
+
+
+@pytest.fixture
+def networks() -> Iterator[tuple[str, str]]:
+    """Two network namespaces, 10.77.0.1 and 10.77.0.2, with one cable between them."""
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        pytest.skip("network namespaces need root and iproute2's `ip`")
+    tag = uuid.uuid4().hex[:6]
+    names = (f"ac{tag}a", f"ac{tag}b")
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("link", "add", f"v{tag}a", "type", "veth", "peer", "name", f"v{tag}b")
+        for letter, name, address in zip("ab", names, ("10.77.0.1/24", "10.77.0.2/24"), strict=True):
+            ip("link", "set", f"v{tag}{letter}", "netns", name)
+            ip("-n", name, "address", "add", address, "dev", f"v{tag}{letter}")
+            ip("-n", name, "link", "set", f"v{tag}{letter}", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"this machine does not let us make network namespaces: {error.stderr.strip()}")
+    else:
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+def start(shell: Shell, rank: int, *arguments: str, inside: str | None = None) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "accelify", "launch", "--cpu", "--machine-rank", str(rank), *arguments]
+    return subprocess.Popen(
+        [*(["ip", "netns", "exec", inside] if inside else []), *command],
+        cwd=shell.folder,
+        env=shell.environment(MACHINE=str(rank)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+EVERYONE = "[(0, 0), (1, 0), (2, 1), (3, 1)]"
+
+
+def test_two_machines_and_a_cable(shell: Shell, networks: tuple[str, str]) -> None:
+    shell.script(MEET)
+    arguments = ["--num-machines", "2", "--num-processes", "4", "--main-process-ip", "10.77.0.1", "train.py"]
+    second = start(shell, 1, *arguments, inside=networks[1])  # the order of starting does not matter
+    first = start(shell, 0, *arguments, inside=networks[0])
+    out0, err0 = first.communicate(timeout=120)
+    out1, err1 = second.communicate(timeout=120)
+    assert (first.returncode, second.returncode) == (0, 0), err0 + err1
+    assert out0 == f"gathered {EVERYONE}\n"  # machine 0 has ranks 0 and 1, so rank 0's output is there
+    assert out1 == ""
+    assert shell.lines("seen-*") == [EVERYONE] * 4
+    assert shell.logs() == []
+
+
+def test_two_agents_on_one_machine(shell: Shell) -> None:
+    shell.script(MEET)
+    port = str(free_port())
+    arguments = ["--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}", "train.py"]
+    agents = [start(shell, rank, *arguments) for rank in (0, 1)]
+    outputs = [agent.communicate(timeout=120) for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], outputs
+    assert outputs[0][0] == "gathered [(0, 0), (1, 1)]\n"
+
+
+def test_two_machines_with_one_number(shell: Shell) -> None:
+    shell.script(MEET)
+    arguments = ["--nnodes=3", "--nproc-per-node=1", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "train.py"]
+    agents = [start(shell, rank, *arguments) for rank in (0, 1, 1)]
+    outputs = [agent.communicate(timeout=120) for agent in agents]
+    assert [agent.returncode for agent in agents] == [2, 2, 2], outputs
+    assert any("3 machines were started with the machine ranks [0, 1, 1]" in err for _, err in outputs), outputs
+    assert shell.processes() == []
+
+
+def test_a_port_that_is_taken(shell: Shell) -> None:
+    shell.script(MEET)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        launched = shell.run("launch", "--cpu", "--num-processes", "2", "--main-process-port", str(port), "train.py")
+    assert launched.returncode == 2
+    assert re.fullmatch(rf"accelify: port {port} of localhost cannot be opened here: .*in use\n", launched.stderr)
+
+
+def test_a_host_without_an_address(shell: Shell) -> None:
+    shell.script(MEET)
+    machines = ["--num-machines", "2", "--machine-rank", "1", "--main-process-ip", "no-such-host.invalid"]
+    launched = shell.run("launch", "--cpu", *machines, "--num-processes", "2", "train.py")
+    assert launched.returncode == 2
+    assert launched.stderr.startswith("accelify: the host no-such-host.invalid has no address")
+    assert len(launched.stderr.splitlines()) == 1
+
+
+def test_a_host_that_does_not_answer(shell: Shell) -> None:
+    shell.script(MEET)
+    machines = ["--num-machines", "2", "--machine-rank", "1", "--main-process-ip", "127.0.0.1"]
+    machines += ["--main-process-port", str(free_port()), "--rdzv-conf", "read_timeout=2,join_timeout=2"]
+    launched = shell.run("launch", "--cpu", *machines, "--num-processes", "2", "train.py")
+    assert launched.returncode == 2, launched.stderr
+    assert "the 2 machines could not meet at 127.0.0.1" in launched.stderr
+    assert len(launched.stderr.splitlines()) == 1

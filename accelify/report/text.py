@@ -87,7 +87,7 @@ def _headline(result: FileResult, style: Style) -> str:
         return f"{path}: {style.paint('bold green', verdict)} ({', '.join(counted)})"
     if result.status is Status.DECLINED:
         return f"{path}: {style.paint('bold yellow', 'declined')}, the file is as it was. What stood in the way:"
-    return f"{path}: unchanged" + (":" if result.notes else ", no training loop to migrate")
+    return f"{path}: unchanged" + (":" if result.notes else ", nothing to migrate")
 
 
 def _lines(row: _Row, columns: tuple[int, int], style: Style) -> Iterator[str]:

@@ -52,7 +52,7 @@ def test_a_declined_file_says_that_it_is_as_it_was_and_why() -> None:
 
 
 def test_an_unchanged_file_says_why_or_shows_its_notes() -> None:
-    assert render(UNCHANGED, Style()) == "util.py: unchanged, no training loop to migrate\n"
+    assert render(UNCHANGED, Style()) == "util.py: unchanged, nothing to migrate\n"
     noted = replace(UNCHANGED, notes=(Note(1, "already", Tier.ADVICE, "already migrated"),))
     assert render(noted, Style()) == "util.py: unchanged:\n  util.py:1  already  already migrated\n"
 

@@ -88,12 +88,12 @@ class Together(Alone):
         """
         asked = f"{operation} {detail}".strip()
         mine = torch.tensor([zlib.crc32(asked.encode())], dtype=torch.int64)
-        marks = torch.empty(self._world.size, dtype=torch.int64)
+        everyone = [torch.empty_like(mine) for _ in range(self._world.size)]
         try:
-            dist.all_gather_into_tensor(marks, mine)
+            dist.all_gather(everyone, mine)
         except RuntimeError as error:
             raise self._missing(asked, error) from error
-        if bool((marks == marks[0]).all()):
+        if all(torch.equal(mark, mine) for mark in everyone):
             return
         stories: list[str] = [""] * self._world.size
         dist.all_gather_object(stories, f"{call_site()} {asked}")
@@ -131,11 +131,11 @@ class Together(Alone):
     def _parts(self, tensor: torch.Tensor, shape: Sequence[int]) -> list[torch.Tensor]:
         """Each rank's tensor of this one shape; as bytes, since backends do not carry every dtype."""
         flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-        everyone = flat.new_empty(self._world.size * flat.numel())
         if not flat.numel():
             return [tensor.detach()] * self._world.size
-        dist.all_gather_into_tensor(everyone, flat)
-        return [part.view(tensor.dtype).reshape(tuple(shape)) for part in everyone.chunk(self._world.size)]
+        everyone = [torch.empty_like(flat) for _ in range(self._world.size)]
+        dist.all_gather(everyone, flat)
+        return [part.view(tensor.dtype).reshape(tuple(shape)) for part in everyone]
 
     def gather_rows(self, tree: Any, keep: Sequence[int] | None) -> Any:
         """Every rank's rows, of each only the first `keep[rank]`; None keeps all. The row counts may differ.

@@ -393,9 +393,7 @@ def metrics_after_a_break_and_after_the_loop(accelerator):
     evaluate = accelerator.prepare(_loader(18, "in order"))
     for _ in train:
         break
-    collected = []
-    for batch in evaluate:
-        collected.append(batch)
+    collected = list(evaluate)
     assert accelerator.gather_for_metrics(torch.cat(collected)).tolist() == list(range(18))
     got = []
     for outer in train:

@@ -1,0 +1,85 @@
+"""How processes begin and end: as a launcher starts them, and quietly."""
+
+import subprocess
+import sys
+
+import torch
+
+from accelify.runtime.process import choose_device
+from tests.runtime.world import ROOT, environment, free_port, launch
+
+TRAIN = """
+import sys
+import torch
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+loader = accelerator.prepare(torch.utils.data.DataLoader(torch.arange(40.).view(20, 2), batch_size=2))
+model = accelerator.prepare(torch.nn.Linear(2, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for step, batch in enumerate(loader):
+    accelerator.backward(model(batch).mean())
+    optimizer.step()
+    if step == 2:
+        {end}
+"""
+
+
+def run(tmp_path, end):
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN.format(end=end))
+    return launch([script], 2, cwd=tmp_path, limit=60)
+
+
+def test_every_rank_may_leave_in_the_middle_without_a_word(tmp_path):
+    assert run(tmp_path, "sys.exit(3)") == [(3, ""), (3, "")]
+
+
+def test_the_end_of_the_script_says_nothing(tmp_path):
+    assert run(tmp_path, "pass") == [(0, ""), (0, "")]
+
+
+def test_a_rank_that_leaves_early_ends_the_wait_of_the_others(tmp_path):
+    (first, _), (second, output) = run(tmp_path, "accelerator.process_index or sys.exit(0); accelerator.gather(step)")
+    assert first == 0
+    assert second != 0
+    assert "rank 1 waited at train.py:" in output
+    assert "`gather number`" in output
+
+
+def test_torchrun_makes_one_world_of_two_processes(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from accelify.runtime import Accelerator\n"
+        "a = Accelerator()\n"
+        "print(f'<{a.process_index}/{a.num_processes} {a.reduce(1)}>', flush=True)\n"
+    )
+    clean = environment(0, 1, free_port())
+    variables = {key: value for key, value in clean.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    done = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "<0/2 2>" in done.stdout
+    assert "<1/2 2>" in done.stdout
+
+
+def test_without_torch_the_import_says_what_to_install():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import accelify.runtime, accelify.runtime.environment\n"
+        "try:\n    from accelify.runtime import Accelerator\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert 'pip install "accelify[runtime]"' in done.stdout
+
+
+def test_the_device(monkeypatch):
+    assert choose_device(0, 1, cpu=True) == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choose_device(1, 2, cpu=False) == torch.device("cuda:1")
+    assert choose_device(2, 4, cpu=False) == torch.device("cuda:0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert choose_device(0, 1, cpu=False) == torch.device("mps")
+    assert choose_device(0, 2, cpu=False) == torch.device("cpu")

@@ -74,12 +74,13 @@ def command(script: str, arguments: tuple[str, ...], kind: str | None, **flags: 
 
 def _plan(program: Any, flags: dict[str, Any]) -> Any:
     from accelify.runtime.config import config_files, resolve, user_file
-    from accelify.runtime.launch import Rendezvous, detect, plan_launch
+    from accelify.runtime.launch import Rendezvous, detect, outer_place, plan_launch
 
     variables = os.environ
     explicit = user_file(variables) if flags["user_config"] else flags["config_file"]
     settings = resolve(flags, variables, config_files(variables, Path.cwd(), explicit))
-    settings = detect(settings, variables)
+    settings = detect(settings, variables, flags["nproc_per_node"])
+    place = outer_place(variables)
     conf: Any = tuple(tuple(pair.split("=", 1)) for pair in flags["rdzv_conf"].split(",") if "=" in pair)
     launch = plan_launch(
         settings,
@@ -90,6 +91,7 @@ def _plan(program: Any, flags: dict[str, Any]) -> Any:
         monitor_interval=flags["monitor_interval"],
         grace=flags["shutdown_timeout"],
         local_address=flags["local_addr"],
+        is_rank=place is not None and place.local_world_size > 1,
     )
     return launch, settings
 

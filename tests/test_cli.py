@@ -146,8 +146,8 @@ def test_the_exit_status_is_that_of_the_worst_file(here: Path) -> None:
     Path("none.py").write_text(NO_LOOP)
     Path("broken.py").write_text("import torch\ndef\n")
     assert rewrite("--diff", "plain.py", "none.py").returncode == 0
-    assert rewrite("--diff", "plain.py", "declined.py").returncode == 1
-    assert rewrite("--diff", "plain.py", "declined.py", "broken.py").returncode == 2
+    assert rewrite("--diff", "none.py", "declined.py").returncode == 1
+    assert rewrite("--diff", "declined.py", "broken.py").returncode == 2
     assert rewrite("--exit-zero", "--check", "plain.py", "declined.py", "broken.py").returncode == 0
 
 
@@ -326,16 +326,23 @@ def test_bad_input_is_one_line_and_costs_only_itself(kind: str, here: Path, migr
 
 
 def test_a_sum_of_5000_terms_crashes_nothing(here: Path, migrated: str) -> None:
-    Path("long.py").write_bytes(long_sum(5000))
     Path("good.py").write_text(PLAIN)
-    for names in (["long.py"], ["long.py", "good.py"]):
-        document = json.loads(rewrite(*names, "--check", "--output-format=json").stdout)
-        assert [file["path"] for file in document["files"]] == names
-        assert document["files"][0]["status"] in ("migrated", "declined", "error")
-    rewrite("long.py", "good.py")
+    Path("sum.py").write_bytes(long_sum(5000).removeprefix(PLAIN.encode()) + b"# torch\n")
+    done = rewrite("sum.py", "good.py")
+    assert (done.returncode, done.stderr) == (0, "")
     assert Path("good.py").read_text() == migrated
+
+
+def test_a_long_sum_in_a_training_script_crashes_nothing(here: Path, migrated: str) -> None:
+    Path("long.py").write_bytes(long_sum(2000))  # LibCST's parser takes time in the square of the terms
+    document = json.loads(rewrite("long.py", "--output-format=json").stdout)
+    assert document["files"][0]["status"] in ("migrated", "declined")
     after = Path("long.py").read_bytes()
-    assert after == long_sum(5000) or after.startswith(migrated.encode())
+    assert after == (
+        long_sum(2000)
+        if document["files"][0]["status"] == "declined"
+        else migrated.encode() + long_sum(2000)[len(PLAIN) :]
+    )
 
 
 def test_what_is_not_there_or_holds_no_python_is_one_line(here: Path, migrated: str) -> None:
@@ -446,9 +453,11 @@ def test_many_files_show_progress_on_a_terminal_only(here: Path) -> None:
     assert "Rewriting" not in err
 
 
-def test_a_closed_pipe_is_no_traceback(here: Path) -> None:
-    for number in range(4):
-        Path(f"{number}.py").write_text(PLAIN + "\n" * 5000 + PLAIN)
-    command = f"{sys.executable} -m accelify rewrite --diff . 2>errors | head -c 1 >/dev/null"
-    subprocess.run(command, shell=True, check=True)
-    assert "Traceback" not in Path("errors").read_text()
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_pipe_is_no_traceback(unbuffered: str, here: Path) -> None:
+    Path("long.py").write_text(NO_LOOP + "# as long as no pipe will hold\n" * 50_000)
+    command = f"{sys.executable} -m accelify rewrite - <long.py 2>errors | head -c 1"
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    shown = subprocess.run(command, shell=True, check=True, env=environment, stdout=subprocess.PIPE).stdout
+    assert shown == b"i"
+    assert not re.search("Traceback|BrokenPipe", Path("errors").read_text())

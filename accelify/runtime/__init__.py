@@ -9,14 +9,50 @@ from accelify.runtime.environment import Environment
 
 if TYPE_CHECKING:
     from accelify.runtime.accelerator import Accelerator
+    from accelify.runtime.data import skip_first_batches
+    from accelify.runtime.memory import find_executable_batch_size
+    from accelify.runtime.options import (
+        AutocastKwargs,
+        DataLoaderConfiguration,
+        DistributedDataParallelKwargs,
+        GradientAccumulationPlugin,
+        GradScalerKwargs,
+        InitProcessGroupKwargs,
+        ProjectConfiguration,
+    )
+    from accelify.runtime.output import get_logger
     from accelify.runtime.seeding import set_seed
 
 _HOME = {
     "Accelerator": "accelerator",
+    "AutocastKwargs": "options",
+    "DataLoaderConfiguration": "options",
+    "DistributedDataParallelKwargs": "options",
+    "GradScalerKwargs": "options",
+    "GradientAccumulationPlugin": "options",
+    "InitProcessGroupKwargs": "options",
+    "ProjectConfiguration": "options",
+    "find_executable_batch_size": "memory",
+    "get_logger": "output",
     "set_seed": "seeding",
+    "skip_first_batches": "data",
 }
 
-__all__ = ["Accelerator", "Environment", "set_seed"]
+__all__ = [
+    "Accelerator",
+    "AutocastKwargs",
+    "DataLoaderConfiguration",
+    "DistributedDataParallelKwargs",
+    "Environment",
+    "GradScalerKwargs",
+    "GradientAccumulationPlugin",
+    "InitProcessGroupKwargs",
+    "ProjectConfiguration",
+    "find_executable_batch_size",
+    "get_logger",
+    "set_seed",
+    "skip_first_batches",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
-from typing import IO, Any  # scripts hand in models, batches and objects of every kind
+from typing import IO, Any, ParamSpec, TypeVar  # scripts hand in models, batches and objects of every kind
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from accelify.runtime import collectives, optim, parallel, process, sharding
+from accelify.runtime import collectives, optim, parallel, precision, process, sharding
+from accelify.runtime.accumulation import Accumulation
 from accelify.runtime.data import Sharing, choose_source, is_loader, prepare_loader
 from accelify.runtime.environment import Environment
+from accelify.runtime.options import AutocastKwargs, DataLoaderConfiguration, GradientAccumulationPlugin, Handlers
 from accelify.runtime.passage import Passages, gather_rows
 from accelify.runtime.saving import write_atomically
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Accelerator:
@@ -29,21 +35,48 @@ class Accelerator:
     def __init__(
         self,
         *,
+        mixed_precision: str | None = None,
+        gradient_accumulation_steps: int = 1,
         split_batches: bool = False,
         even_batches: bool = True,
         cpu: bool = False,
         device_placement: bool = True,
-        timeout: timedelta | None = None,
+        gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
+        dataloader_config: DataLoaderConfiguration | None = None,
+        kwargs_handlers: Sequence[object] = (),
         environment: Environment | None = None,
     ) -> None:
-        self._world = process.join(environment or Environment.read(), cpu=cpu, timeout=timeout)
+        environment = environment or Environment.read()
+        given = Handlers.sort(kwargs_handlers)
+        data = dataloader_config or DataLoaderConfiguration(split_batches=split_batches, even_batches=even_batches)
+        windows = gradient_accumulation_plugin or GradientAccumulationPlugin(num_steps=gradient_accumulation_steps)
+        self._world = process.join(environment, cpu=cpu, timeout=given.process_group.timeout)
         self._collectives = collectives.choose(self._world)
         self._parallel = parallel.choose(self._world, self._collectives)
+        self._precision = precision.choose(
+            mixed_precision or environment.mixed_precision or "no", self.device, given.autocast, given.scaler
+        )
         self._passages = Passages()
         self._sharing = Sharing(
-            rank=self._world.rank, size=self._world.size, split_batches=split_batches, even_batches=even_batches
+            rank=self._world.rank,
+            size=self._world.size,
+            split_batches=data.split_batches,
+            even_batches=data.even_batches,
+        )
+        self._accumulation = Accumulation(
+            steps=windows.num_steps,
+            parallel=self._parallel,
+            collectives=self._collectives,
+            is_last_batch=self._passages.is_last_batch,
+            sync_with_dataloader=windows.sync_with_dataloader,
+            sync_each_batch=windows.sync_each_batch,
         )
         self._device_placement = device_placement
+        self._models: list[nn.Module] = []
+        self._optimizers: list[Optimizer] = []
+        self._schedulers: list[Any] = []
+        self._loaders: list[Any] = []
+        self._is_triggered = False
 
     # -- where this process stands
 
@@ -92,6 +125,32 @@ class Accelerator:
         """Whether each batch is divided among the processes, instead of each process taking whole batches."""
         return self._sharing.split_batches
 
+    @property
+    def even_batches(self) -> bool:
+        """Whether the last step is completed, so that all processes take equally many."""
+        return self._sharing.even_batches
+
+    @property
+    def mixed_precision(self) -> str:
+        """`no`, `bf16` or `fp16`."""
+        return self._precision.name
+
+    @property
+    def gradient_accumulation_steps(self) -> int:
+        """How many micro-batches make up a step."""
+        return self._accumulation.steps
+
+    @property
+    def sync_gradients(self) -> bool:
+        """Whether the step that the script is at completes its window."""
+        return self._accumulation.is_complete
+
+    @property
+    def optimizer_step_was_skipped(self) -> bool:
+        """Whether some optimizer's last step was left out because a gradient overflowed."""
+        steps = [optim.steps_of(optimizer) for optimizer in self._optimizers]
+        return self.sync_gradients and any(step.was_skipped for step in steps if step is not None)
+
     # -- preparing
 
     def prepare(self, *objects: Any) -> Any:
@@ -108,6 +167,8 @@ class Accelerator:
             return self.prepare_model(given)
         if isinstance(given, Optimizer):
             return self.prepare_optimizer(given)
+        if optim.is_scheduler(given):
+            return self.prepare_scheduler(given)
         if is_loader(given):
             return self.prepare_data_loader(given)
         return given
@@ -116,17 +177,37 @@ class Accelerator:
         """The model itself, on this process's device and equal on all ranks."""
         if self._device_placement and not hasattr(model, "hf_device_map"):
             model.to(self.device)
+        self._precision.prepare_model(model)
+        _remember(self._models, model)
         return self._parallel.prepare_model(model)
 
     def prepare_optimizer(self, optimizer: Optimizer) -> Optimizer:
         """The optimizer itself."""
-        return optim.prepare_optimizer(optimizer, self._collectives, self._world.size)
+        _remember(self._optimizers, optimizer)
+        return optim.prepare_optimizer(
+            optimizer, self._collectives, self._world.size, self._precision, self._accumulation
+        )
+
+    def prepare_scheduler(self, scheduler: Any, *, per: str = "step") -> Any:
+        """The scheduler itself: one call is one step.
+
+        `per="batch"` is for a schedule whose length was counted in one process's batches, before `prepare`: a call
+        then counts for as many batches as all processes take in a step.
+        """
+        if per not in ("step", "batch"):
+            raise ValueError(f"per={per!r}: choose step or batch")
+        times = self._world.size if per == "batch" and not self.split_batches else 1
+        _remember(self._schedulers, scheduler)
+        return optim.prepare_scheduler(scheduler, self._accumulation, self._precision, times)
 
     def prepare_data_loader(self, loader: Any) -> Any:
         """A loader of this rank's batches, on its device; its attributes are the given loader's."""
         source = choose_source(loader, self._sharing, self._collectives)
-        moves = self._device_placement and self.device.type != "cpu"
-        return prepare_loader(loader, source, self._passages, self.device if moves else None)
+        device = self.device if self._device_placement and self.device.type != "cpu" else None
+        is_counted = self._accumulation.steps > 1
+        prepared = prepare_loader(loader, source, self._passages, device, is_counted=is_counted)
+        _remember(self._loaders, prepared)
+        return prepared
 
     def shard(self, elements: Any) -> Any:
         """This rank's share of a sequence or iterable, equally many on all ranks; all of it in one process.
@@ -144,22 +225,78 @@ class Accelerator:
 
     # -- training
 
-    def backward(self, loss: torch.Tensor, **options: Any) -> None:
+    def backward(self, loss: torch.Tensor, *, weight: float | None = None, **options: Any) -> None:
         """Run the backward pass; afterwards every prepared model's gradients agree on all ranks.
 
-        `options` are those of `Tensor.backward`.
+        `weight` is how much this loss, a mean, stands for (its count of tokens): the step then takes the weighted mean
+        over the window's micro-batches and over the ranks. The other options are those of `Tensor.backward`.
         """
         step = self._passages.step
-        weight = 1.0 if step is None else step.weight(self._world.rank)
-        self._parallel.backward(loss if weight == 1.0 else loss * weight, **options)
+        share = 1.0 if step is None or weight is not None else step.weight(self._world.rank)
+        loss = self._accumulation.divide(loss if share == 1.0 else loss * share, weight)
+        self._parallel.backward(self._precision.scale(loss), **options)
+        self._accumulation.settle(weight, self._parameters, self._world.size)
+
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        return (parameter for model in self._models for parameter in model.parameters())
+
+    def accumulate(self, *models: nn.Module) -> AbstractContextManager[None]:
+        """One micro-batch of these models inside; `step` and `zero_grad` take effect when their window is complete."""
+        return self._accumulation.window(models)
 
     def no_sync(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
         """Let gradients add up on each rank inside; the next backward pass outside averages the sums."""
         return self._parallel.no_sync()
 
+    @contextmanager
+    def join_uneven_inputs(self, models: Sequence[nn.Module], even_batches: bool | None = None) -> Iterator[None]:
+        """Accepted for scripts that have it: prepared loaders give all ranks equally many batches."""
+        if not (self.even_batches if even_batches is None else even_batches):
+            raise NotImplementedError(
+                "join_uneven_inputs without even_batches: let even_batches complete the last step"
+            )
+        yield
+
+    def autocast(self, autocast_handler: AutocastKwargs | None = None) -> AbstractContextManager[Any]:
+        """The context in which mixed precision computes; nothing in full precision."""
+        if autocast_handler is not None and not autocast_handler.enabled:
+            return torch.autocast(self.device.type, enabled=False)
+        return self._precision.autocast()
+
+    def unscale_gradients(self, optimizer: Optimizer | Sequence[Optimizer] | None = None) -> None:
+        """Divide gradients by the loss's scale, once in a step however often it is asked."""
+        given = self._optimizers if optimizer is None else optimizer
+        self._precision.unscale([given] if isinstance(given, Optimizer) else given)
+
     def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
-        """Scale the gradients down to the norm `max_norm`, and return the norm that they had."""
-        return nn.utils.clip_grad_norm_(parameters, max_norm, norm_type=norm_type)
+        """Scale the gradients down to the norm `max_norm`, and return the norm that they had.
+
+        While a window is under way nothing is scaled.
+        """
+        owned = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        if not self.sync_gradients:
+            gradients = [parameter.grad for parameter in owned if parameter.grad is not None]
+            return nn.utils.get_total_norm(gradients, norm_type)
+        self._precision.unscale(self._owners(owned))
+        return nn.utils.clip_grad_norm_(owned, max_norm, norm_type=norm_type)
+
+    def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
+        """Limit every gradient's values to `clip_value`; while a window is under way nothing is limited."""
+        owned = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        if self.sync_gradients:
+            self._precision.unscale(self._owners(owned))
+            nn.utils.clip_grad_value_(owned, clip_value)
+
+    def _owners(self, parameters: list[torch.Tensor]) -> list[Optimizer]:
+        """The optimizers that step any of these parameters."""
+        if not self._precision.needs_steps:
+            return []
+        wanted = set(map(id, parameters))
+        return [
+            optimizer
+            for optimizer in self._optimizers
+            if any(id(parameter) in wanted for group in optimizer.param_groups for parameter in group["params"])
+        ]
 
     # -- between the processes
 
@@ -183,20 +320,71 @@ class Accelerator:
         """The sum, mean, max or min over all ranks, in kind: tensors stay tensors, numbers numbers."""
         return self._collectives.reduce(tensor, reduction)
 
+    def broadcast(self, tensor: Any, from_process: int = 0) -> Any:
+        """One rank's tensors on all ranks."""
+        return self._collectives.broadcast(tensor, from_process)
+
+    def gather_object(self, value: Any) -> list[Any]:
+        """Every rank's object, in the order of ranks."""
+        return self._collectives.gather_object(value)
+
+    def pad_across_processes(self, tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False) -> Any:
+        """Tensors padded with `pad_index` to the greatest length along `dim` that any rank has."""
+        return self._collectives.pad(tensor, dim, pad_index, pad_first)
+
+    @contextmanager
+    def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
+        """This rank's contiguous part of a list, tuple, tensor or dict; padded with the last element if asked."""
+        yield sharding.part(inputs, self._world.rank, self._world.size, apply_padding)
+
+    def set_trigger(self) -> None:
+        """Let the next `check_trigger` be true on every rank."""
+        self._is_triggered = True
+
+    def check_trigger(self) -> bool:
+        """Whether any rank called `set_trigger` since the last check. Every rank must ask."""
+        is_triggered = bool(self._collectives.reduce(int(self._is_triggered), "max"))
+        self._is_triggered = False
+        return is_triggered
+
     def wait_for_everyone(self) -> None:
         """Return once every process has come here."""
         self._collectives.barrier()
 
-    @contextmanager
-    def main_process_first(self) -> Iterator[None]:
+    def main_process_first(self) -> AbstractContextManager[None]:
         """Let process 0 go through the block before the others."""
-        if not self.is_main_process:
-            self._collectives.barrier("main_process_first")
+        return self._first("main_process_first", self.is_main_process)
+
+    def local_main_process_first(self) -> AbstractContextManager[None]:
+        """Let process 0 of each machine go through the block before the others."""
+        return self._first("local_main_process_first", self.is_local_main_process)
+
+    @contextmanager
+    def _first(self, name: str, is_first: bool) -> Iterator[None]:
+        if not is_first:
+            self._collectives.barrier(name)
         try:
             yield
         finally:
-            if self.is_main_process:
-                self._collectives.barrier("main_process_first")
+            # After an error, too: the others must not wait for what does not come.
+            if is_first:
+                self._collectives.barrier(name)
+
+    def on_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on process 0 only; None on the others."""
+        return _only(function, self.is_main_process)
+
+    def on_local_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on process 0 of each machine only."""
+        return _only(function, self.is_local_main_process)
+
+    def on_last_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on the last process only."""
+        return _only(function, self.is_last_process)
+
+    def on_process(self, process_index: int) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+        """A decorator for functions to run on this one process only."""
+        return functools.partial(_only, is_wanted=self.process_index == process_index)
 
     # -- output
 
@@ -213,3 +401,31 @@ class Accelerator:
             write_atomically(f, lambda file: torch.save(obj, file, *arguments, **options))
         else:
             torch.save(obj, f, *arguments, **options)
+
+    # -- letting go
+
+    def get_state_dict(self, model: nn.Module) -> dict[str, Any]:
+        """The model's state, under its own keys."""
+        return model.state_dict()
+
+    def free_memory(self, *objects: Any) -> list[None]:
+        """Forget what was prepared and empty the device's cache; assign the Nones returned to the objects' names."""
+        for kept in (self._models, self._optimizers, self._schedulers, self._loaders):
+            kept.clear()
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return [None] * len(objects)
+
+
+def _remember(known: list[Any], given: object) -> None:
+    if not any(given is old for old in known):
+        known.append(given)
+
+
+def _only(function: Callable[P, R], is_wanted: bool) -> Callable[P, R | None]:
+    @functools.wraps(function)
+    def wanted(*arguments: P.args, **options: P.kwargs) -> R | None:
+        return function(*arguments, **options) if is_wanted else None
+
+    return wanted

@@ -63,6 +63,10 @@ class Alone:
         """The tree itself."""
         return tree
 
+    def pad(self, tree: Any, dim: int, value: int, is_first: bool) -> Any:
+        """The tree itself: it is as long as the longest."""
+        return tree
+
     def gather_object(self, value: Any) -> list[Any]:
         """The object of the only rank."""
         return [value]
@@ -211,6 +215,23 @@ class Together(Alone):
         if received.numel():
             dist.broadcast(received.reshape(-1).view(torch.uint8), src=source)
         return received
+
+    def pad(self, tree: Any, dim: int, value: int, is_first: bool) -> Any:
+        """Tensors padded with `value` along `dim` to the longest of all ranks; one without that dimension stays."""
+        self.agree("pad_across_processes")
+
+        def padded(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            sizes = self._objects(leaf.size(dim) if -leaf.ndim <= dim < leaf.ndim else None)
+            if None in sizes or max(sizes) == leaf.size(dim):
+                return leaf
+            shape = list(leaf.shape)
+            shape[dim] = max(sizes) - leaf.size(dim)
+            filler = leaf.new_full(shape, value)
+            return torch.cat([filler, leaf] if is_first else [leaf, filler], dim=dim)
+
+        return map_leaves(padded, tree)
 
     def gather_object(self, value: Any) -> list[Any]:
         """Every rank's object, in the order of ranks."""

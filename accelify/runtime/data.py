@@ -357,7 +357,11 @@ class _Prepared:
 
     def __iter__(self) -> Iterator[Any]:
         own = vars(self)
-        return own["_passages"].begin(iter(own["_source"]), own["_device"])  # type: ignore[no-any-return]
+        try:
+            length = len(own["_source"])
+        except TypeError:
+            length = None
+        return own["_passages"].begin(iter(own["_source"]), own["_device"], length)  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(vars(self)["_source"])
@@ -390,9 +394,38 @@ class PreparedLoader(_Prepared, DataLoader[Any]):  # type: ignore[misc]  # our i
     """The stand-in for a DataLoader, and one itself."""
 
 
-def prepare_loader(loader: Any, source: Source, passages: Passages, device: torch.device | None) -> Any:
-    """The loader to use from now on; the very same one where nothing has to be done."""
-    if isinstance(loader, _Prepared) or (isinstance(source, Whole) and device is None):
+def prepare_loader(
+    loader: Any, source: Source, passages: Passages, device: torch.device | None, *, is_counted: bool
+) -> Any:
+    """The loader to use from now on; the very same one where nothing has to be done, not even counting."""
+    if isinstance(loader, _Prepared) or (isinstance(source, Whole) and device is None and not is_counted):
         return loader
     kind = PreparedLoader if isinstance(loader, DataLoader) else PreparedIterable
     return kind(loader, source, passages, device)
+
+
+class _Skipping:
+    """A loader without the first batches of each pass."""
+
+    def __init__(self, loader: Any, count: int) -> None:
+        self._loader = loader
+        self._count = count
+
+    def __iter__(self) -> Iterator[Any]:
+        passage = iter(self._loader)
+        for _ in itertools.islice(passage, self._count):
+            pass
+        return passage  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return max(len(self._loader) - self._count, 0)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+
+def skip_first_batches(loader: Any, num_batches: int = 0) -> Any:
+    """The loader without its first `num_batches` batches; they are drawn and dropped, so that the rest are the same."""
+    return _Skipping(loader, num_batches) if num_batches else loader

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any  # step's arguments are the optimizer's own
 
 import torch
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
+from accelify.runtime.accumulation import Accumulation
 from accelify.runtime.collectives import Alone
+from accelify.runtime.precision import Full
 
 
 class _SameLoss:
@@ -40,9 +44,108 @@ class _SameLoss:
         return shared
 
 
-def prepare_optimizer(optimizer: Optimizer, collectives: Alone, world_size: int) -> Optimizer:
-    """The optimizer itself; over several processes with a hook for closures."""
+def prepare_optimizer(
+    optimizer: Optimizer, collectives: Alone, world_size: int, precision: Full, accumulation: Accumulation
+) -> Optimizer:
+    """The optimizer itself: over several processes with a hook for closures, and where steps may wait, patched."""
+    if steps_of(optimizer) is None and (precision.needs_steps or accumulation.steps > 1):
+        Steps(optimizer, precision, accumulation)
     hooks = optimizer._optimizer_step_pre_hooks.values()
     if world_size > 1 and not any(isinstance(hook, _SameLoss) for hook in hooks):
         optimizer.register_step_pre_hook(_SameLoss(collectives))
     return optimizer
+
+
+class Steps:
+    """Stands in an optimizer's `step` and `zero_grad` where a step may have to wait or be left out.
+
+    `zero_grad` counts only when the last thing done was a completed step, so that it may stand at the top of the loop
+    or at its bottom.
+    """
+
+    def __init__(self, optimizer: Optimizer, precision: Full, accumulation: Accumulation) -> None:
+        self.was_skipped = False
+        self.is_fresh = True
+        self._optimizer = optimizer
+        self._precision = precision
+        self._accumulation = accumulation
+        self._step = optimizer.step
+        self._zero_grad = optimizer.zero_grad
+        precision.watch(optimizer)
+        optimizer.step = MethodType(_step, optimizer)  # type: ignore[method-assign]
+        optimizer.zero_grad = MethodType(_zero_grad, optimizer)  # type: ignore[method-assign]
+        optimizer._accelify_steps = self  # type: ignore[attr-defined]
+
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        """Step if the window is complete and no gradient overflowed."""
+        if not self._accumulation.is_complete:
+            self.is_fresh = False
+            self.was_skipped = True
+            return None
+        result, is_taken = self._precision.step(self._optimizer, lambda: self._step(*args, **kwargs))
+        self.is_fresh = True
+        self.was_skipped = not is_taken
+        self._optimizer._opt_called = True  # type: ignore[attr-defined]  # schedulers warn without it
+        return result
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Clear the gradients, unless a window is under way."""
+        if self.is_fresh:
+            self._zero_grad(*args, **kwargs)
+
+
+def _step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return self._accelify_steps.step(*args, **kwargs)
+
+
+# A scheduler wraps the step to know that it came before its own, and warns when its wrapper is gone; we tell it.
+_step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+
+
+def _zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
+    self._accelify_steps.zero_grad(*args, **kwargs)
+
+
+def steps_of(optimizer: Optimizer | None) -> Steps | None:
+    """What stands in this optimizer's step, if anything does."""
+    return getattr(optimizer, "_accelify_steps", None)
+
+
+class SchedulerSteps:
+    """Stands in a scheduler's `step` where that may have to hold, or to count for several batches."""
+
+    def __init__(self, scheduler: Any, accumulation: Accumulation, times: int) -> None:
+        self._scheduler = scheduler
+        self._accumulation = accumulation
+        self._times = times
+        self._step = scheduler.step
+        self._state_dict = scheduler.state_dict
+        scheduler.step = self.step
+        scheduler.state_dict = self.state_dict
+
+    def step(self, *args: Any, **kwargs: Any) -> None:
+        """Step unless the optimizer's own step waited or was left out."""
+        steps = steps_of(getattr(self._scheduler, "optimizer", None))
+        if not self._accumulation.is_complete or (steps is not None and steps.was_skipped):
+            return
+        for _ in range(self._times):
+            self._step(*args, **kwargs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scheduler's state without us: torch takes all attributes for state."""
+        return {key: value for key, value in self._state_dict().items() if key not in ("step", "state_dict")}
+
+
+def is_scheduler(value: object) -> bool:
+    """Whether this is a learning rate scheduler, torch's or one that looks like it."""
+    return isinstance(value, LRScheduler) or (
+        hasattr(value, "optimizer") and callable(getattr(value, "step", None)) and hasattr(value, "state_dict")
+    )
+
+
+def prepare_scheduler(scheduler: Any, accumulation: Accumulation, precision: Full, times: int) -> Any:
+    """The scheduler itself: one call is one step, or `times` steps; held while the optimizer's step is."""
+    is_prepared = isinstance(getattr(getattr(scheduler, "step", None), "__self__", None), SchedulerSteps)
+    if not is_prepared and (precision.needs_steps or accumulation.steps > 1 or times > 1):
+        SchedulerSteps(scheduler, accumulation, times)
+    return scheduler

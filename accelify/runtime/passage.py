@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,10 +46,17 @@ class Passage:
     """An iterator over one epoch of one loader."""
 
     def __init__(
-        self, batches: Iterator[tuple[Any, Step | None]], passages: Passages, device: torch.device | None
+        self,
+        batches: Iterator[tuple[Any, Step | None]],
+        passages: Passages,
+        device: torch.device | None,
+        length: int | None,
     ) -> None:
         self.step: Step | None = None
         self.history: list[Step] = []
+        self.taken = 0
+        self._length = length
+        self._ahead: list[tuple[Any, Step | None]] = []
         self._batches = batches
         self._passages = passages
         self._device = device
@@ -58,14 +66,24 @@ class Passage:
 
     def __next__(self) -> Any:
         try:
-            batch, self.step = next(self._batches)
+            batch, self.step = self._ahead.pop() if self._ahead else next(self._batches)
         except StopIteration:
             self._passages.end(self)
             raise
+        self.taken += 1
         if self.step is not None:
             self.history.append(self.step)
-            self._passages.advance(self)
+        self._passages.advance(self)
         return batch if self._device is None else nested.move(batch, self._device, non_blocking=True)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the batch the script is at is the epoch's last."""
+        if self._length is None and not self._ahead:
+            # No length to go by: look one batch ahead.
+            self._ahead = list(itertools.islice(self._batches, 1))
+            return not self._ahead
+        return self._length is not None and self.taken >= self._length
 
 
 class Passages:
@@ -75,9 +93,11 @@ class Passages:
         self._open: list[weakref.ref[Passage]] = []
         self._last: list[Step] = []
 
-    def begin(self, batches: Iterator[tuple[Any, Step | None]], device: torch.device | None) -> Passage:
+    def begin(
+        self, batches: Iterator[tuple[Any, Step | None]], device: torch.device | None, length: int | None
+    ) -> Passage:
         """A new pass."""
-        return Passage(batches, self, device)
+        return Passage(batches, self, device, length)
 
     def advance(self, passage: Passage) -> None:
         """Take this pass for the one whose batch the script is at."""
@@ -91,13 +111,22 @@ class Passages:
         self._last = passage.history
 
     @property
-    def step(self) -> Step | None:
-        """The step of the pass that moved last, if one is under way."""
+    def current(self) -> Passage | None:
+        """The pass that moved last, if one is under way."""
         for ref in reversed(self._open):
             passage = ref()
             if passage is not None:
-                return passage.step
+                return passage
         return None
+
+    @property
+    def step(self) -> Step | None:
+        """The step of the pass that moved last, if one is under way."""
+        return None if (passage := self.current) is None else passage.step
+
+    def is_last_batch(self) -> bool:
+        """Whether the script is at the last batch of the pass that moved last."""
+        return (passage := self.current) is not None and passage.is_last
 
     @property
     def finished(self) -> list[Step]:

@@ -87,6 +87,26 @@ def shard(elements: Any, rank: int, size: int) -> Any:
     raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
 
 
+def part(inputs: Any, rank: int, size: int, is_padded: bool) -> Any:
+    """This rank's contiguous part, the first ranks one element more; a new object, the given one stays as it is."""
+    if size == 1:
+        return inputs
+    if isinstance(inputs, dict):
+        lengths = {len(value) for value in inputs.values()}
+        if len(lengths) > 1:
+            raise CannotShard(f"split_between_processes: the dict's values have different lengths {sorted(lengths)}")
+        return {key: part(value, rank, size, is_padded) for key, value in inputs.items()}
+    each, more = divmod(len(inputs), size)
+    start = rank * each + min(rank, more)
+    own = inputs[start : start + each + (rank < more)]
+    missing = each + (more > 0) - len(own)
+    if not is_padded or not missing or not len(inputs):
+        return own
+    if isinstance(own, torch.Tensor):
+        return torch.cat([own, *[inputs[-1:]] * missing])
+    return own + type(own)([inputs[-1]] * missing)
+
+
 def _positions(length: int, rank: int, size: int) -> Sequence[int]:
     if length % size == 0:
         return range(rank, length, size)

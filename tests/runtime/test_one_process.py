@@ -1,5 +1,7 @@
 """In one process the accelerator adds nothing: the same objects, the same numbers, the same random numbers consumed."""
 
+import collections
+import copy
 import random
 import stat
 
@@ -9,8 +11,17 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from accelify.runtime import Accelerator
-from accelify.runtime.environment import Environment
+from accelify.runtime import (
+    Accelerator,
+    Environment,
+    find_executable_batch_size,
+    get_logger,
+    set_seed,
+    skip_first_batches,
+)
+from accelify.runtime.data import Whole, prepare_loader
+from accelify.runtime.nested import move
+from accelify.runtime.passage import Passages
 
 
 @pytest.fixture
@@ -108,3 +119,131 @@ def test_a_save_through_a_link_keeps_the_link(accelerator, tmp_path):
     accelerator.save({"a": 1}, tmp_path / "link.pt")
     assert (tmp_path / "link.pt").is_symlink()
     assert torch.load(tmp_path / "real.pt") == {"a": 1}
+
+
+def windows(accelerator, at_top):
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.9)
+    loader = DataLoader(TensorDataset(torch.randn(10, 3)), batch_size=2, shuffle=True)
+    loader, model, optimizer, scheduler = accelerator.prepare(loader, model, optimizer, scheduler)
+    for (x,) in loader:
+        with accelerator.accumulate(model):
+            if at_top:
+                optimizer.zero_grad()
+            accelerator.backward(model(x).square().mean())
+            optimizer.step()
+            scheduler.step()
+            if not at_top:
+                optimizer.zero_grad()
+    return model.weight.tolist(), scheduler.last_epoch
+
+
+@pytest.mark.filterwarnings("error")
+def test_windows_of_two_over_five_batches():
+    results = []
+    for at_top in (True, False):
+        accelerator = Accelerator(cpu=True, environment=Environment(), gradient_accumulation_steps=2)
+        results.append(windows(accelerator, at_top))
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    batches = list(DataLoader(TensorDataset(torch.randn(10, 3)), batch_size=2, shuffle=True))
+    for step, group in enumerate((batches[:2], batches[2:4], batches[4:])):
+        optimizer.param_groups[0]["lr"] = 0.1 * 0.9**step
+        optimizer.zero_grad()
+        for (x,) in group:
+            (model(x).square().mean() / len(group)).backward()
+        optimizer.step()
+    assert results[0] == results[1]
+    torch.testing.assert_close(torch.tensor(results[0][0]), model.weight.detach())
+    assert results[0][1] == 3
+
+
+def test_the_argument_comes_before_the_environment():
+    environment = Environment(mixed_precision="bf16")
+    assert Accelerator(cpu=True, environment=environment).mixed_precision == "bf16"
+    assert Accelerator(cpu=True, environment=environment, mixed_precision="no").mixed_precision == "no"
+
+
+def test_the_first_batches_can_be_skipped(accelerator):
+    loader = DataLoader(TensorDataset(torch.arange(10.0)), batch_size=2, shuffle=True)
+    torch.manual_seed(3)
+    whole = [batch[0].tolist() for batch in loader]
+    torch.manual_seed(3)
+    skipping = skip_first_batches(accelerator.prepare(loader), 2)
+    assert len(skipping) == 3
+    assert [batch[0].tolist() for batch in skipping] == whole[2:]
+    assert skipping.batch_size == 2
+    assert skip_first_batches(loader, 0) is loader
+
+
+def test_a_batch_size_that_fits_is_found():
+    tried = []
+
+    @find_executable_batch_size(starting_batch_size=16, reduce_batch_size_fn=lambda size: size - 4)
+    def run(batch_size, factor):
+        tried.append(batch_size)
+        if batch_size > 8:
+            raise RuntimeError("CUDA out of memory. Tried to allocate")
+        return batch_size * factor
+
+    assert run(factor=2) == 16
+    assert tried == [16, 12, 8]
+    with pytest.raises(RuntimeError, match="smallest"):
+        find_executable_batch_size(lambda size: (_ for _ in ()).throw(MemoryError()), 4)()
+    with pytest.raises(RuntimeError, match="another"):
+        find_executable_batch_size(lambda size: (_ for _ in ()).throw(RuntimeError("another")), 4)()
+
+
+def test_the_logger_says_it_once(caplog):
+    logger = get_logger("accelify.test", log_level="info")
+    logger.info("hello %s", "you", main_process_only=True)
+    logger.info("in turn", in_order=True)
+    assert [record.getMessage() for record in caplog.records] == ["hello you", "in turn"]
+    assert caplog.records[0].funcName == "test_the_logger_says_it_once"
+
+
+def test_seeds_reach_every_library():
+    set_seed(5)
+    first = (random.random(), numpy.random.rand(), torch.rand(()).item())
+    set_seed(5, device_specific=True)
+    assert (random.random(), numpy.random.rand(), torch.rand(()).item()) == first
+    set_seed(5, device_specific=True, rank=1)
+    other = (random.random(), numpy.random.rand(), torch.rand(()).item())
+    assert all(left != right for left, right in zip(first, other, strict=True))
+    set_seed(6)
+    assert torch.rand(()).item() != other[2]
+
+
+def test_batches_with_a_move_of_their_own():
+    class Graph:
+        device = None
+
+        def to(self, device):
+            self.device = str(device)
+            return self
+
+    pair = collections.namedtuple("pair", "left right")
+    counts = collections.defaultdict(list, a=torch.ones(2))
+    batch = {"graph": Graph(), "pair": pair(torch.ones(1), "name"), "counts": counts, "list": [torch.ones(1), None]}
+    moved = move(batch, torch.device("meta"))
+    assert moved["graph"].device == "meta"
+    assert moved["pair"].left.device.type == "meta"
+    assert moved["pair"].right == "name"
+    assert type(moved["counts"]) is collections.defaultdict
+    assert moved["counts"]["a"].device.type == "meta"
+    assert counts["a"].device.type == "cpu"
+    assert moved["list"][0].device.type == "meta"
+    packed = nn.utils.rnn.pack_sequence([torch.ones(2, 1)])
+    assert move(packed, torch.device("meta")).data.device.type == "meta"
+
+
+def test_a_loader_moves_its_batches_where_the_device_is_another():
+    loader = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
+    source = Whole(loader)
+    prepared = prepare_loader(loader, source, Passages(), torch.device("meta"), is_counted=False)
+    assert [batch[0].device.type for batch in prepared] == ["meta", "meta"]
+    assert isinstance(prepared, DataLoader)
+    assert copy.deepcopy(prepared).batch_size == 2

@@ -119,13 +119,14 @@ class Unfinished(dict):
 
 
 def main(name, folder):
-    from accelify.runtime import Accelerator
+    from accelify.runtime import Accelerator, InitProcessGroupKwargs
 
+    limit = InitProcessGroupKwargs(timeout=timedelta(seconds=COLLECTIVE_LIMIT))
     rank = os.environ["RANK"]
     with Path(folder, rank).open("w") as report:
         for key, check in _checks(name).items():
             try:
-                check(Accelerator(timeout=timedelta(seconds=COLLECTIVE_LIMIT)))
+                check(Accelerator(kwargs_handlers=[limit]))
                 outcome = "ok"
             except Exception:
                 outcome = traceback.format_exc()

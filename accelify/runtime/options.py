@@ -1,0 +1,105 @@
+"""The options of an Accelerator that come in groups, under the names that Hugging Face Accelerate's users know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Any  # what torch.autocast and GradScaler take
+
+
+@dataclass(kw_only=True)
+class AutocastKwargs:
+    """How autocast runs in mixed precision."""
+
+    enabled: bool = True
+    cache_enabled: bool | None = None
+
+
+@dataclass(kw_only=True)
+class GradScalerKwargs:
+    """How the loss is scaled in fp16. Units: growth_interval in steps."""
+
+    init_scale: float = 65536.0
+    growth_factor: float = 2.0
+    backoff_factor: float = 0.5
+    growth_interval: int = 2000
+    enabled: bool = True
+
+
+@dataclass(kw_only=True)
+class InitProcessGroupKwargs:
+    """How the process group starts. The backend follows from the device; `timeout` is how long a rank waits."""
+
+    backend: str | None = None
+    timeout: timedelta | None = None
+
+
+@dataclass(kw_only=True)
+class DistributedDataParallelKwargs:
+    """Accepted for scripts that have it; none is needed: unused parameters and buffers are always taken care of."""
+
+    dim: int = 0
+    broadcast_buffers: bool = True
+    bucket_cap_mb: int = 25
+    find_unused_parameters: bool = False
+    check_reduction: bool = False
+    gradient_as_bucket_view: bool = False
+    static_graph: bool = False
+    comm_hook: Any = None
+
+
+@dataclass(kw_only=True)
+class GradientAccumulationPlugin:
+    """How micro-batches make up a step. Units: num_steps in micro-batches."""
+
+    num_steps: int = 1
+    adjust_scheduler: bool = True
+    sync_with_dataloader: bool = True
+    sync_each_batch: bool = False
+
+
+@dataclass(kw_only=True)
+class DataLoaderConfiguration:
+    """How loaders are divided."""
+
+    split_batches: bool = False
+    even_batches: bool = True
+    non_blocking: bool = True
+    dispatch_batches: bool | None = None
+    use_seedable_sampler: bool = False
+
+
+@dataclass(kw_only=True)
+class ProjectConfiguration:
+    """Where a run keeps its files."""
+
+    project_dir: str | None = None
+    logging_dir: str | None = None
+    automatic_checkpoint_naming: bool = False
+    total_limit: int | None = None
+    iteration: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handlers:
+    """What `kwargs_handlers` says, by what it is for."""
+
+    autocast: dict[str, Any] = field(default_factory=dict)
+    scaler: dict[str, Any] = field(default_factory=dict)
+    process_group: InitProcessGroupKwargs = field(default_factory=InitProcessGroupKwargs)
+
+    @classmethod
+    def sort(cls, handlers: Iterable[object]) -> Handlers:
+        """The handlers, each in its place. Raises: TypeError for one that is none of ours."""
+        sorted_ones: dict[str, Any] = {}
+        for handler in handlers:
+            if isinstance(handler, AutocastKwargs):
+                sorted_ones["autocast"] = {key: value for key, value in asdict(handler).items() if value is not None}
+            elif isinstance(handler, GradScalerKwargs):
+                sorted_ones["scaler"] = asdict(handler)
+            elif isinstance(handler, InitProcessGroupKwargs):
+                sorted_ones["process_group"] = handler
+            elif not isinstance(handler, DistributedDataParallelKwargs):
+                raise TypeError(f"kwargs_handlers: {type(handler).__name__} is none of accelify's")
+        return cls(**sorted_ones)

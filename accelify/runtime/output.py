@@ -1,0 +1,39 @@
+"""Say things once, however many processes there are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from typing import Any  # logging's own keyword arguments
+
+import torch.distributed as dist
+
+
+class ProcessLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose messages come from process 0 only, unless `main_process_only=False`; in rank order if asked."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log on process 0; with `main_process_only=False` on all; with `in_order=True` one rank after the other."""
+        only_main, in_order = kwargs.pop("main_process_only", True), kwargs.pop("in_order", False)
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        if in_order:
+            for turn in range(size):
+                if turn == rank:
+                    super().log(level, msg, *args, **kwargs)
+                if size > 1:
+                    dist.barrier()
+        elif rank == 0 or not only_main:
+            super().log(level, msg, *args, **kwargs)
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """The message as it is."""
+        return msg, kwargs
+
+
+def get_logger(name: str, log_level: str | None = None) -> ProcessLogger:
+    """A logger for scripts that run in several processes."""
+    logger = logging.getLogger(name)
+    if log_level is not None:
+        logger.setLevel(log_level.upper())
+    return ProcessLogger(logger, {})

@@ -1,8 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.14
-TORCH_FREE_TESTS := tests/codemod tests/report tests/test_architecture.py tests/test_cli.py tests/test_workers.py
 
 .PHONY: help venv test test-all lint format clean
 
@@ -35,20 +33,8 @@ format: venv
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-test-all: $(PYTHONS:%=test-with-%)
-
-# A Python that is not installed, or only as a name that does not start, is passed over and said so.
-test-with-%:
-	@if $* -c '' 2>/dev/null; then $(MAKE) --no-print-directory run-with-$*; else echo "$*: not installed"; fi
-
-run-with-%:
-	@echo "$*: $$($* --version)"
-	@test -x .venv-$*/bin/python || $* -m venv .venv-$*
-	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements/dev.txt \
-		hatchling editables pytest pytest-timeout hypothesis jsonschema psutil pyflakes types-PyYAML
-	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements/dev.txt \
-		--no-build-isolation --editable .
-	@.venv-$*/bin/python -m pytest $(TORCH_FREE_TESTS) $(PYTEST_ARGS)
+test-all:
+	@.ci/test-all
 
 clean:
 	rm -rf .venv .venv-* dist build

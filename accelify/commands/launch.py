@@ -97,9 +97,7 @@ def _plan(program: Any, flags: dict[str, Any]) -> Any:
 
 
 def _show(launch: Any, settings: Any) -> None:
+    from accelify.runtime.config import format_settings
     from accelify.runtime.launch import torchrun_command
 
-    for name, setting in settings.items():
-        value = "-" if setting.value is None else str(setting.value).lower() if setting.value is True else setting.value
-        click.echo(f"{name:<28} {value!s:<12} {setting.origin}")
-    click.echo(f"\n{torchrun_command(launch)}")
+    click.echo(f"{format_settings(settings)}\n\n{torchrun_command(launch)}")

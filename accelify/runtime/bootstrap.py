@@ -132,10 +132,11 @@ def _own_frames(error: BaseException) -> TracebackType | None:
 
 def _place(error: BaseException, program: str) -> dict[str, object] | None:
     """The deepest line of the script itself that the error passed through."""
-    main = getattr(sys.modules.get("__main__"), "__file__", None) or os.path.join(os.getcwd(), program)
+    first = _own_frames(error)
+    main = first.tb_frame.f_code.co_filename if first is not None else os.path.join(os.getcwd(), program)
     if isinstance(error, SyntaxError) and error.filename == main:
         return {"file": main, "line": error.lineno, "function": "<module>", "text": (error.text or "").strip()}
-    frames = [frame for frame in traceback.extract_tb(_own_frames(error)) if frame.filename == main]
+    frames = [frame for frame in traceback.extract_tb(first) if frame.filename == main]
     if not frames:
         return None
     last = frames[-1]

@@ -270,3 +270,67 @@ def write_config(path: Path, values: Mapping[str, Value]) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def format_settings(settings: Settings) -> str:
+    """One line for each setting: its name, its value, where that came from."""
+    lines = []
+    for name, setting in settings.items():
+        value = setting.value
+        text = "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        lines.append(f"{name:<28} {text:<12} {setting.origin}")
+    return "\n".join(lines)
+
+
+# Another launcher's key -> ours; values are read as ours are.
+# Source: https://huggingface.co/docs/accelerate/package_reference/cli#accelerate-config
+IMPORTED = {
+    "num_processes": "num_processes",
+    "num_machines": "num_machines",
+    "machine_rank": "machine_rank",
+    "main_process_ip": "main_process_ip",
+    "main_process_port": "main_process_port",
+    "use_cpu": "cpu",
+    "gpu_ids": "gpu_ids",
+    "mixed_precision": "mixed_precision",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "debug": "debug",
+}
+SILENT: dict[str, tuple[object, ...]] = {
+    "compute_environment": ("LOCAL_MACHINE",),
+    "distributed_type": ("NO", "MULTI_GPU", "MULTI_CPU"),
+    "rdzv_backend": ("static", "c10d"),
+    "same_network": (True, False),
+    "main_training_function": ("main",),
+    "downcast_bf16": ("no", False),
+    "enable_cpu_affinity": (False,),
+    "tpu_use_cluster": (False,),
+    "tpu_use_sudo": (False,),
+    "tpu_env": ([],),
+}  # what says nothing that we would do differently
+
+
+def import_accelerate(path: Path) -> tuple[dict[str, Value], list[str]]:
+    """Our settings from a Hugging Face Accelerate YAML, and a line for each of its keys that has no counterpart.
+
+    Raises: BadSetting when the file is not YAML or one of its values cannot be used.
+    """
+    try:
+        table = _parse_yaml(path, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(str(path), f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+    if not isinstance(table, dict) or "distributed_type" not in table:
+        raise BadSetting(str(path), "is no Accelerate configuration: it has no distributed_type")
+    values, left = {}, []
+    for name, value in table.items():
+        ours = IMPORTED.get(name)
+        if ours is None:
+            if value not in SILENT.get(name, (None, {}, "")):
+                left.append(f"{name}: {value!r} has no counterpart and was left out")
+        elif value is not None and value != "all":
+            values[ours] = read_value(ours, value, str(path))
+    if table["distributed_type"] == "NO":
+        values["num_processes"] = 1
+    if values.get("num_machines", 1) == 1:
+        values.pop("machine_rank", None)
+    return {name: value for name, value in values.items() if value != KEYS[name].default}, left

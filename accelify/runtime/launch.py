@@ -172,8 +172,8 @@ def detect(settings: Settings, variables: Mapping[str, str], per_machine: str | 
     if processes.value == "auto":
         what = f"{gpus} GPUs" if gpus != 1 else "1 GPU"
         why = "asked to use the CPU" if settings["cpu"].value else f"{what} here" if gpus else "no GPU here"
-        origin = processes.origin if processes.origin != "default" else ""
-        found["num_processes"] = Setting(max(1, gpus) * machines[1], f"{origin} (detected: {why})".strip())
+        origin = f"detected: {why}" if processes.origin == "default" else f"{processes.origin}, detected: {why}"
+        found["num_processes"] = Setting(max(1, gpus) * machines[1], origin)
     elif int(processes.value or 1) % machines[1]:
         reason = f"num_processes {processes.value} counts all machines, and does not divide by {machines[1]} of them"
         raise BadSetting(processes.origin, reason)

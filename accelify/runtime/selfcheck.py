@@ -1,0 +1,103 @@
+"""A self-check to run on every rank: `python -m accelify.runtime.selfcheck`. Rank 0 prints a table.
+
+Every check computes something whose answer is known beforehand; a wrong answer ends all ranks with status 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from accelify.runtime.accelerator import Accelerator
+
+ROWS, BATCH = 47, 4  # neither divides by the usual numbers of processes
+
+
+def main() -> int:
+    """Run all checks and return the exit status: 1 if any failed on any rank."""
+    accelerator = Accelerator()
+    checks: list[tuple[str, Callable[[Accelerator], str]]] = [
+        ("process group", check_group),
+        ("collectives", check_collectives),
+        ("data", check_data),
+        ("training", check_training),
+    ]
+    failed = 0
+    for name, check in checks:
+        try:
+            told, is_wrong = check(accelerator), 0
+        except AssertionError as error:
+            told, is_wrong = str(error), 1
+        wrong = int(accelerator.reduce(torch.tensor(float(is_wrong), device=accelerator.device)).item())
+        failed += wrong > 0
+        if accelerator.is_main_process:
+            verdict = f"FAILED on {wrong} of {accelerator.num_processes}" if wrong else "ok"
+            print(f"{name:<16} {verdict:<14} {told}", flush=True)
+    return 1 if failed else 0
+
+
+def check_group(accelerator: Accelerator) -> str:
+    """Every rank is there, once."""
+    ranks = accelerator.gather(torch.tensor([accelerator.process_index], device=accelerator.device))
+    _expect(sorted(ranks.tolist()), list(range(accelerator.num_processes)), "the ranks")
+    return f"{accelerator.num_processes} processes on {accelerator.device.type}"
+
+
+def check_collectives(accelerator: Accelerator) -> str:
+    """Sums and gathers give what arithmetic gives."""
+    size, rank = accelerator.num_processes, accelerator.process_index
+    total = accelerator.reduce(torch.tensor([rank + 1.0], device=accelerator.device))
+    _expect(total.item(), size * (size + 1) / 2, "the sum of 1 to N")
+    gathered = accelerator.gather({"x": torch.full((2, 3), float(rank), device=accelerator.device)})["x"]
+    _expect(list(gathered.shape), [2 * size, 3], "the gathered shape")
+    _expect(gathered[:, 0].tolist(), [float(r) for r in range(size) for _ in range(2)], "the gathered order")
+    accelerator.wait_for_everyone()
+    return "reduce, gather, barrier"
+
+
+def check_data(accelerator: Accelerator) -> str:
+    """An epoch over all ranks has every sample exactly once, in order."""
+    loader = accelerator.prepare(DataLoader(TensorDataset(torch.arange(ROWS)), batch_size=BATCH))
+    seen = torch.cat([accelerator.gather_for_metrics(batch[0]).cpu() for batch in loader])
+    _expect(seen.tolist(), list(range(ROWS)), "the samples of an epoch")
+    return f"{ROWS} samples, each seen once"
+
+
+def check_training(accelerator: Accelerator) -> str:
+    """After every step of an epoch all ranks hold the same weights, and the loss went down."""
+    torch.manual_seed(0)
+    inputs = torch.randn(ROWS, 6)
+    loader = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=BATCH, shuffle=True)
+    torch.manual_seed(accelerator.process_index)  # ranks that begin apart must be brought together
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    loader, model, optimizer = accelerator.prepare(loader, model, optimizer)
+    losses, apart = [], 0.0
+    for _ in range(3):
+        for features, target in loader:
+            loss = nn.functional.mse_loss(model(features), target)
+            optimizer.zero_grad()
+            accelerator.backward(loss)
+            optimizer.step()
+            losses.append(accelerator.reduce(loss.detach(), "mean").item())
+            weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+            everyone = accelerator.gather(weights[None])
+            apart = max(apart, (everyone - everyone[0]).abs().max().item())
+    _expect(apart, 0.0, "the largest difference between the ranks' weights")
+    third = len(losses) // 3
+    if not sum(losses[-third:]) < sum(losses[:third]):
+        raise AssertionError(f"the loss did not go down: {losses[0]:.3f} to {losses[-1]:.3f}")
+    return f"{len(losses)} steps, equal weights after each, loss {losses[0]:.3f} to {losses[-1]:.3f}"
+
+
+def _expect(found: object, expected: object, what: str) -> None:
+    if found != expected:
+        raise AssertionError(f"{what}: {expected} expected, {found} found")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from accelify.errors import AccelifyError
 from accelify.runtime.nested import is_list_of_objects, map_leaves, signature
-from accelify.runtime.process import World
+from accelify.runtime.process import World, leave_word
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 _HERE = str(Path(__file__).parent)
@@ -104,10 +104,19 @@ class Together(Alone):
         raise Desync("the ranks disagree: " + "; ".join(f"rank {rank} {story}" for rank, story in enumerate(stories)))
 
     def _missing(self, asked: str, error: RuntimeError) -> Desync:
-        return Desync(
-            f"rank {self._world.rank} waited at {call_site()} for the others to join it in `{asked}`, "
-            f"and some never came: {error}"
-        )
+        """What to say when some rank did not come: who, and where the ones that wait stand.
+
+        Each rank that waited in vain leaves a word in the store that brought the ranks together, and reads the others'.
+        """
+        here = f"{call_site()} {asked}"
+        absent, waiting = [], [f"rank {self._world.rank} waits at {here}"]
+        for rank, word in sorted(leave_word(self._world, here).items()):
+            if word is None:
+                absent.append(f"rank {rank}")
+            else:
+                waiting.append(f"rank {rank} waits at {word}")
+        never = f"{', '.join(absent)} never came" if absent else "the connection broke"
+        return Desync(f"{never}; {'; '.join(waiting)} ({error})")
 
     def barrier(self, name: str = "wait_for_everyone") -> None:
         """Return once every rank has come here."""

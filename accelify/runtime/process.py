@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import atexit
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any  # torch's store is untyped
 
 import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]  # public, but left out of __all__
+from torch.distributed.distributed_c10d import _get_default_store
 
 from accelify.runtime.environment import Environment
 
 TIMEOUT = timedelta(minutes=10)
 DEBUG_TIMEOUT = timedelta(minutes=2)
+# How long a rank that waited in vain looks for the word of the others that did.
+GRACE = timedelta(seconds=3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +33,7 @@ class World:
     timeout: timedelta = TIMEOUT
     backend: str | None = None
     debug: bool = False
+    store: Any = None
 
 
 def join(environment: Environment, *, cpu: bool = False, timeout: timedelta | None = None) -> World:
@@ -44,6 +50,7 @@ def join(environment: Environment, *, cpu: bool = False, timeout: timedelta | No
         torch.cuda.set_device(device)
     if size > 1 and not running:
         _start(environment, device, timeout)
+    store = _get_default_store() if size > 1 else None
     return World(
         device=device,
         rank=rank,
@@ -53,6 +60,7 @@ def join(environment: Environment, *, cpu: bool = False, timeout: timedelta | No
         timeout=timeout,
         backend=str(dist.get_backend()) if size > 1 else None,
         debug=environment.debug,
+        store=store,
     )
 
 
@@ -77,6 +85,23 @@ def _start(environment: Environment, device: torch.device, timeout: timedelta) -
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
     atexit.register(_leave)
+
+
+def leave_word(world: World, word: str) -> dict[int, str | None]:
+    """What the other ranks left in the store within the grace, None for one that left nothing."""
+    store = world.store
+    others = [rank for rank in range(world.size) if rank != world.rank]
+    if store is None:
+        return dict.fromkeys(others)
+    words: dict[int, str | None] = dict.fromkeys(others)
+    # The store is gone with the process that held it; then nobody can say more.
+    with suppress(RuntimeError):
+        store.set(f"word/{world.rank}", word)
+        for rank in others:
+            with suppress(dist.DistStoreError):
+                store.wait([f"word/{rank}"], GRACE)
+                words[rank] = store.get(f"word/{rank}").decode()
+    return words
 
 
 def _leave() -> None:

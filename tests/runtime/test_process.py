@@ -1,5 +1,6 @@
 """How processes begin and end: as a launcher starts them, and quietly."""
 
+import re
 import subprocess
 import sys
 
@@ -42,8 +43,25 @@ def test_a_rank_that_leaves_early_ends_the_wait_of_the_others(tmp_path):
     (first, _), (second, output) = run(tmp_path, "accelerator.process_index or sys.exit(0); accelerator.gather(step)")
     assert first == 0
     assert second != 0
-    assert "rank 1 waited at train.py:" in output
-    assert "`gather number`" in output
+    assert re.search(r"rank 0 never came; rank 1 waits at train\.py:\d+ gather number", output), output
+
+
+def test_a_rank_that_never_comes_is_named_by_those_that_wait(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time\n"
+        "from datetime import timedelta\n"
+        "from accelify.runtime import Accelerator, InitProcessGroupKwargs\n"
+        "a = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(seconds=2))])\n"
+        "a.reduce(1)\n"
+        "if a.process_index == 1:\n"
+        "    time.sleep(15)\n"
+        "else:\n"
+        "    a.wait_for_everyone()\n"
+    )
+    outputs = [output for _, output in launch([script], 3, cwd=tmp_path, limit=60)]
+    assert "rank 1 never came" in outputs[0]
+    assert "rank 0 waits at train.py:9 wait_for_everyone; rank 2 waits at train.py:9" in outputs[0]
 
 
 def test_torchrun_makes_one_world_of_two_processes(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,7 +22,8 @@ class Project:
         self._given = {absolute(path): data for path, data in (given or {}).items()}
         self._parsed: dict[str, Parsed | None] = {}
         self._exists: dict[Path, bool] = {}
-        self._shown: dict[str, str] = {}
+        self._resolved: dict[tuple[str, str, int], str | None] = {}
+        self._search: dict[Path, list[Path]] = {}
 
     def load(self, path: str) -> Parsed:
         """The parsed file; raises CannotRead and CannotParse."""
@@ -75,7 +77,12 @@ class Project:
 
     def resolve(self, importer: str, name: str, level: int) -> str | None:
         """The file that `import name` means in the file `importer`; None for a library."""
-        here = Path(importer).parent
+        key = (str(Path(importer).parent), name, level)
+        if key not in self._resolved:
+            self._resolved[key] = self._find(Path(importer).parent, name, level)
+        return self._resolved[key]
+
+    def _find(self, here: Path, name: str, level: int) -> str | None:
         parts = name.split(".") if name else []
         if level:
             for _ in range(level - 1):
@@ -87,8 +94,13 @@ class Project:
                 return path
         return None
 
-    def _search_path(self, here: Path) -> Iterator[Path]:
+    def _search_path(self, here: Path) -> list[Path]:
         """The folder of the file, then the folders above it up to the repository's root."""
+        if here not in self._search:
+            self._search[here] = list(self._folders_up(here))
+        return self._search[here]
+
+    def _folders_up(self, here: Path) -> Iterator[Path]:
         yield here
         absolute = here.resolve()
         up = here
@@ -136,7 +148,7 @@ class Project:
         return found
 
     def _neighbours(self, file: Path, most: int) -> Iterator[str]:
-        folders = [f for f in self._search_path(file.parent)]
+        folders = self._search_path(file.parent)
         top = folders[min(2, len(folders) - 1)]
         for index, path in enumerate(sorted(top.rglob("*.py"))):
             if index >= most:
@@ -145,7 +157,9 @@ class Project:
                 yield str(path)
 
 
+@lru_cache(maxsize=4096)
 def absolute(path: str) -> str:
+    """A path that two spellings of it share."""
     return str(Path(path).resolve())
 
 

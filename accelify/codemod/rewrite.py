@@ -70,7 +70,7 @@ def _rewrite(named: Sequence[Parsed], project: Project, options: Options) -> lis
     files = project.program(named, options.follow)
     if not any(_may_train(f) for f in files):
         return [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
-    program = Program(files, project, named, options.follow)
+    program = Program(files, project, named)
     return _migrate(program, named, options)
 
 

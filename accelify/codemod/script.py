@@ -15,7 +15,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach, Reacher, node_of
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Binding, Tracer
-from accelify.codemod.analysis.values import Collection, Element
+from accelify.codemod.analysis.values import Collection, Element, View
 from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
 
 
@@ -148,7 +148,7 @@ class Script:
         values = self.program.values(node)
         if not depth or not any(isinstance(v, Element) for v in values):
             return False
-        if not all(isinstance(v, (Element, Collection)) for v in values):
+        if not all(isinstance(v, (Element, Collection, View)) for v in values):
             return False
         root = self._root(node)
         parts = _parts(root)
@@ -234,6 +234,18 @@ class Script:
         return None
 
     # What the edits leave.
+
+    @cached_property
+    def imported_from(self) -> dict[Scope, set[str]]:
+        """The names that the program's files import from each of its modules."""
+        found: dict[Scope, set[str]] = {}
+        for built in self.program.flow.bindings.values():
+            for node in built.scope_of:
+                if isinstance(node, ast.ImportFrom):
+                    root = self.program.flow._root_of(built.root.module, node.module or "", node.level)
+                    if root is not None:
+                        found.setdefault(root, set()).update(a.name for a in node.names)
+        return found
 
     def vanished(self, changes: Iterable[Change]) -> set[ast.AST]:
         """The names that the user's code no longer reads or writes once some changes are made."""

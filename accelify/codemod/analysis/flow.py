@@ -45,16 +45,17 @@ _SAME = frozenset(
     "index_select gather narrow chunk split unbind max min argmax topk resize_ resize_as_ data_ptr bfloat16 unfold masked_fill".split()
 )
 _PASSING = frozenset({"tqdm", "trange"})
-_MOST_VISITS = 60
+_MOST_VISITS = 40
+_MOST_VALUES = 32  # a variable that may hold more than this tells nobody anything
 
 
 class Flow:
     """The values of all expressions of a program."""
 
-    def __init__(self, files: Sequence[Parsed], project: Project, follow: bool) -> None:
+    def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> None:
         self.files = list(files)
         self.project = project
-        self.follow = follow
+        self.named = {p.path for p in named}
         self.bindings: dict[str, Bindings] = {}
         self.parsed_of: dict[str, Parsed] = {}
         self.path_of_root: dict[Scope, str] = {}
@@ -79,24 +80,46 @@ class Flow:
         self._readers: dict[Key, set[Scope]] = defaultdict(set)
         self._queue: deque[Scope] = deque()
         self._queued: set[Scope] = set()
+        self._awake: dict[Scope, None] = {}
+        self._visits: dict[Scope, int] = defaultdict(int)
+        self._settled = False
         self._unit: Scope = next(iter(self.bindings.values())).root
         self._run()
 
     # Running to a fixed point.
 
     def _run(self) -> None:
-        units = [s for b in self.bindings.values() for s in b.root.walk() if s.kind in ("module", "function", "lambda")]
-        visits: dict[Scope, int] = defaultdict(int)
-        for unit in units:
+        """Modules and the named files' functions run; functions of other files run once something calls them."""
+        for path, built in self.bindings.items():
+            for scope in built.root.walk():
+                if scope.kind == "module" or (scope.kind in ("function", "lambda") and path in self.named):
+                    self._wake(scope)
+        self._drain()
+        self._settled = True  # what is unknown now stays unknown, and gets values of its own
+        self._visits.clear()
+        for unit in list(self._awake):
+            self._own_parameters(unit)
             self._enqueue(unit)
-        self._drain(visits)
-        for unit in units:
-            if unit.kind == "function":
+        self._drain()
+
+    def _wake(self, unit: Scope) -> None:
+        if unit not in self._awake and not self._is_arithmetic(unit):
+            self._awake[unit] = None
+            if self._settled:
                 self._own_parameters(unit)
-        self._drain(visits)
+            self._enqueue(unit)
+
+    def _is_arithmetic(self, unit: Scope) -> bool:
+        """A network's `forward` in another file: nothing but tensors flows through it."""
+        if unit.name != "forward" or not unit.is_method or unit.module in self.named:
+            return False
+        assert unit.parent is not None
+        return self.is_module_class(unit.parent) and ".backward" not in self.parsed_of[unit.module].text
 
     def _own_parameters(self, unit: Scope) -> None:
         """Parameters that no call of the program fills hold an unknown value of their own."""
+        if unit.kind != "function":
+            return
         for position, parameter in enumerate(unit.parameters):
             if position == 0 and unit.is_method and not unit.has_decorator("staticmethod"):
                 continue
@@ -109,12 +132,12 @@ class Flow:
             self._queued.add(unit)
             self._queue.append(unit)
 
-    def _drain(self, visits: dict[Scope, int]) -> None:
+    def _drain(self) -> None:
         while self._queue:
             unit = self._queue.popleft()
             self._queued.discard(unit)
-            visits[unit] += 1
-            if visits[unit] > _MOST_VISITS:
+            self._visits[unit] += 1
+            if self._visits[unit] > _MOST_VISITS:
                 continue
             self._unit = unit
             self._unit_body(unit)
@@ -161,7 +184,7 @@ class Flow:
 
     def _add(self, key: Key, values: Values) -> None:
         cell = self._cells[key]
-        if values <= cell:
+        if values <= cell or len(cell) > _MOST_VALUES:
             return
         cell |= values
         for reader in self._readers[key]:
@@ -271,7 +294,7 @@ class Flow:
         self.subclasses[base].add(cls)
         for each in [base, *self.ancestors(base)]:
             for method in each.children:
-                if method.is_function:
+                if method.is_function and method in self._awake:
                     self._enqueue(method)
 
     def ancestors(self, cls: Scope) -> list[Scope]:
@@ -454,6 +477,7 @@ class Flow:
         if isinstance(value, Instance):
             getter = self.method(value.cls, "__getitem__")
             if getter is not None and not self.is_module_class(value.cls):
+                self._wake(getter)
                 return self._get(("return", getter)) | {Element(value)}
         if isinstance(value, Parameters):
             return frozenset({value})
@@ -487,12 +511,14 @@ class Flow:
         iterator = self.method(value.cls, "__iter__")
         if iterator is None:
             return frozenset({Element(value)})
+        self._wake(iterator)
         found: set[Value] = set(self._get(("yield", iterator)))
         for result in self._get(("return", iterator)):
             if result != value and not isinstance(result, Instance):
                 found |= self.elements(result)
         following = self.method(value.cls, "__next__")
         if following is not None:
+            self._wake(following)
             found |= self._get(("return", following))
         return frozenset(found) or frozenset({Element(value)})
 
@@ -540,6 +566,7 @@ class Flow:
                 called = isinstance(parent, ast.Call) and parent.func is node
                 if not called:
                     self.escaped.add(value.scope)
+                    self._wake(value.scope)
 
     def _attribute(self, node: ast.Attribute) -> Values:
         found: set[Value] = set()
@@ -578,6 +605,7 @@ class Flow:
         method = self.method(owner.cls, name)
         if method is not None:
             if method.has_decorator("property"):
+                self._wake(method)
                 self._add(("var", method, _first(method)), frozenset({owner}))
                 return self._get(("return", method))
             bound = None if method.has_decorator("staticmethod") else owner
@@ -710,7 +738,7 @@ class Flow:
         found: set[Value] = set()
         for callee in callees:
             found |= self._called(node, callee, arguments, keywords)
-        if not callees:
+        if not callees and self._settled:
             found.add(Made(node, None))
         if isinstance(node.func, ast.Attribute):
             self._mutated(node, node.func, arguments)
@@ -742,6 +770,7 @@ class Flow:
     ) -> Values:
         self.callees[node].add(scope)
         self.callers[scope].add(node)
+        self._wake(scope)
         self._bind(scope, owner, node, arguments, keywords)
         if scope.generates:
             return frozenset({Generated(scope)})

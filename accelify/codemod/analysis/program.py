@@ -19,8 +19,8 @@ _FRAMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.
 class Program:
     """The files that belong together, with the flow of values through them."""
 
-    def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed], follow: bool) -> None:
-        self.flow = Flow(files, project, follow)
+    def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> None:
+        self.flow = Flow(files, project, named)
         self.files = list(files)
         self.named = list(named)
 

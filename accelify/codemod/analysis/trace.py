@@ -71,15 +71,21 @@ class Tracer:
         return []
 
     def _call(self, node: ast.Call, seen: tuple[object, ...]) -> list[Chain]:
+        inner = self._handed_on(node)
+        if inner is not None:
+            return [c for a in inner for c in self.chains(a, (*seen, node))]
+        return [(Binding("inline", self.program.frame(node), node, self.program.statement(node), node),)]
+
+    def _handed_on(self, node: ast.Call) -> list[ast.expr] | None:
+        """The expressions whose things a call hands on; None when it makes something of its own."""
         called = self.program.called(node)
         if any(names.iteration(n) for n in called) or self._is_progress(node):
-            which = node.args if "zip" in called else node.args[:1]
-            return [c for a in which for c in self.chains(a, seen)]
+            return node.args if "zip" in called else node.args[:1]
         if any(names.returns_its_model(n) for n in called) and node.args:
-            return self.chains(node.args[0], seen)
+            return node.args[:1]
         if isinstance(node.func, ast.Attribute) and node.func.attr in _THROUGH and not self.flow.callees.get(node):
-            return self.chains(node.func.value, seen)
-        return [(Binding("inline", self.program.frame(node), node, self.program.statement(node), node),)]
+            return [node.func.value]
+        return None
 
     @staticmethod
     def _is_progress(node: ast.Call) -> bool:
@@ -88,12 +94,9 @@ class Tracer:
 
     def is_pass_through(self, node: ast.expr) -> bool:
         """Whether an expression only hands on what another holds."""
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.BoolOp)):
-            return True
-        if not isinstance(node, ast.Call):
-            return False
-        chains = self._call(node, ())
-        return not any(c and c[0].node is node for c in chains)
+        if isinstance(node, ast.Call):
+            return self._handed_on(node) is not None
+        return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.BoolOp))
 
     def _name(self, node: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
         owner = self.program.scope(node).owner(node.id)

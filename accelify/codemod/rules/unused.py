@@ -62,15 +62,9 @@ def _reads(scope: Scope, name: str) -> list[ast.Name]:
 
 def _exported(script: Script, root: Scope) -> set[str]:
     """Names that other files of the program import from a module, or that `__all__` lists."""
-    found: set[str] = set()
-    for other in script.program.flow.bindings.values():
-        for node in other.scope_of:
-            if isinstance(node, ast.ImportFrom):
-                target = script.program.flow._root_of(other.root.module, node.module or "", node.level)
-                if target is root:
-                    found.update(a.name for a in node.names)
-                    if any(a.name == "*" for a in node.names):
-                        found.update(root.writes)
+    found = set(script.imported_from.get(root, ()))
+    if "*" in found:
+        found.update(root.writes)
     for statement in root.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             found.update(n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant) and isinstance(n.value, str))

@@ -2,12 +2,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help venv test test-all lint format clean
+.PHONY: help venv test test-all lint format bench clean
 
 help:
 	@echo "make venv      set up .venv: accelify, its extras and the test tools, all pinned"
 	@echo "make test      run the tests"
 	@echo "make test-all  run the codemod's tests on every Python from 3.10 that is installed"
+	@echo "make bench     measure speed, as ratios to a floor or a peer"
 	@echo "make lint      check style and types"
 	@echo "make format    put the code into the style that lint checks"
 
@@ -35,6 +36,9 @@ format: venv
 
 test-all:
 	@.ci/test-all
+
+bench: venv
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:
 	rm -rf .venv .venv-* dist build

@@ -15,7 +15,8 @@ from torch.optim import Optimizer
 
 from accelify.runtime import collectives, optim, parallel, precision, process, sharding
 from accelify.runtime.accumulation import Accumulation
-from accelify.runtime.data import Sharing, choose_source, is_loader, prepare_loader
+from accelify.runtime.data import choose_source, is_loader, prepare_loader
+from accelify.runtime.dealing import Sharing
 from accelify.runtime.environment import Environment
 from accelify.runtime.options import AutocastKwargs, DataLoaderConfiguration, GradientAccumulationPlugin, Handlers
 from accelify.runtime.passage import Passages, gather_rows
@@ -77,6 +78,20 @@ class Accelerator:
         self._schedulers: list[Any] = []
         self._loaders: list[Any] = []
         self._is_triggered = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
+        """The accelerator itself: it belongs to the process, also where a copied object holds it."""
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Accelerator], tuple[dict[str, Any]]]:
+        """In another process (a loader's worker, a later run) it stands alone, or joins the group running there."""
+        settings = {
+            "mixed_precision": self.mixed_precision,
+            "gradient_accumulation_steps": self.gradient_accumulation_steps,
+            "split_batches": self.split_batches,
+            "even_batches": self.even_batches,
+        }
+        return _stand_alone, (settings,)
 
     # -- where this process stands
 
@@ -416,6 +431,10 @@ class Accelerator:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         return [None] * len(objects)
+
+
+def _stand_alone(settings: dict[str, Any]) -> Accelerator:
+    return Accelerator(environment=Environment(), **settings)
 
 
 def _remember(known: list[Any], given: object) -> None:

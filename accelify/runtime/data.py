@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Protocol  # batches, indices and attributes are whatever the user's loader has
 
 import torch
@@ -33,28 +32,12 @@ from torch.utils.data import (
 
 from accelify.runtime import nested
 from accelify.runtime.collectives import Alone
+from accelify.runtime.dealing import Sharing, dealt, slices, split_indices
 from accelify.runtime.passage import Passages, Step
 from accelify.runtime.randomness import SharedRandom
 
 # Samplers of torch draw once, before their first index; any other may draw at any time.
 _DRAW_FIRST = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sharing:
-    """How an epoch is divided among ranks."""
-
-    rank: int = 0
-    size: int = 1
-    split_batches: bool = False
-    even_batches: bool = True
-
-    def count(self, batches: int) -> int:
-        """How many steps this rank takes for so many batches of one process."""
-        if self.split_batches:
-            return batches
-        whole, rest = divmod(batches, self.size)
-        return whole + (rest > 0 if self.even_batches else self.rank < rest)
 
 
 class Source(Protocol):
@@ -170,8 +153,8 @@ class ByBatch:
         if not getattr(loader, "num_workers", 0):
             batches = _drawn(batches, shared)
         if self._sharing.split_batches:
-            return _slices(batches, self._sharing)
-        return _dealt(batches, self._sharing, nested.rows, None)
+            return slices(batches, self._sharing)
+        return dealt(batches, self._sharing, nested.rows, None)
 
     def __len__(self) -> int:
         return self._sharing.count(len(self._loader))
@@ -193,9 +176,9 @@ class _Deal:
         self.steps.clear()
         drawn = self._draw(iter(self._sampler))
         if self._batch_size is None or not self._sharing.split_batches:
-            self._rest = _dealt(drawn, self._sharing, self._size, self._batch_size)
+            self._rest = dealt(drawn, self._sharing, self._size, self._batch_size)
         else:
-            self._rest = _split_indices(drawn, self._sharing)
+            self._rest = split_indices(drawn, self._sharing)
         self._first = None
         return self._parts()
 
@@ -224,73 +207,6 @@ class _Deal:
         for part, step in itertools.chain(self._first or (), self._rest):
             self.steps.append(step)
             yield part
-
-
-def _dealt(
-    items: Iterator[Any], sharing: Sharing, size_of: Callable[[Any], int | None], batch_size: int | None
-) -> Iterator[tuple[Any, Step]]:
-    """Item `k * N + r` for each k, in rounds of N. The last round is completed from the epoch's first items.
-
-    With a fixed batch size the short last batch grows to the others' size in its round, so that all ranks hold alike.
-    """
-    first: list[Any] = []
-    while True:
-        items_of_round = list(itertools.islice(items, sharing.size))
-        if not items_of_round:
-            return
-        first = first or items_of_round
-        present = len(items_of_round)
-        if present < sharing.size and not sharing.even_batches:
-            sizes = [size_of(item) or 1 for item in items_of_round] + [0] * (sharing.size - present)
-            if sharing.rank < present:
-                yield items_of_round[sharing.rank], Step(rows=tuple(sizes), valid=tuple(sizes))
-            return
-        completed = _completed(items_of_round, first, sharing.size, batch_size if sharing.even_batches else None)
-        real = [size_of(item) for item in items_of_round]
-        rows = [size_of(item) for item in completed]
-        absent = (0,) * (sharing.size - present)
-        if None in rows:
-            step = Step(rows=None, valid=(1,) * present + absent)
-        else:
-            step = Step(rows=tuple(map(int, rows)), valid=tuple(map(int, real)) + absent)  # type: ignore[arg-type]
-        yield completed[sharing.rank], step
-
-
-def _completed(items: list[Any], first: list[Any], size: int, batch_size: int | None) -> list[Any]:
-    if batch_size is None:
-        return items + [first[position % len(first)] for position in range(size - len(items))]
-    target = max(map(len, items))
-    again = itertools.cycle([index for item in first for index in item])
-    whole = [[*item, *itertools.islice(again, target - len(item))] for item in items]
-    return whole + [list(itertools.islice(again, target)) for _ in range(size - len(items))]
-
-
-def _bounds(length: int, sharing: Sharing) -> tuple[int, int, Step]:
-    """Which rows of a batch are this rank's: contiguous, the first ranks one more where N does not divide."""
-    each, more = divmod(length, sharing.size)
-    valid = tuple(each + (rank < more) for rank in range(sharing.size))
-    start = sum(valid[: sharing.rank])
-    rows = tuple(max(count, 1) for count in valid)
-    if not valid[sharing.rank]:
-        start = sharing.rank % length
-    return start, start + rows[sharing.rank], Step(rows=rows, valid=valid, is_split=True)
-
-
-def _split_indices(batches: Iterator[Any], sharing: Sharing) -> Iterator[tuple[Any, Step]]:
-    for batch in batches:
-        indices = list(batch)
-        if indices:
-            start, stop, step = _bounds(len(indices), sharing)
-            yield indices[start:stop], step
-
-
-def _slices(batches: Iterator[Any], sharing: Sharing) -> Iterator[tuple[Any, Step]]:
-    for batch in batches:
-        length = nested.rows(batch)
-        if not length:
-            raise nested.CannotSlice(f"split_batches: a batch of type {type(batch).__name__} has no rows to divide")
-        start, stop, step = _bounds(length, sharing)
-        yield nested.slice_rows(batch, start, stop, length), step
 
 
 def _drawn(batches: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:

@@ -1,7 +1,9 @@
 """What ranks say to each other outside the backward pass."""
 
+import copy
 import io
 import os
+import pickle
 import tempfile
 from pathlib import Path
 
@@ -98,6 +100,16 @@ def only_the_main_process_writes(accelerator):
         assert [file.name for file in path.parent.iterdir()] == ["weights.pt"]
         assert bool(written.getvalue()) == accelerator.is_main_process
         accelerator.wait_for_everyone()
+
+
+def an_object_that_holds_the_accelerator_can_be_copied_and_pickled(accelerator):
+    holder = {"accelerator": accelerator, "x": [1]}
+    copied = copy.deepcopy(holder)
+    assert copied["accelerator"] is accelerator
+    assert copied["x"] is not holder["x"]
+    pickled = pickle.loads(pickle.dumps(holder))["accelerator"]
+    assert pickled.num_processes == accelerator.num_processes
+    assert pickled.reduce(1) == accelerator.num_processes
 
 
 def two_accelerators_leave_each_other_alone(accelerator):

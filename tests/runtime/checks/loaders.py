@@ -302,8 +302,8 @@ def a_loader_with_an_iteration_of_its_own_is_dealt_by_batches(accelerator):
             for batch in super().__iter__():
                 yield batch * 2
 
-    plain = _epoch(Doubling(Numbers(16), batch_size=4, shuffle=True))
-    mine = _epoch(accelerator.prepare(Doubling(Numbers(16), batch_size=4, shuffle=True)), accelerator.process_index)
+    plain = _epoch(Doubling(Numbers(24), batch_size=4, shuffle=True))
+    mine = _epoch(accelerator.prepare(Doubling(Numbers(24), batch_size=4, shuffle=True)), accelerator.process_index)
     assert mine == plain[accelerator.process_index :: accelerator.num_processes]
 
 

@@ -91,9 +91,10 @@ def test_no_process_is_left_when_the_caller_stops_early() -> None:
 def test_ctrl_c_leaves_no_worker_behind(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
-        "import time\n"
+        "import signal, time\n"
         "from accelify.workers import run_many\n"
         "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell may have us ignore it
         "    for _ in run_many(time.sleep, [0, 0, 600, 600], jobs=2):\n"
         "        print('.', flush=True)\n"
     )

@@ -63,17 +63,10 @@ def _models() -> list[str]:
 
 
 def _print_torch() -> None:
-    try:
-        import torch
-    except ImportError as error:
-        click.echo(f"{'torch':<28} cannot be imported: {error}")
-        return
-    backends = [name for name in ("nccl", "gloo", "mpi") if getattr(torch.distributed, f"is_{name}_available")()]
-    click.echo(
-        f"{'torch sees':<28} {torch.cuda.device_count()} CUDA devices, CUDA {torch.version.cuda or 'not built in'}"
-    )
-    click.echo(f"{'torch backends':<28} {' '.join(backends)}")
-    click.echo(f"{'torch threads':<28} {torch.get_num_threads()}")
+    from accelify.runtime.sight import torch_facts
+
+    for name, value in torch_facts():
+        click.echo(f"{name:<28} {value}")
 
 
 def _print_settings() -> int:

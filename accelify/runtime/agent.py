@@ -81,8 +81,10 @@ class Agent(LocalElasticAgent):
     a rank that is still writing its last checkpoint.
     """
 
-    def __init__(self, spec: WorkerSpec, logs: RankLogs, *, grace: float, on_restart: OnRestart) -> None:
-        super().__init__(spec, logs)
+    def __init__(
+        self, spec: WorkerSpec, logs: RankLogs, *, grace: float, on_restart: OnRestart, start_method: str = "spawn"
+    ) -> None:
+        super().__init__(spec, logs, start_method=start_method)
         self._logs = logs
         self._grace = grace
         self._on_restart = on_restart
@@ -129,6 +131,8 @@ class Agent(LocalElasticAgent):
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
+        if death_sig == signal.SIGINT and "timeout" in kwargs:
+            kwargs["timeout"] = int(min(INTERRUPT_GRACE, self._grace))
         super()._shutdown(death_sig, *args, **kwargs)
 
     def sweep(self) -> None:
@@ -187,31 +191,34 @@ class Numbered(RendezvousHandler):
 
 
 def run_agent(
-    command: list[str],
+    entrypoint: str | Callable[..., Any],
+    arguments: tuple[Any, ...],
     rendezvous: RendezvousParameters,
     logs: RankLogs,
     *,
     grace: float,
     on_restart: OnRestart,
     machine_rank: int | None = None,
+    start_method: str = "spawn",
     **options: Any,
 ) -> RunResult:
-    """Start the command once for each local rank and stay until all have ended.
+    """Start the program or call the function once for each local rank, and stay until all have ended.
 
     Raises: SignalException when this process was asked to stop; no rank is left running then either.
     """
     handler = get_rendezvous_handler(rendezvous)
     if machine_rank is not None and handler.use_agent_store:
         handler = Numbered(handler, machine_rank)
+    # The agent fills in `${local_rank}` in arguments that are text, hence the doubled dollars.
     spec = WorkerSpec(
         role="default",
-        entrypoint=command[0],
-        args=tuple(argument.replace("$", "$$") for argument in command[1:]),  # the agent fills in `${local_rank}`
+        entrypoint=entrypoint,
+        args=tuple(given.replace("$", "$$") if isinstance(given, str) else given for given in arguments),
         rdzv_handler=handler,
         **options,
     )
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
-    agent = Agent(spec, logs, grace=grace, on_restart=on_restart)
+    agent = Agent(spec, logs, grace=grace, on_restart=on_restart, start_method=start_method)
     try:
         result: RunResult = agent.run()
     except SignalException:

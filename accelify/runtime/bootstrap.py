@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 
-if not getattr(sys.flags, "safe_path", False):
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
     del sys.path[0]  # this file's own folder: its `config.py` must never answer for somebody's `import config`
 
 import builtins
@@ -38,7 +38,7 @@ def main() -> None:
     """Run the program named on the command line; whatever ends it ends this process in the same way."""
     kind, program, *arguments = sys.argv[1:]
     shown = os.environ.pop("ACCELIFY_SHOWN", "") == "1"
-    _die_with(int(os.environ.pop("ACCELIFY_LAUNCHER", "0")))
+    die_with(int(os.environ.pop("ACCELIFY_LAUNCHER", "0")))
     faulthandler.enable()
     _show_stack_when_asked()
     one_log = os.environ.pop("ACCELIFY_ONE_LOG", "") == "1"
@@ -89,7 +89,7 @@ def _is_archive(path: str) -> bool:
         return file.read(4) == b"PK\x03\x04"
 
 
-def _die_with(launcher: int) -> None:
+def die_with(launcher: int) -> None:
     """Ask Linux to end this process when the launcher is gone, even if that was killed outright."""
     if not launcher or not sys.platform.startswith("linux"):
         return
@@ -148,8 +148,14 @@ def _record(error: BaseException, program: str, shown: bool) -> None:
     path = os.environ.get(ERROR_FILE)
     if not path or os.path.exists(path):
         return
-    lines = traceback.format_exception(type(error), error, _own_frames(error))
-    text = "" if isinstance(error, SystemExit) else "".join(lines)
+    write_error(path, error, _own_frames(error), place=_place(error, program), shown=shown and _has_own_hook())
+
+
+def write_error(
+    path: str, error: BaseException, frames: TracebackType | None, *, place: object = None, shown: bool = False
+) -> None:
+    """Write an error file in the agent's format, with what we know beside it; it is there whole or not at all."""
+    text = "" if isinstance(error, SystemExit) else "".join(traceback.format_exception(type(error), error, frames))
     report = {
         "message": {
             "message": "".join(traceback.format_exception_only(type(error), error)).strip(),
@@ -158,9 +164,9 @@ def _record(error: BaseException, program: str, shown: bool) -> None:
         "accelify": {
             "time": time.time(),
             "host": socket.gethostname(),
-            "place": _place(error, program),
+            "place": place,
             "interrupted": isinstance(error, KeyboardInterrupt),
-            "shown": shown and _has_own_hook(),
+            "shown": shown,
         },
     }
     with open(f"{path}.part", "w", encoding="utf-8") as file:

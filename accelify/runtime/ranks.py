@@ -18,7 +18,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelify.runtime.failure import describe, first_failure, read_failure, read_stack
+from accelify.runtime.failure import Failure, describe, first_failure, read_failure, read_stack
 from accelify.runtime.launch import CannotLaunch, Launch
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run_ranks(launch: Launch) -> int:
     if launch.machines[0] != launch.machines[1]:
         # Sharing the agents' store, torch 2.13 tells its address in the first round only, and who joins later hangs.
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    _import_torch(quiet=not launch.debug)
+    import_torch(quiet=not launch.debug)
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.rendezvous import RendezvousError
 
@@ -49,11 +49,13 @@ def run_ranks(launch: Launch) -> int:
 
     if launch.machines != (1, 1) and address:
         _name_interface(address)
-    logs = RankLogs(_log_folder(launch), launch.tee)
+    logs = RankLogs(log_folder(launch), launch.tee)
+    program, *arguments = launch.program.rank_command
     try:
         result = run_agent(
-            launch.program.rank_command,
-            _rendezvous(launch, address),
+            program,
+            tuple(arguments),
+            rendezvous_of(launch, address),
             logs,
             machine_rank=launch.machine_rank if launch.machines[0] == launch.machines[1] else None,
             grace=launch.grace,
@@ -126,7 +128,8 @@ def _endpoint(launch: Launch) -> tuple[str, int]:
     return host.strip("[]"), int(port or 0)
 
 
-def _rendezvous(launch: Launch, address: str | None) -> RendezvousParameters:
+def rendezvous_of(launch: Launch, address: str | None) -> RendezvousParameters:
+    """Where and under which name the agents meet, in torch's terms."""
     from torch.distributed.elastic.rendezvous import RendezvousParameters
 
     options: dict[str, Any] = {"timeout": MEET_TIMEOUT, **dict(launch.rendezvous.options)}
@@ -145,7 +148,7 @@ def _rendezvous(launch: Launch, address: str | None) -> RendezvousParameters:
     )
 
 
-def _log_folder(launch: Launch) -> Path:
+def log_folder(launch: Launch) -> Path:
     """A folder of this launch's own that nobody else may read."""
     prefix = f"accelify-{time.strftime('%Y%m%d-%H%M%S')}-"
     if launch.log_dir is not None:
@@ -153,7 +156,7 @@ def _log_folder(launch: Launch) -> Path:
     return Path(tempfile.mkdtemp(prefix=prefix, dir=launch.log_dir))
 
 
-def _import_torch(*, quiet: bool) -> None:
+def import_torch(*, quiet: bool) -> None:
     """Import torch so that its messages, which repeat ours in forty lines, stay out; `--debug` shows them.
 
     torch reads the level of its C++ messages once, at import. The ranks do not inherit it.
@@ -196,14 +199,18 @@ def interface_of(address: str) -> str | None:
     return None
 
 
-def _report(result: RunResult, logs: RankLogs) -> int:
-    """Tell what went wrong and return the first failing rank's status."""
+def first_of(result: RunResult) -> Failure:
+    """The failure that came first among this machine's ranks."""
     host = socket.gethostname()
-    failures = [
+    return first_failure(
         read_failure(rank, failure.exitcode, failure.error_file, failure.timestamp, host)
         for rank, failure in result.failures.items()
-    ]
-    first = first_failure(failures)
+    )
+
+
+def _report(result: RunResult, logs: RankLogs) -> int:
+    """Tell what went wrong and return the first failing rank's status."""
+    first = first_of(result)
     absent = {}
     if first.is_timeout:
         stacks = {logs.ranks[local]: read_stack(path, first.place) for local, path in logs.stacks.items()}

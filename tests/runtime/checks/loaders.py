@@ -164,6 +164,27 @@ def a_sampler_that_draws_lazily_is_the_same_on_all_ranks(accelerator):
     assert _flat(rounds) == expected
 
 
+def generators_of_their_own_are_rank_0s(accelerator):
+    def loader(seed):
+        return _loader(24, "shuffled", generator=torch.Generator().manual_seed(seed))
+
+    plain = [batch.tolist() for batch in loader(7)]
+    seen = [batch.tolist() for batch in accelerator.prepare(loader(7 + accelerator.process_index))]
+    rounds = [batch for step in zip(*_everyone(accelerator, seen), strict=True) for batch in step]
+    assert rounds == plain
+
+
+def a_lazy_sampler_leaves_the_scripts_own_stream_alone(accelerator):
+    loader = accelerator.prepare(DataLoader(Numbers(3000), batch_size=2, sampler=LazySampler(12)))
+    _seed(0)
+    drawn, state = [], None
+    for _ in loader:
+        state = torch.get_rng_state() if state is None else state
+        drawn.append(torch.rand(1).item())
+    torch.set_rng_state(state)
+    assert drawn == [torch.rand(1).item() for _ in drawn]
+
+
 def workers_fetch_the_same_batches(accelerator):
     for persistent in (False, True):
         options = {"num_workers": 2, "persistent_workers": persistent}

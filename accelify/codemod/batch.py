@@ -75,7 +75,7 @@ def rewrite_stdin(path: str, data: bytes, options: Options) -> Batch:
         result = _failed(error)
     else:
         result = FileResult(path, Status.UNCHANGED, before=data, after=data)
-        if b"torch" in data:
+        if source.may_train(data):
             outcome = run_here(_rewrite_source, (path, data, options))
             result = _given_up(path, outcome, tracebacks) if isinstance(outcome, Failure) else outcome
     return Batch(programs=((result,),), order={path: 0}, tracebacks=tuple(tracebacks))
@@ -116,7 +116,7 @@ def _look(item: discover.Found | CannotRead) -> FileResult | str:
             source.decode(data, item.path)
     except CannotRead as error:
         return _failed(error)
-    return item.path if b"torch" in data else _unchanged(item.path)
+    return item.path if source.may_train(data) else _unchanged(item.path)
 
 
 def _groups(wanted: Sequence[str], options: Options) -> list[Paths]:

@@ -67,20 +67,27 @@ def _name_troubles(tree: ast.Module) -> Counter[str]:
     """Undefined names, and imports, plain local variables and parameters that nothing reads."""
     root = bindings("<module>", tree).root
     found: Counter[str] = Counter()
+    unpacked = _unpacked(tree)
     has_star = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in ast.walk(tree))
     for scope in root.walk():
         for name, nodes in scope.reads.items():
             if scope.owner(name) is None and not has_star and name not in _BUILTINS:
                 found[f"undefined name `{name}`"] += len(nodes)
         if scope.kind == "function" or scope is root:
-            _unused(scope, found)
+            _unused(scope, found, unpacked)
     return found
 
 
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__) | {"__file__", "__name__", "WindowsError"}
 
 
-def _unused(scope: Scope, found: Counter[str]) -> None:
+def _unpacked(tree: ast.AST) -> set[ast.AST]:
+    """Names that a tuple is unpacked into: a script may well want only some of them."""
+    tuples = [n for n in ast.walk(tree) if isinstance(n, (ast.Tuple, ast.List)) and isinstance(n.ctx, ast.Store)]
+    return {n for t in tuples for n in ast.walk(t)}
+
+
+def _unused(scope: Scope, found: Counter[str], unpacked: set[ast.AST]) -> None:
     for name, writes in scope.writes.items():
         if not scope.binds(name) or any(name in s.reads and s.owner(name) is scope for s in scope.walk()):
             continue
@@ -89,5 +96,5 @@ def _unused(scope: Scope, found: Counter[str]) -> None:
                 found[f"unused import `{name}`"] += 1
             elif isinstance(write, ast.arg) and scope.kind == "function" and name not in ("self", "cls"):
                 found[f"unused parameter `{scope.name}:{name}`"] += 1
-            elif isinstance(write, ast.Name) and scope.kind == "function":
+            elif isinstance(write, ast.Name) and scope.kind == "function" and write not in unpacked:
                 found[f"unused variable `{name}`"] += 1

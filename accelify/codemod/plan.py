@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from accelify.codemod.edits import Change, Obstacle, Plan, Remark
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.edits import AddParameter, Change, DropNames, Obstacle, Plan, Remark, Remove
 from accelify.codemod.rules import RULES
-from accelify.codemod.script import Verdict
+from accelify.codemod.script import Script, Verdict, edits_of
+
+_ROUNDS = 6
 
 
 def plan(verdict: Verdict) -> Plan:
-    """The plan for a program that has a training loop."""
-    made = Plan()
+    """The plan for a program that has a training loop.
+
+    A move that could go, but was the last to read a name that cannot go, stays: then the rules run again.
+    """
     script = verdict.script
     assert script is not None
+    for _ in range(_ROUNDS):
+        made = _run(verdict, script)
+        stuck = set(_stuck(script, made)) - script.kept_moves
+        if not stuck:
+            break
+        script.kept_moves |= stuck
+    return made
+
+
+def _run(verdict: Verdict, script: Script) -> Plan:
+    made = Plan()
     made.obstacles.extend(Obstacle(rule, script.path(node), node, message) for node, rule, message in verdict.obstacles)
     for _, find in RULES:
         for found in find(script, made):
@@ -22,3 +40,25 @@ def plan(verdict: Verdict) -> Plan:
             else:
                 made.obstacles.append(found)
     return made
+
+
+def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
+    """The statements whose removed moves leave a local variable or a parameter that nothing reads."""
+    gone = script.vanished(made.changes)
+    added = script.added_reads(made.changes)
+    edits = list(edits_of(made.changes))
+    removed = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node)}
+    dropped = {(e.node, n) for e in edits if isinstance(e, DropNames) for n in e.names}
+    renamed = {(e.node, e.instead_of) for e in edits if isinstance(e, AddParameter)}
+    for path in sorted(script.files):
+        for scope in script.program.flow.bindings[path].root.walk():
+            if scope.kind != "function":
+                continue
+            for name, writes in scope.writes.items():
+                reads = [n for n in script.reads_of(scope, name)]
+                if not scope.binds(name) or not reads or any(n not in gone for n in reads) or name in added.get(path, ()):
+                    continue
+                left = [w for w in writes if w not in removed and (scope.node, name) not in renamed]
+                left = [w for w in left if not (isinstance(w, ast.alias) and (script.program.parent(w), name) in dropped)]
+                if left:
+                    yield from (script.program.statement(n) for n in reads)

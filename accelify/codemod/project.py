@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from accelify.codemod.parse import Parsed, parse
-from accelify.codemod.source import read
+from accelify.codemod.source import may_train, read
 from accelify.errors import FileError
 
 # A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
@@ -182,7 +182,7 @@ def groups(paths: Sequence[str], follow: bool) -> list[tuple[str, ...]]:
             data = read(path)
         except FileError:
             continue
-        if b"torch" not in data:
+        if not may_train(data):
             continue
         parsed = project._try(path)
         if parsed is None:

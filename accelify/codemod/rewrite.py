@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
 from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status, Tier
-from accelify.codemod.source import encode, read
+from accelify.codemod.source import encode, may_train, read
 from accelify.errors import CannotParse, FileError
 
 
@@ -35,7 +35,7 @@ def rewrite_together(paths: tuple[str, ...], options: Options) -> tuple[FileResu
     for path in paths:
         try:
             data = read(path)
-            if b"torch" not in data:
+            if not may_train(data):
                 results[path] = FileResult(path, Status.UNCHANGED, data, data)
             else:
                 named.append(project.load(path))

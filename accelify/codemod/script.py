@@ -39,6 +39,7 @@ class Script:
     preparation: Preparation
     reach: Reach
     name: str = "accelerator"
+    kept_moves: set[ast.AST] = field(default_factory=set)
     _batches: dict[ast.expr, bool] = field(default_factory=dict)
 
     # Where things are.
@@ -247,6 +248,14 @@ class Script:
                         found.setdefault(root, set()).update(a.name for a in node.names)
         return found
 
+    def reads_of(self, scope: Scope, name: str) -> list[ast.Name]:
+        """Where a scope's variable is read, in the scopes inside it too."""
+        found = list(scope.reads.get(name, ()))
+        for inner in scope.walk():
+            if inner is not scope and inner.owner(name) is scope:
+                found.extend(inner.reads.get(name, ()))
+        return found
+
     def vanished(self, changes: Iterable[Change]) -> set[ast.AST]:
         """The names that the user's code no longer reads or writes once some changes are made."""
         gone: set[ast.AST] = set()
@@ -311,7 +320,7 @@ def understand(program: Program, options_name: str = "accelerator") -> Verdict:
     training = Loops(program, roles, tracer).find()
     if not training.backwards:
         return Verdict(None)
-    obstacles = list(_by_hand(program))
+    obstacles: list[tuple[ast.AST, str, str]] = []
     preparation = Preparer(program, roles, tracer, training).prepare()
     obstacles.extend((node, "prepare", message) for node, message in preparation.obstacles)
     needs: dict[Scope, ast.AST] = {program.frame(b): b for b in training.backwards}
@@ -327,6 +336,7 @@ def understand(program: Program, options_name: str = "accelerator") -> Verdict:
     reach = Reacher(program, name, needs).solve()
     obstacles.extend((node, "accelerator", message) for node, message in reach.obstacles)
     script = Script(program, roles, tracer, training, preparation, reach, name)
+    obstacles.extend(_by_hand(program, script.files | {p.path for p in program.named}))
     return Verdict(script, tuple(obstacles))
 
 
@@ -343,18 +353,18 @@ def _already_migrated(program: Program) -> bool:
     return False
 
 
-def _by_hand(program: Program) -> Iterator[tuple[ast.AST, str, str]]:
-    """Signs that a script already distributes itself, or scales its losses itself."""
+def _by_hand(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:
+    """Signs that a script already distributes itself, or scales its losses by a library."""
     seen: set[tuple[str, str]] = set()
     for node, values in list(program.flow.values.items()):
-        if not isinstance(node, (ast.Attribute, ast.Name)):
+        if not isinstance(node, (ast.Attribute, ast.Name)) or program.path(node) not in files:
             continue
         for name in (v.name for v in values if hasattr(v, "name") and type(v).__name__ == "External"):
             kind = None
             if names.is_distributed(name):
                 kind = ("distributed", f"`{name}`: the script already distributes itself")
-            elif name.startswith(("torch.cuda.amp", "torch.amp", "apex")):
-                kind = ("amp", f"`{name}`: mixed precision by hand is not migrated")
+            elif name.startswith(("apex.amp", "apex.fp16_utils", "apex.optimizers")):
+                kind = ("amp", f"`{name}`: mixed precision by apex is not migrated; use torch.amp or `mixed_precision=`")
             if kind is not None and program.scope(node).root.module and (kind[1], program.path(node)) not in seen:
                 if program.frame(node) in program.reachable:
                     seen.add((kind[1], program.path(node)))

@@ -46,6 +46,11 @@ def read(path: str) -> bytes:
         raise CannotRead(path, reason=f"cannot be read: {describe(error)}") from error
 
 
+def may_train(data: bytes) -> bool:
+    """Whether a file is worth parsing: without these bytes it holds no training loop, and it is never parsed."""
+    return b"torch" in data or b".backward(" in data
+
+
 def decode(data: bytes, path: str) -> Decoded:
     """Decode as Python would: byte order mark, then the coding comment (PEP 263), else UTF-8.
 

@@ -21,6 +21,7 @@ from accelify.runtime.environment import Environment
 from accelify.runtime.options import AutocastKwargs, DataLoaderConfiguration, GradientAccumulationPlugin, Handlers
 from accelify.runtime.passage import Passages, gather_rows
 from accelify.runtime.saving import write_atomically
+from accelify.runtime.seeding import set_seed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -231,6 +232,14 @@ class Accelerator:
         has none (a generator) loses an incomplete last round.
         """
         return sharding.shard(elements, self._world.rank, self._world.size)
+
+    def seed_by_rank(self) -> None:
+        """From here on each rank draws random numbers of its own; rank 0, and so one process, draws what it always did.
+
+        For scripts that draw their training data at random. Loaders and `shard` still deal one shared epoch out.
+        """
+        if self._world.rank:
+            set_seed(torch.initial_seed(), device_specific=True, rank=self._world.rank)
 
     def unwrap_model(self, model: nn.Module, keep_torch_compile: bool = True) -> nn.Module:
         """The model itself: nothing wraps it. Without `keep_torch_compile`, the module that was compiled."""

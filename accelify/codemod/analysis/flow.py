@@ -44,7 +44,7 @@ _SAME = frozenset(
     "pin_memory byte clamp clamp_ add sub mul div add_ sub_ mul_ div_ items values keys copy copy_ zero_ xpu mps compile "
     "index_select gather narrow chunk split unbind max min argmax topk resize_ resize_as_ data_ptr bfloat16 unfold masked_fill".split()
 )
-_PASSING = frozenset({"tqdm", "trange"})
+_SIGNATURE_KEPT = ("torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.compile", "torch.autocast", "staticmethod")
 _MOST_VISITS = 40
 _MOST_VALUES = 32  # a variable that may hold more than this tells nobody anything
 
@@ -271,7 +271,7 @@ class Flow:
         for decorator in node.decorator_list:
             self.eval(decorator)
             text = ast.unparse(decorator)
-            if text not in harmless and not text.startswith(("torch.no_grad", "torch.inference_mode", "torch.enable_grad")):
+            if text not in harmless and not text.startswith(_SIGNATURE_KEPT):
                 self.escaped.add(scope)
         self._set_name(self.scope_of[node], node.name, value)
 
@@ -292,6 +292,11 @@ class Flow:
         if cls in self.subclasses[base]:
             return
         self.subclasses[base].add(cls)
+        if cls.module in self.named:
+            for each in [base, *self.ancestors(base)]:
+                for method in each.children:
+                    if method.is_function:
+                        self._wake(method)
         for each in [base, *self.ancestors(base)]:
             for method in each.children:
                 if method.is_function and method in self._awake:

@@ -175,6 +175,9 @@ class Loops:
             return None
         source = self._unwrapped(loop)
         owners = self.owners(source)
+        values = self.program.values(source)
+        if values and all(isinstance(v, Element) for v in values):
+            return None  # a part of what an outer loop deals out
         if any(isinstance(o, Made) and o.name in ("range", "trange", "tqdm.trange", "numpy.arange") for o in owners):
             text = ast.unparse(source).lower()
             if "epoch" in text or "step" in text.split("(")[0]:

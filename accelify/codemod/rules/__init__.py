@@ -12,6 +12,7 @@ from accelify.codemod.rules import (
     data,
     device_moves,
     devices,
+    mixed_precision,
     parallel_wrappers,
     prepare,
     unused,
@@ -27,6 +28,7 @@ RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (device_moves.NAME, device_moves.find),
     (checkpoints.NAME, checkpoints.find),
     (devices.NAME, devices.find),
+    (mixed_precision.NAME, mixed_precision.find),
     (creation.NAME, creation.find),
     (unused.NAME, unused.find),
 )

@@ -59,8 +59,6 @@ def _obstacle(script: Script, call: ast.Call) -> str | None:
         return "`torch.autograd.backward` takes several losses: add them up and call `.backward()` on the sum"
     if any(script.roles.is_optimizer(v) for v in script.program.values(receiver)):
         return "the optimizer runs the backward pass itself (mixed precision of another library)"
-    if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Attribute) and receiver.func.attr in ("scale", "scale_loss"):
-        return "mixed precision by hand (a gradient scaler) is not migrated"
     if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(_POSITIONAL):
         return "cannot tell which arguments `backward` gets"
     return None

@@ -46,6 +46,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
 
 
 def _is_needless(script: Script, move: Move) -> bool:
+    if script.program.statement(move.call) in script.kept_moves:
+        return False
     if script.is_prepared_batch(move.receiver):
         return True
     if not script.is_prepared_model(move.receiver):

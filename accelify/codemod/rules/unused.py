@@ -45,19 +45,10 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
             for name, writes in list(scope.writes.items()):
                 if name in added.get(path, ()) or name in exported and scope is root or not scope.binds(name):
                     continue
-                reads = _reads(scope, name)
+                reads = script.reads_of(scope, name)
                 if not reads or any(n not in gone for n in reads):
                     continue
                 yield from _remove(script, path, name, writes, removed, dropped)
-
-
-def _reads(scope: Scope, name: str) -> list[ast.Name]:
-    """Where a scope's variable is read, in the scopes inside it too."""
-    found = list(scope.reads.get(name, ()))
-    for inner in scope.walk():
-        if inner is not scope and inner.owner(name) is scope:
-            found.extend(inner.reads.get(name, ()))
-    return found
 
 
 def _exported(script: Script, root: Scope) -> set[str]:

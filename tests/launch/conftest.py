@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -107,3 +110,104 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     yield shell
     for pid in shell.processes():
         os.kill(pid, signal.SIGKILL)
+
+
+def ip(*command: str) -> None:
+    subprocess.run(["ip", *command], check=True, capture_output=True, text=True)
+
+
+@pytest.fixture
+def networks() -> Iterator[tuple[str, str]]:
+    """Two network namespaces, 10.77.0.1 and 10.77.0.2, with one cable between them."""
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        pytest.skip("network namespaces need root and iproute2's `ip`")
+    tag = uuid.uuid4().hex[:6]
+    names = (f"ac{tag}a", f"ac{tag}b")
+    try:
+        for name in names:
+            ip("netns", "add", name)
+        ip("link", "add", f"v{tag}a", "type", "veth", "peer", "name", f"v{tag}b")
+        for letter, name, address in zip("ab", names, ("10.77.0.1/24", "10.77.0.2/24"), strict=True):
+            ip("link", "set", f"v{tag}{letter}", "netns", name)
+            ip("-n", name, "address", "add", address, "dev", f"v{tag}{letter}")
+            ip("-n", name, "link", "set", f"v{tag}{letter}", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"this machine does not let us make network namespaces: {error.stderr.strip()}")
+    else:
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+CLUSTER = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+SlurmctldPort={ports[0]}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/controller.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/controller.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2
+PartitionName=all Nodes=n1,n2 Default=YES State=UP OverSubscribe=YES
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """A SLURM of two nodes, both on this machine; gives the path of its slurm.conf."""
+    programs = ("slurmctld", "slurmd", "srun", "munge", "munged")
+    missing = [name for name in programs if shutil.which(name) is None]
+    if missing or os.geteuid() != 0:
+        pytest.skip(f"a SLURM of our own needs root and {', '.join(programs)}; missing: {missing}")
+    started: list[subprocess.Popen[bytes]] = []
+    # not below pytest's folder, which other users may not enter: munged gives up its rights
+    with tempfile.TemporaryDirectory(prefix="accelify-slurm-") as name:
+        folder = Path(name)
+        (folder / "state").mkdir()
+        conf = folder / "slurm.conf"
+        host = socket.gethostname().split(".")[0]
+        conf.write_text(CLUSTER.format(host=host, folder=folder, ports=free_ports(3)))
+        environment = os.environ | {"SLURM_CONF": str(conf)}
+        try:
+            if subprocess.run(["munge", "-n"], check=False, capture_output=True).returncode != 0:
+                Path("/run/munge").mkdir(exist_ok=True)
+                shutil.chown("/run/munge", "munge")
+                started.append(subprocess.Popen(["runuser", "-u", "munge", "--", "munged", "--foreground"]))
+                wait_until(Path("/run/munge/munge.socket.2").exists, "munged")
+            daemons = (["slurmctld", "-D", "-c"], ["slurmd", "-D", "-N", "n1"], ["slurmd", "-D", "-N", "n2"])
+            quiet = subprocess.DEVNULL
+            started += [subprocess.Popen(daemon, env=environment, stdout=quiet, stderr=quiet) for daemon in daemons]
+
+            def idle() -> bool:
+                state = subprocess.run(
+                    ["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True, check=False
+                )
+                return state.stdout.split() == ["idle"]
+
+            wait_until(idle, "both nodes to be idle")
+            yield str(conf)
+        finally:
+            for process in reversed(started):
+                process.terminate()
+                process.wait(30)

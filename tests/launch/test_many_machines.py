@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
-
-import pytest
 
 from tests.launch.conftest import Shell
 
@@ -27,35 +21,6 @@ with open(f"seen-{dist.get_rank()}", "w") as file:
     file.write(str([tuple(pair.tolist()) for pair in all_ranks]))
 dist.destroy_process_group()
 """
-
-
-def ip(*command: str) -> None:
-    subprocess.run(["ip", *command], check=True, capture_output=True, text=True)
-
-
-@pytest.fixture
-def networks() -> Iterator[tuple[str, str]]:
-    """Two network namespaces, 10.77.0.1 and 10.77.0.2, with one cable between them."""
-    if shutil.which("ip") is None or os.geteuid() != 0:
-        pytest.skip("network namespaces need root and iproute2's `ip`")
-    tag = uuid.uuid4().hex[:6]
-    names = (f"ac{tag}a", f"ac{tag}b")
-    try:
-        for name in names:
-            ip("netns", "add", name)
-        ip("link", "add", f"v{tag}a", "type", "veth", "peer", "name", f"v{tag}b")
-        for letter, name, address in zip("ab", names, ("10.77.0.1/24", "10.77.0.2/24"), strict=True):
-            ip("link", "set", f"v{tag}{letter}", "netns", name)
-            ip("-n", name, "address", "add", address, "dev", f"v{tag}{letter}")
-            ip("-n", name, "link", "set", f"v{tag}{letter}", "up")
-            ip("-n", name, "link", "set", "lo", "up")
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"this machine does not let us make network namespaces: {error.stderr.strip()}")
-    else:
-        yield names
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
 def start(shell: Shell, rank: int, *arguments: str, inside: str | None = None) -> subprocess.Popen[str]:

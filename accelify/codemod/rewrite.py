@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
 from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status, Tier
@@ -13,18 +14,12 @@ from accelify.codemod.source import encode, may_train, read
 from accelify.errors import CannotParse, FileError
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to rewrite.
+if TYPE_CHECKING:
+    from accelify.codemod.edits import Plan
 
-    follow: the project's own files that a script imports are read, and changed with it.
-    keep_global_batch: write `Accelerator(split_batches=True)`, so that N processes share the script's own batch.
-    runtime: the library that the rewritten script imports, `accelify` or `accelerate`.
-    """
+_ROUNDS = 3
 
-    follow: bool = True
-    keep_global_batch: bool = False
-    runtime: str = "accelify"
+__all__ = ["Options", "rewrite_source", "rewrite_together"]
 
 
 def rewrite_together(paths: tuple[str, ...], options: Options) -> tuple[FileResult, ...]:
@@ -63,38 +58,21 @@ def _failed(error: FileError) -> FileResult:
 
 def _rewrite(named: Sequence[Parsed], project: Project, options: Options) -> list[FileResult]:
     """Rewrite the named files as one program."""
-    from accelify.codemod.analysis.program import Program
-
     if not named:
         return []
+    unchanged = [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
     files = project.program(named, options.follow)
-    if not any(_may_train(f) for f in files):
-        return [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
-    program = Program(files, project, named)
-    return _migrate(program, named, options)
-
-
-def _may_train(parsed: Parsed) -> bool:
-    return ".backward" in parsed.text
-
-
-def _migrate(program: object, named: Sequence[Parsed], options: Options) -> list[FileResult]:
-    from accelify.codemod.analysis.program import Program
-    from accelify.codemod.script import understand
-
-    assert isinstance(program, Program)
-    verdict = understand(program)
-    if verdict.script is None:
-        return [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
-    from accelify.codemod.plan import plan
-
-    made = plan(verdict)
+    if not any(".backward" in f.text for f in files):
+        return unchanged
+    made = _plan(files, project, named, options)
+    if made is None:
+        return unchanged
     if made.obstacles:
         return _declined(named, [(o.path, o.node, o.rule, o.message) for o in made.obstacles])
-    by_path = {p.path: p for p in program.files}
+    by_path = {p.path: p for p in files}
     results, failures = [], []
     for path in sorted({c.path for c in made.changes}):
-        outcome = _apply(by_path[path], made, options)
+        outcome = _apply(by_path[path], made)
         if isinstance(outcome, FileResult):
             results.append(outcome)
         else:
@@ -102,8 +80,30 @@ def _migrate(program: object, named: Sequence[Parsed], options: Options) -> list
     if failures:
         return _declined(named, failures)
     changed = {r.path for r in results}
-    results.extend(FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named if p.path not in changed)
-    return results
+    return [*results, *[u for u in unchanged if u.path not in changed]]
+
+
+def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options) -> Plan | None:
+    """The plan for a program; None when it does not train, or is migrated already.
+
+    A file that changes is migrated whole: the plan is made anew with the training code in it that was not asked for.
+    """
+    from accelify.codemod.analysis.program import Program
+    from accelify.codemod.plan import plan
+    from accelify.codemod.script import understand
+
+    roots = list(named)
+    for _ in range(_ROUNDS):
+        verdict = understand(Program(files, project, roots), options)
+        if verdict.script is None:
+            return None
+        made = plan(verdict)
+        changed = {c.path for c in made.changes} - {p.path for p in roots}
+        more = [p for p in files if p.path in changed and ".backward" in p.text]
+        if not more:
+            break
+        roots.extend(more)
+    return made
 
 
 def _declined(named: Sequence[Parsed], reasons: Sequence[tuple[str, ast.AST, str, str]]) -> list[FileResult]:
@@ -119,14 +119,12 @@ def _declined(named: Sequence[Parsed], reasons: Sequence[tuple[str, ast.AST, str
     return results
 
 
-def _apply(parsed: Parsed, made: object, options: Options) -> FileResult | str:
+def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
     """The new file, or the gate that it did not pass."""
     from accelify.codemod import gates
     from accelify.codemod.apply import apply, restore
-    from accelify.codemod.edits import Plan
     from accelify.codemod.lines import line_after
 
-    assert isinstance(made, Plan)
     changes = made.of(parsed.path)
     try:
         applied = apply(parsed, changes)

@@ -18,6 +18,8 @@ from accelify.codemod.analysis.trace import Binding, Tracer
 from accelify.codemod.analysis.values import Collection, Element, View
 from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
 
+from accelify.codemod.options import Options
+
 
 @dataclass(frozen=True)
 class Move:
@@ -38,7 +40,7 @@ class Script:
     training: Training
     preparation: Preparation
     reach: Reach
-    name: str = "accelerator"
+    options: Options
     kept_moves: set[ast.AST] = field(default_factory=set)
     _batches: dict[ast.expr, bool] = field(default_factory=dict)
 
@@ -248,6 +250,10 @@ class Script:
                         found.setdefault(root, set()).update(a.name for a in node.names)
         return found
 
+    def is_kept(self, node: ast.AST) -> bool:
+        """Whether a statement round a node was found to be needed, because a name would be left over without it."""
+        return any(a in self.kept_moves for a in [node, *self.program.ancestors(node)])
+
     def reads_of(self, scope: Scope, name: str) -> list[ast.Name]:
         """Where a scope's variable is read, in the scopes inside it too."""
         found = list(scope.reads.get(name, ()))
@@ -311,7 +317,7 @@ class Verdict:
     obstacles: tuple[tuple[ast.AST, str, str], ...] = ()
 
 
-def understand(program: Program, options_name: str = "accelerator") -> Verdict:
+def understand(program: Program, options: Options) -> Verdict:
     """Form the model of a program."""
     if _already_migrated(program):
         return Verdict(None)
@@ -323,6 +329,9 @@ def understand(program: Program, options_name: str = "accelerator") -> Verdict:
     obstacles: list[tuple[ast.AST, str, str]] = []
     preparation = Preparer(program, roles, tracer, training).prepare()
     obstacles.extend((node, "prepare", message) for node, message in preparation.obstacles)
+    if not preparation.trains_something and not _updates_by_hand(program, training):
+        message = "cannot tell which model and which optimizer this backward pass trains"
+        obstacles.append((training.backwards[0], "prepare", message))
     needs: dict[Scope, ast.AST] = {program.frame(b): b for b in training.backwards}
     for group in preparation.groups:
         needs[group.frame] = group.anchor or group.frame.node
@@ -332,12 +341,20 @@ def understand(program: Program, options_name: str = "accelerator") -> Verdict:
         needs.setdefault(program.frame(node), node)
     for _, source in preparation.sharded:
         needs.setdefault(program.frame(source), source)
-    name = _free_name(program, options_name)
+    name = _free_name(program, "accelerator")
     reach = Reacher(program, name, needs).solve()
     obstacles.extend((node, "accelerator", message) for node, message in reach.obstacles)
-    script = Script(program, roles, tracer, training, preparation, reach, name)
+    script = Script(program, roles, tracer, training, preparation, reach, options)
     obstacles.extend(_by_hand(program, script.files | {p.path for p in program.named}))
     return Verdict(script, tuple(obstacles))
+
+
+def _updates_by_hand(program: Program, training: Training) -> bool:
+    """Whether the training code reads gradients itself: `w.data -= lr * w.grad`."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "grad" and program.frame(node) in training.frames
+        for node in program.flow.values
+    )
 
 
 def _already_migrated(program: Program) -> bool:

@@ -28,6 +28,12 @@ class _Fill(cst.CSTTransformer):
         return self.parts.get(original_node.value, updated_node)
 
 
+def passed_to(node: cst.CSTNode, function: str) -> cst.BaseExpression:
+    """`function(node)`."""
+    assert isinstance(node, cst.BaseExpression)
+    return cst.Call(cst.parse_expression(function), [cst.Arg(bare(node))])
+
+
 def bare(node: cst.BaseExpression) -> cst.BaseExpression:
     """An expression without its outer parentheses, where it needs none as a call's argument."""
     if not node.lpar or isinstance(node, (cst.Tuple, cst.GeneratorExp, cst.Yield, cst.NamedExpr)):

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.effects import draws_at_random
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import Argument, Collection, Element, FunctionValue, Instance, Made, Member, Value, View
 
 Loop = ast.For | ast.AsyncFor | ast.While
-_RANDOM = ("numpy.random.", "random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "np.random.")
-_ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
 
 
 @dataclass(frozen=True)
@@ -268,27 +267,13 @@ class Loops:
         """Whether the data of a step are drawn at random or come from an environment."""
         inside = set(loops)
         for call in self.program.calls:
-            if not self._is_random(call):
+            if not draws_at_random(self.program, call):
                 continue
             frame = self.program.frame(call)
             if any(loop in inside for loop in self.program.loops_round(call)) or frame is self.program.frame(backward):
                 return True
             if frame in self.program.reachable and any(loop in inside for loop in self.stack(call)):
                 return True
-        return False
-
-    def _is_random(self, call: ast.Call) -> bool:
-        if any(name.startswith(_RANDOM) and ".seed" not in name for name in self.program.called(call)):
-            return True
-        if not isinstance(call.func, ast.Attribute):
-            return False
-        if call.func.attr in ("sample", "rsample", "sample_batch", "random_"):
-            return True
-        if call.func.attr in ("step", "reset"):
-            text = ast.unparse(call.func.value).lower()
-            return any(
-                isinstance(v, Made) and (v.name or "").startswith(_ENVIRONMENTS) for v in self.program.values(call.func.value)
-            ) or text.endswith(("env", "envs", "environment"))
         return False
 
 

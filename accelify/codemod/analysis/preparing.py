@@ -53,6 +53,12 @@ class Preparation:
     has_optimizer: bool = False
 
     @property
+    def trains_something(self) -> bool:
+        """Whether any model or optimizer is prepared, so that gradients agree on all processes."""
+        kinds = {i.kind for i in [*self.items, *self.bare_models]} | {kind for kind, _ in self.wrapped}
+        return bool(kinds & {"model", "optimizer"})
+
+    @property
     def items(self) -> list[Item]:
         return [item for group in self.groups for item in group.items]
 

@@ -32,8 +32,11 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
             imported.add(home.module)
             yield from _import(script, home)
         yield from _create(script, home)
-    for function in dict.fromkeys(script.reach.parameters):
-        yield from _parameter(script, function, plan)
+    waiting = list(dict.fromkeys(script.reach.parameters))
+    while waiting:  # a parameter may become free once the functions that it was handed to have lost theirs
+        free = next((f for f in waiting if _replaceable(script, f, plan) is not None), waiting[0])
+        waiting.remove(free)
+        yield from _parameter(script, free, plan)
 
 
 def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
@@ -58,19 +61,23 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
         guard = script.reach.guarded.get(home)
         block = import_block(script, home)
         if guard is not None:
-            insert = Insert(guard.body[0], "before", f"{name} = Accelerator()")
+            insert = Insert(guard.body[0], "before", f"{name} = {_call(script)}")
         elif block:
-            insert = Insert(block[-1], "after", f"{name} = Accelerator()", gap=1, order=2)
+            insert = Insert(block[-1], "after", f"{name} = {_call(script)}", gap=1, order=2)
         else:
-            insert = Insert(body_start(home.body), "before", f"{name} = Accelerator()", gap=1, order=2)
+            insert = Insert(body_start(home.body), "before", f"{name} = {_call(script)}", gap=1, order=2)
         yield Change(NAME, home.module, insert.node.lineno, reason, (insert,))
     elif home.kind == "class":
         init = script.program.flow.method(home, "__init__")
         assert init is not None
-        yield Change(NAME, home.module, _line(init), reason, (_kept(init, f"{_self(init)}.{name} = Accelerator()"),))
+        yield Change(NAME, home.module, _line(init), reason, (_kept(init, f"{_self(init)}.{name} = {_call(script)}"),))
     else:
         first = body_start(home.body)
-        yield Change(NAME, home.module, first.lineno, reason, (Insert(first, "before", f"{name} = Accelerator()"),))
+        yield Change(NAME, home.module, first.lineno, reason, (Insert(first, "before", f"{name} = {_call(script)}"),))
+
+
+def _call(script: Script) -> str:
+    return "Accelerator(split_batches=True)" if script.options.keep_global_batch else "Accelerator()"
 
 
 def _kept(init: Scope, code: str) -> Insert:
@@ -92,8 +99,8 @@ def _parameter(script: Script, function: Scope, plan: Plan) -> Iterator[Change |
     node = function.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     name = script.reach.name
-    calls = [c for c in script.program.flow.callers.get(function, ()) if script.path(c) is not None]
-    old = _replaceable(script, function, calls, plan)
+    calls = _calls(script, function)
+    old = _replaceable(script, function, plan)
     edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, old)]}
     if function.name == "__init__" and function.parent in script.reach.holders:
         edits[function.module].append(_kept(function, f"{_self(function)}.{name} = {name}"))
@@ -125,8 +132,15 @@ def _goes_last(node: ast.FunctionDef | ast.AsyncFunctionDef, calls: list[ast.Cal
     return all(not c.keywords and not any(isinstance(a, ast.Starred) for a in c.args) for c in calls)
 
 
-def _replaceable(script: Script, function: Scope, calls: list[ast.Call], plan: Plan) -> str | None:
+def _calls(script: Script, function: Scope) -> list[ast.Call]:
+    return sorted(script.program.flow.callers.get(function, ()), key=lambda c: (script.path(c), c.lineno))
+
+
+def _replaceable(script: Script, function: Scope, plan: Plan) -> str | None:
     """A device parameter that nothing in the function reads any more."""
+    calls = _calls(script, function)
+    if any(script.is_kept(c) for c in calls):
+        return None
     gone = script.vanished(plan.changes)
     for parameter in function.parameters:
         if parameter.arg not in ("device", "dev", "use_cuda", "cuda", "gpu"):

@@ -13,9 +13,9 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
+from accelify.codemod import snippets
 from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Remark, Replace
 from accelify.codemod.result import Tier
-from accelify.codemod.rules.prepare import wrapped
 from accelify.codemod.script import Script
 
 NAME = "data"
@@ -38,7 +38,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             path=path,
             line=source.lineno,
             reason="the loop deals out the data: each process takes its share, one process takes all",
-            edits=(Replace(source, partial(wrapped, function=f"{accelerator}.shard"), keeps=(source,), reads=(accelerator.split(".")[0],)),),
+            edits=(Replace(source, partial(snippets.passed_to, function=f"{accelerator}.shard"), keeps=(source,), reads=(accelerator.split(".")[0],)),),
             tier=Tier.REVIEW,
         )
         assert data.loop is not None

@@ -16,6 +16,7 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.values import Constant
 from accelify.codemod.edits import Change, Edit, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
@@ -46,7 +47,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
 
 
 def _is_needless(script: Script, move: Move) -> bool:
-    if script.program.statement(move.call) in script.kept_moves:
+    if script.is_kept(move.call):
         return False
     if script.is_prepared_batch(move.receiver):
         return True
@@ -183,19 +184,6 @@ def _emptied(script: Script, removed: set[ast.stmt]) -> Iterator[Change]:
             removed.add(parent)
             yield Change(NAME, script.path(parent), parent.lineno, "nothing is left to do under this condition", (Remove(parent),))
             parent = script.program.parent(parent)
-
-
-def is_pure(node: ast.expr) -> bool:
-    """Whether evaluating an expression has no effect that a script could want."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call):
-            text = ast.unparse(part.func)
-            if not text.endswith(("is_available", "device_count", "isinstance", "hasattr", "getattr", "is_built", "len", "torch.device", "format")):
-                if not text.startswith(("torch.accelerator.", "torch.cuda.")) and text not in ("str", "int", "bool"):
-                    return False
-        elif isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
-            return False
-    return True
 
 
 def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:

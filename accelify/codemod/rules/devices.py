@@ -15,10 +15,10 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.values import Argument, Constant, Member
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
-from accelify.codemod.rules.device_moves import is_pure
 from accelify.codemod.script import Script
 
 NAME = "devices"

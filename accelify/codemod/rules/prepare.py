@@ -13,8 +13,6 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-import libcst as cst
-
 from accelify.codemod import snippets
 from accelify.codemod.analysis.placing import body_start
 from accelify.codemod.analysis.preparing import Group, Item
@@ -85,11 +83,5 @@ def _wrap(script: Script, kind: str, node: ast.expr) -> Iterator[Change | Obstac
         path=path,
         line=node.lineno,
         reason=f"prepared where it is built, because it gets no name of its own: {kind}",
-        edits=(Replace(node, partial(wrapped, function=f"{accelerator}.prepare"), keeps=(node,), reads=(accelerator.split(".")[0],)),),
+        edits=(Replace(node, partial(snippets.passed_to, function=f"{accelerator}.prepare"), keeps=(node,), reads=(accelerator.split(".")[0],)),),
     )
-
-
-def wrapped(node: cst.CSTNode, function: str) -> cst.BaseExpression:
-    """`function(node)`."""
-    assert isinstance(node, cst.BaseExpression)
-    return cst.Call(cst.parse_expression(function), [cst.Arg(snippets.bare(node))])

@@ -13,8 +13,8 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.edits import Change, DropNames, Plan, Remove
-from accelify.codemod.rules.device_moves import is_pure
 from accelify.codemod.script import Script
 
 NAME = "unused"

@@ -1,0 +1,51 @@
+"""What does an expression or a function do besides giving a value?"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.values import Made
+
+_HARMLESS_CALLS = ("is_available", "device_count", "isinstance", "hasattr", "getattr", "is_built", "len", "torch.device", "format")
+_RANDOM = ("numpy.random.", "random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "np.random.")
+_ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
+
+
+def is_pure(node: ast.expr) -> bool:
+    """Whether evaluating an expression has no effect that a script could want."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            text = ast.unparse(part.func)
+            if not text.endswith(_HARMLESS_CALLS) and not text.startswith(("torch.accelerator.", "torch.cuda.")) and text not in ("str", "int", "bool"):
+                return False
+        elif isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
+            return False
+    return True
+
+
+def draws_at_random(program: Program, call: ast.Call) -> bool:
+    """Whether a call draws random numbers, samples, or asks an environment for the next observation."""
+    if any(name.startswith(_RANDOM) and ".seed" not in name for name in program.called(call)):
+        return True
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr in ("sample", "rsample", "sample_batch", "random_"):
+        return True
+    if call.func.attr not in ("step", "reset"):
+        return False
+    text = ast.unparse(call.func.value).lower()
+    made = [v for v in program.values(call.func.value) if isinstance(v, Made)]
+    return any((v.name or "").startswith(_ENVIRONMENTS) for v in made) or text.endswith(("env", "envs", "environment"))
+
+
+def function_draws(program: Program, function: Scope, depth: int = 3) -> bool:
+    """Whether a function, or one that it calls, draws random numbers."""
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.Call):
+            if draws_at_random(program, node):
+                return True
+            if depth and any(function_draws(program, f, depth - 1) for f in program.flow.callees.get(node, ()) if f is not function):
+                return True
+    return False

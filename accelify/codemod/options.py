@@ -1,0 +1,19 @@
+"""What a user may ask of a rewrite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to rewrite.
+
+    follow: the project's own files that a script imports are read, and changed with it.
+    keep_global_batch: write `Accelerator(split_batches=True)`, so that N processes share the script's own batch.
+    runtime: the library that the rewritten script imports, `accelify` or `accelerate`.
+    """
+
+    follow: bool = True
+    keep_global_batch: bool = False
+    runtime: str = "accelify"

@@ -147,6 +147,7 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
+AuthInfo=socket={folder}/socket
 SlurmctldPort={ports[0]}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
@@ -176,12 +177,12 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """A SLURM of two nodes, both on this machine; gives the path of its slurm.conf."""
-    programs = ("slurmctld", "slurmd", "srun", "munge", "munged")
+    programs = ("slurmctld", "slurmd", "srun", "munged")
     missing = [name for name in programs if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         pytest.skip(f"a SLURM of our own needs root and {', '.join(programs)}; missing: {missing}")
     started: list[subprocess.Popen[bytes]] = []
-    # not below pytest's folder, which other users may not enter: munged gives up its rights
+    # not below pytest's folder: the path of a socket may have 107 bytes only
     with tempfile.TemporaryDirectory(prefix="accelify-slurm-") as name:
         folder = Path(name)
         (folder / "state").mkdir()
@@ -190,11 +191,13 @@ def cluster() -> Iterator[str]:
         conf.write_text(CLUSTER.format(host=host, folder=folder, ports=free_ports(3)))
         environment = os.environ | {"SLURM_CONF": str(conf)}
         try:
-            if subprocess.run(["munge", "-n"], check=False, capture_output=True).returncode != 0:
-                Path("/run/munge").mkdir(exist_ok=True)
-                shutil.chown("/run/munge", "munge")
-                started.append(subprocess.Popen(["runuser", "-u", "munge", "--", "munged", "--foreground"]))
-                wait_until(Path("/run/munge/munge.socket.2").exists, "munged")
+            secret = folder / "key"
+            secret.write_bytes(os.urandom(1024))
+            secret.chmod(0o600)
+            own = [f"--{name}={folder / name}" for name in ("socket", "pid-file", "log-file", "seed-file")]
+            munged = ["munged", "--foreground", "--force", f"--key-file={secret}", *own]
+            started.append(subprocess.Popen(munged, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            wait_until((folder / "socket").exists, "munged")
             daemons = (["slurmctld", "-D", "-c"], ["slurmd", "-D", "-N", "n1"], ["slurmd", "-D", "-N", "n2"])
             quiet = subprocess.DEVNULL
             started += [subprocess.Popen(daemon, env=environment, stdout=quiet, stderr=quiet) for daemon in daemons]

@@ -19,7 +19,6 @@ locals = accelerator.gather(torch.tensor([accelerator.local_process_index]))
 with open(f"seen-{accelerator.process_index}", "w") as file:
     print(ranks.tolist(), locals.tolist(), file=file)
 """
-PYTHON = [sys.executable]
 LAUNCH = [sys.executable, "-m", "accelify", "launch", "--cpu"]
 
 
@@ -43,10 +42,9 @@ def mpirun() -> list[str]:
     return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
 
 
-@pytest.mark.parametrize("command", [PYTHON, LAUNCH], ids=["python", "accelify launch"])
-def test_mpirun(shell: Shell, mpirun: list[str], command: list[str]) -> None:
+def test_mpirun(shell: Shell, mpirun: list[str]) -> None:
     shell.script(MEET)
-    done = run(shell, *mpirun, *command, "train.py")
+    done = run(shell, *mpirun, *LAUNCH, "train.py")
     assert done.returncode == 0, done.stderr
     assert shell.lines("seen-*") == ["[0, 1] [0, 1]"] * 2
 
@@ -61,10 +59,9 @@ def test_mpirun_and_another_count(shell: Shell, mpirun: list[str]) -> None:
 HERE = {"MASTER_ADDR": "127.0.0.1"}  # the names of the test cluster's nodes lead nowhere
 
 
-@pytest.mark.parametrize("command", [PYTHON, LAUNCH], ids=["python", "accelify launch"])
-def test_srun_starts_the_ranks(shell: Shell, cluster: str, command: list[str]) -> None:
+def test_srun_starts_the_ranks(shell: Shell, cluster: str) -> None:
     shell.script(MEET)
-    done = run(shell, "srun", "-N1", "-n2", *command, "train.py", SLURM_CONF=cluster, **HERE)
+    done = run(shell, "srun", "-N1", "-n2", *LAUNCH, "train.py", SLURM_CONF=cluster, **HERE)
     assert done.returncode == 0, done.stderr
     assert shell.lines("seen-*") == ["[0, 1] [0, 1]"] * 2
 

@@ -291,27 +291,21 @@ def _bound_name(alias: cst.ImportAlias) -> str:
 
 
 def _with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
-    """The function with `edit.name` in place of the old parameter, or before the first one that has a default."""
+    """The function with `edit.name` as a parameter."""
     params = node.params
-    if edit.instead_of is not None:
-        renamed = []
-        for param in params.params:
-            if param.name.value == edit.instead_of:
-                param = param.with_changes(name=cst.Name(edit.name), annotation=None)
-                if param.default is not None and isinstance(param.default, cst.BaseExpression):
-                    pass
-            renamed.append(param)
-        return node.with_changes(params=params.with_changes(params=renamed))
-    position = next((i for i, p in enumerate(params.params) if p.default is not None), len(params.params))
-    new = cst.Param(cst.Name(edit.name), default=None)
     listed = list(params.params)
-    if position == len(listed) and listed:
-        listed[-1] = listed[-1].with_changes(comma=_comma(listed[-1].comma))
-        listed.append(new)
-    elif listed:
-        listed.insert(position, new.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))))
+    if edit.instead_of is not None:
+        renamed = [
+            p.with_changes(name=cst.Name(edit.name), annotation=None) if p.name.value == edit.instead_of else p for p in listed
+        ]
+        return node.with_changes(params=params.with_changes(params=renamed))
+    if edit.position >= len(listed):
+        if listed:
+            listed[-1] = listed[-1].with_changes(comma=_comma(listed[-1].comma))
+        listed.append(cst.Param(cst.Name(edit.name)))
     else:
-        listed.append(new)
+        comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        listed.insert(edit.position, cst.Param(cst.Name(edit.name), comma=comma))
     return node.with_changes(params=params.with_changes(params=listed))
 
 

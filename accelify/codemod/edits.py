@@ -55,10 +55,11 @@ class DropNames:
 
 @dataclass(frozen=True)
 class AddParameter:
-    """Give a function a parameter, or a new name to one that it has."""
+    """Give a function a parameter at a position, or a new name to one that it has."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     name: str
+    position: int = 0
     instead_of: str | None = None
 
 

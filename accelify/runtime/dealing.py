@@ -33,7 +33,8 @@ def dealt(
 ) -> Iterator[tuple[Any, Step]]:
     """Item `k * N + r` for each k, in rounds of N. The last round is completed from the epoch's first items.
 
-    With a fixed batch size the short last batch grows to the others' size in its round, so that all ranks hold alike.
+    With a fixed batch size the rows of an incomplete last round are dealt out evenly instead, so that no rank sees what
+    another has seen; fewer than N rows are added to make the shares equal.
     """
     first: list[Any] = []
     while True:
@@ -47,8 +48,12 @@ def dealt(
             if sharing.rank < present:
                 yield items_of_round[sharing.rank], Step(rows=tuple(sizes), valid=tuple(sizes))
             return
-        completed = _completed(items_of_round, first, sharing.size, batch_size if sharing.even_batches else None)
         real = [size_of(item) for item in items_of_round]
+        if batch_size is not None and sharing.even_batches and _is_short(items_of_round, sharing.size, batch_size):
+            share, step = _even_share(items_of_round, first, sharing)
+            yield share, step
+            continue
+        completed = items_of_round + [first[position % len(first)] for position in range(sharing.size - present)]
         rows = [size_of(item) for item in completed]
         absent = (0,) * (sharing.size - present)
         if None in rows:
@@ -58,13 +63,26 @@ def dealt(
         yield completed[sharing.rank], step
 
 
-def _completed(items: list[Any], first: list[Any], size: int, batch_size: int | None) -> list[Any]:
-    if batch_size is None:
-        return items + [first[position % len(first)] for position in range(size - len(items))]
-    target = max(map(len, items))
+def _is_short(items: list[Any], size: int, batch_size: int) -> bool:
+    """Whether a round has fewer rows than N whole batches."""
+    return len(items) < size or any(len(item) < batch_size for item in items)
+
+
+def _even_share(items: list[Any], first: list[Any], sharing: Sharing) -> tuple[list[Any], Step]:
+    """This rank's part of the rows of a round, the parts equally long.
+
+    A part has two rows at least, where a single one would not do: BatchNorm has no variance of one.
+    """
+    rows = [index for item in items for index in item]
+    each = -(-len(rows) // sharing.size)
+    if each == 1 and max(map(len, items)) > 1:
+        each = 2
     again = itertools.cycle([index for item in first for index in item])
-    whole = [[*item, *itertools.islice(again, target - len(item))] for item in items]
-    return whole + [list(itertools.islice(again, target)) for _ in range(size - len(items))]
+    rows += itertools.islice(again, each * sharing.size - len(rows))
+    real = sum(map(len, items))
+    valid = tuple(min(max(real - rank * each, 0), each) for rank in range(sharing.size))
+    start = sharing.rank * each
+    return rows[start : start + each], Step(rows=(each,) * sharing.size, valid=valid)
 
 
 def _bounds(length: int, sharing: Sharing) -> tuple[int, int, Step]:

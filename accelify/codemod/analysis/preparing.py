@@ -27,6 +27,7 @@ class Item:
     statement: ast.stmt | None  # the one after which it may be prepared; None for the head of the function
     line: int
     assigned: bool = True
+    anchor: str = ""  # the name whose binding the statement is, when it is another's
 
 
 @dataclass
@@ -148,10 +149,42 @@ class Preparer:
             for expression in self._owners_in(value, 3):
                 self._add_model(found, expression, binding)
         if not found and isinstance(value, ast.Call):
+            for expression in self._owners_in_callee(value, binding):
+                self._add_model(found, expression, binding)
+        if not found and isinstance(value, ast.Call):
             for argument in [*value.args, *[k.value for k in value.keywords]]:
                 if self._is_plain(argument) and any(self.roles.is_model(v) for v in self.program.values(argument)):
                     self._add_model(found, argument, binding)
         return found
+
+    def _owners_in_callee(self, call: ast.Call, binding: Binding) -> list[ast.expr]:
+        """The models of an optimizer that a function of the project's own builds, as they are named at the call."""
+        found: list[ast.expr] = []
+        for made in self.program.values(call):
+            if not isinstance(made, Made) or not isinstance(made.node, ast.Call) or not self.roles.is_optimizer(made):
+                continue
+            for expression in self._owners_in(made.node, 2):
+                seen_here = self._at_caller(expression, call, binding)
+                if seen_here is not None:
+                    found.append(seen_here)
+        return found
+
+    def _at_caller(self, expression: ast.expr, call: ast.Call, binding: Binding) -> ast.expr | None:
+        """An expression of a called function as the caller would write it; None when the caller cannot."""
+        inner, root = self.program.frame(expression), expression
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        if not isinstance(root, ast.Name):
+            return None
+        owner = self.program.scope(root).owner(root.id)
+        if owner is inner and inner.is_method and inner.parameters and root.id == inner.parameters[0].arg:
+            frame = binding.scope
+            same = frame.is_method and bool(frame.parameters) and frame.parameters[0].arg == root.id
+            return expression if same and isinstance(expression, ast.Attribute) else None
+        if owner is inner and expression is root and inner in self.program.flow.callees.get(call, ()):
+            argument = self.tracer.argument(call, inner, root.id)
+            return argument if argument is not None and self._is_plain(argument) else None
+        return expression if owner is not None and owner is binding.scope.root else None
 
     def _add_model(self, found: list[Item], expression: ast.expr, binding: Binding) -> None:
         expression = self._whole_model(expression)
@@ -161,7 +194,7 @@ class Preparer:
         self.found.models |= {v for v in self.program.values(expression) if self.roles.is_model(v)}
         line = self._bound_line(expression)
         assigned = text != "self" and self._may_assign(text, binding.scope)
-        found.append(Item("model", text, binding.scope, binding.statement, line, assigned))
+        found.append(Item("model", text, binding.scope, binding.statement, line, assigned, binding.text))
 
     def _bound_line(self, expression: ast.expr) -> int:
         lines = [getattr(c[0].node, "lineno", 0) for c in self.tracer.chains(expression) if c]
@@ -367,7 +400,7 @@ class Preparer:
         """The block in which an item is ready, and the index of the statement after which it is."""
         if item.statement is None:
             return item.frame.body, -1
-        statement = self._hoisted(item.statement, item.text)
+        statement = self._hoisted(item.statement, item.anchor or item.text)
         block = self.program.block(statement)
         return block, block.index(statement)
 

@@ -101,10 +101,11 @@ def _parameter(script: Script, function: Scope, plan: Plan) -> Iterator[Change |
     name = script.reach.name
     calls = _calls(script, function)
     old = _replaceable(script, function, plan)
-    edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, old)]}
+    at_end = _goes_last(node, calls)
+    position = len(node.args.args) if at_end else int(function.is_method and not function.has_decorator("staticmethod"))
+    edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, position, old)]}
     if function.name == "__init__" and function.parent in script.reach.holders:
         edits[function.module].append(_kept(function, f"{_self(function)}.{name} = {name}"))
-    at_end = _goes_last(node, calls)
     for call in calls:
         given = _given(script, call)
         if given is None:
@@ -127,7 +128,7 @@ def _given(script: Script, call: ast.Call) -> str | None:
 def _goes_last(node: ast.FunctionDef | ast.AsyncFunctionDef, calls: list[ast.Call]) -> bool:
     """Whether the accelerator can be the last positional argument at the definition and at every call."""
     arguments = node.args
-    if arguments.defaults or arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+    if arguments.defaults or arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs:
         return False
     return all(not c.keywords and not any(isinstance(a, ast.Starred) for a in c.args) for c in calls)
 

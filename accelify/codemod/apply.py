@@ -221,7 +221,7 @@ class _Applier(cst.CSTTransformer):
     def _drop_inner_comments(self, node: cst.CSTNode) -> None:
         collector = _Comments()
         node.visit(collector)
-        own = {id(line) for line in _leading(node)}  # type: ignore[arg-type]  # blocks have none
+        own = {id(line) for line in _leading(node)}
         self.dropped.extend(c for holder, c in collector.found if holder not in own)
 
 

@@ -22,13 +22,13 @@ _COMPOUND: dict[type[ast.AST], tuple[type[cst.CSTNode], ...]] = {
     ast.AsyncFunctionDef: (cst.FunctionDef,),
     ast.ClassDef: (cst.ClassDef,),
 }
-_EXPRESSIONS: dict[type[ast.AST], type[cst.CSTNode]] = {
-    ast.Call: cst.Call,
-    ast.Name: cst.Name,
-    ast.Attribute: cst.Attribute,
-    ast.IfExp: cst.IfExp,
-    ast.Subscript: cst.Subscript,
-    ast.Lambda: cst.Lambda,
+_EXPRESSIONS: dict[type[ast.AST], tuple[type[cst.CSTNode], ...]] = {
+    ast.Call: (cst.Call,),
+    ast.Name: (cst.Name,),
+    ast.Attribute: (cst.Attribute,),
+    ast.IfExp: (cst.IfExp,),
+    ast.Subscript: (cst.Subscript,),
+    ast.Lambda: (cst.Lambda,),
 }
 
 
@@ -60,15 +60,13 @@ class Concrete:
             return next(c for c in candidates if isinstance(c, compound))
         span = (*self._start(node), *self._end(node))
         candidates = self._spans.get(span, [])
-        kind: type[cst.CSTNode]
-        if isinstance(node, ast.stmt):
-            kind = cst.BaseSmallStatement
-        else:
-            kind = _EXPRESSIONS.get(type(node), cst.BaseExpression)
         for candidate in candidates:
-            if isinstance(candidate, kind):
+            if isinstance(node, ast.stmt):
+                if isinstance(candidate, cst.BaseSmallStatement):
+                    return candidate
+            elif isinstance(candidate, _EXPRESSIONS.get(type(node), (cst.BaseExpression,))):
                 return candidate
-        raise LookupError(f"no {kind.__name__} at {span}")
+        raise LookupError(f"no {type(node).__name__} at {span}")
 
     def has(self, node: ast.AST) -> bool:
         """Whether `find` would find the node."""

@@ -47,6 +47,18 @@ _ITERATIONS = {
     "alive_progress.alive_it": "same",
     "fastprogress.progress_bar": "same",
 }
+_OPTIMIZER_PACKAGES = (
+    "transformers.",
+    "apex.optimizers.",
+    "apex.contrib.optimizers.",
+    "timm.optim.",
+    "torch_optimizer.",
+    "bitsandbytes.optim.",
+    "lion_pytorch.",
+    "pytorch_pretrained_bert.",
+    "pytorch_transformers.",
+)
+_OPTIMIZERS = {"Adam", "AdamW", "SGD", "Lion", "LAMB", "Lamb", "LARS", "Adafactor", "AdamP", "SGDP", "RAdam"}
 _CUDA_TESTS = {
     "torch.cuda.is_available",
     "torch.cuda.device_count",
@@ -71,11 +83,8 @@ def is_optimizer(name: str | None) -> bool:
     if name.startswith("torch.optim.") and ".lr_scheduler" not in name and ".swa_utils" not in name:
         return True
     last = name.rpartition(".")[2]
-    packages = ("transformers.", "apex.optimizers.", "apex.contrib.optimizers.", "timm.optim.", "torch_optimizer.")
-    packages += ("bitsandbytes.optim.", "lion_pytorch.", "pytorch_pretrained_bert.", "pytorch_transformers.")
-    optimizers = ("Adam", "AdamW", "SGD", "Lion", "LAMB", "Lamb", "LARS", "Adafactor", "AdamP", "SGDP", "RAdam")
-    if name.startswith(packages):
-        return last in optimizers or last.startswith(("Adam", "Fused", "create_optimizer", "BertAdam", "OpenAIAdam"))
+    if name.startswith(_OPTIMIZER_PACKAGES):
+        return last in _OPTIMIZERS or last.startswith(("Adam", "Fused", "create_optimizer", "BertAdam", "OpenAIAdam"))
     return False
 
 

@@ -15,7 +15,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach, Reacher, node_of
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Binding, Tracer
-from accelify.codemod.analysis.values import Collection, Element, View
+from accelify.codemod.analysis.values import Collection, Element, External, View
 from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
 
 from accelify.codemod.options import Options
@@ -162,7 +162,15 @@ class Script:
         if not isinstance(root, ast.Name):
             return False
         owner = self.program.scope(root).owner(root.id)
-        return owner is not None and all(self._is_batch_write(owner, w, depth) for w in self.tracer.writes(owner, root.id))
+        return owner is not None and all(self._is_batch_write(owner, w, depth) for w in self._reaching(owner, root))
+
+    def _reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
+        """The places where a name may have got the value that is read: in the loop that deals it out, if one does."""
+        writes = self.tracer.writes(owner, read.id)
+        for loop in self.program.loops_round(read):
+            if isinstance(loop, (ast.For, ast.AsyncFor)) and any(self.program.inside(w, loop.target) for w in writes):
+                return [w for w in writes if self.program.inside(w, loop)]
+        return writes
 
     def _is_next(self, call: ast.Call) -> bool:
         return isinstance(call.func, ast.Name) and call.func.id == "next"
@@ -235,6 +243,48 @@ class Script:
             if group.frame is frame and group.anchor is not None and any(i.text == text for i in group.items):
                 return group if getattr(node, "lineno", 0) <= (group.anchor.end_lineno or 0) + 8 else None
         return None
+
+    def iterates_a_loader(self, loop: ast.For | ast.AsyncFor) -> bool:
+        """Whether a loop goes over a loader of batches."""
+        return Loops(self.program, self.roles, self.tracer).is_loader_loop(loop)
+
+    def is_needless(self, move: Move) -> bool:
+        """Whether a move does nothing once what it moves is prepared."""
+        if self.is_kept(move.call):
+            return False
+        if self.is_prepared_batch(move.receiver):
+            return True
+        if not self.is_prepared_model(move.receiver):
+            return False
+        statement = self.program.statement(move.call)
+        text = ast.unparse(move.receiver)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            text = ast.unparse(statement.targets[0])
+        group = self.prepares_after(move.call, text)
+        return group is not None and group.anchor is not None and not self._is_used_between(text, statement, group.anchor)
+
+    def _is_used_between(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
+        """Whether a model is used, other than to be set up, between a move and where it is prepared."""
+        last = end.end_lineno or end.lineno
+        for call in self.program.calls:
+            if self.program.frame(call) is not self.program.frame(start) or not start.lineno < call.lineno <= last:
+                continue
+            if ast.unparse(call.func) == text:
+                return True
+            harmless = ast.unparse(call.func).endswith(("print", "DataParallel", "info", "watch", "compile"))
+            makes = any(self.roles.is_optimizer(v) or self.roles.is_module(v) for v in self.program.values(call))
+            if not harmless and not makes and any(ast.unparse(a) == text for a in call.args):
+                return True
+        return False
+
+    @cached_property
+    def wrappers(self) -> list[ast.Call]:
+        """The `DataParallel(model)` calls of the changed files."""
+        return [
+            call
+            for call in self.program.calls
+            if call.args and self.path(call) in self.files and any(names.is_wrapper(n) for n in self.program.called(call))
+        ]
 
     # What the edits leave.
 
@@ -376,7 +426,7 @@ def _by_hand(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, 
     for node, values in list(program.flow.values.items()):
         if not isinstance(node, (ast.Attribute, ast.Name)) or program.path(node) not in files:
             continue
-        for name in (v.name for v in values if hasattr(v, "name") and type(v).__name__ == "External"):
+        for name in (v.name for v in values if isinstance(v, External)):
             kind = None
             if names.is_distributed(name):
                 kind = ("distributed", f"`{name}`: the script already distributes itself")

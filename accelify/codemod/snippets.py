@@ -52,7 +52,7 @@ def statements(code: str, module: cst.Module) -> list[cst.BaseStatement]:
     lines = code.split("\n")
     text = "\n".join(_reindent(line, module.default_indent) for line in lines)
     parsed = cst.parse_module(text + "\n", config=module.config_for_parsing)
-    body = [s for s in parsed.body if isinstance(s, cst.BaseStatement)]
+    body: list[cst.BaseStatement] = list(parsed.body)
     if parsed.header and body:
         first = body[0]
         body[0] = first.with_changes(leading_lines=[*parsed.header, *_leading(first)])

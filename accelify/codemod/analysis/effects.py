@@ -8,7 +8,7 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.values import Made
 
-_HARMLESS_CALLS = ("is_available", "device_count", "isinstance", "hasattr", "getattr", "is_built", "len", "torch.device", "format")
+_HARMLESS_CALLS = ("is_available", "device_count", "isinstance", "hasattr", "getattr", "is_built", "len", ".device", "format")
 _RANDOM = ("numpy.random.", "random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "np.random.")
 _ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
 

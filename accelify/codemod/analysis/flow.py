@@ -326,7 +326,7 @@ class Flow:
 
     def external_bases(self, cls: Scope) -> list[str]:
         """The qualified names of the library classes that a class inherits from."""
-        found = []
+        found: list[str] = []
         for each in [cls, *self.ancestors(cls)]:
             assert isinstance(each.node, ast.ClassDef)
             for base in each.node.bases:
@@ -405,6 +405,7 @@ class Flow:
         elif isinstance(target, ast.Attribute):
             for owner in self.eval(target.value):
                 self._add(self._attribute_key(owner, target.attr), values)
+            self.values[target] = self.values.get(target, NOTHING) | values
         elif isinstance(target, ast.Subscript):
             key = self._literal(target.slice)
             self.eval(target.slice)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.effects import draws_at_random
+from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import Argument, Collection, Element, FunctionValue, Instance, Made, Member, Value, View
+from accelify.codemod.analysis.values import Argument, Collection, Element, FunctionValue, Instance, Made, Member, Parameters, Value, View
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -62,7 +62,7 @@ class Loops:
                 training.steps.append(call)
         for backward in training.backwards:
             training.loops[backward] = self.stack(backward, training.frames)
-            for data in self._data(backward, training.loops[backward], training.frames):
+            for data in self._data(backward, training.loops[backward]):
                 if data not in training.data:
                     training.data.append(data)
         return training
@@ -136,7 +136,7 @@ class Loops:
         """Whether a loop goes over a loader."""
         return isinstance(loop, (ast.For, ast.AsyncFor)) and any(self.roles.is_loader(v) for v in self.owners(loop.iter))
 
-    def _data(self, backward: ast.Call, loops: list[Loop], frames: set[Scope]) -> list[Data]:
+    def _data(self, backward: ast.Call, loops: list[Loop]) -> list[Data]:
         found = [Data("loaders", loop, (loop.iter,)) for loop in loops if isinstance(loop, ast.For) and self.is_loader_loop(loop)]
         drawn = self._next_calls(loops)
         found.extend(Data("loaders", loops[0], (call.args[0] if call.args else _receiver(call),)) for call in drawn)
@@ -148,7 +148,7 @@ class Loops:
             source = self._own_source(loop)
             if source is not None:
                 return [Data(source[0], loop, (source[1],))]
-        if self._draws(loops, frames, backward):
+        if self._draws(loops, backward):
             return [Data("random", loops[0] if loops else None)]
         return [Data("full", loops[0] if loops else None)]
 
@@ -253,7 +253,11 @@ class Loops:
         return False
 
     def _uses_items(self, loop: ast.For) -> bool:
-        names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+        targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
+        held = [v for t in targets for v in self.program.values(t)]
+        if any(self.roles.is_module(v) or self.roles.is_optimizer(v) or isinstance(v, Parameters) for v in held):
+            return False  # a loop over networks, optimizers or weights deals out no data
+        names = {n.id for n in targets}
         return any(
             isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names and not self._is_only_shown(n, loop)
             for n in self._body_nodes(loop)
@@ -263,18 +267,14 @@ class Loops:
         for statement in loop.body:
             yield from ast.walk(statement)
 
-    def _draws(self, loops: list[Loop], frames: set[Scope], backward: ast.Call) -> bool:
+    def _draws(self, loops: list[Loop], backward: ast.Call) -> bool:
         """Whether the data of a step are drawn at random or come from an environment."""
         inside = set(loops)
         for call in self.program.calls:
-            if not draws_at_random(self.program, call):
-                continue
-            frame = self.program.frame(call)
-            if any(loop in inside for loop in self.program.loops_round(call)) or frame is self.program.frame(backward):
-                return True
-            if frame in self.program.reachable and any(loop in inside for loop in self.stack(call)):
-                return True
-        return False
+            if draws_at_random(self.program, call) and self.program.frame(call) in self.program.reachable:
+                if any(loop in inside for loop in self.stack(call)):
+                    return True
+        return not loops and function_draws(self.program, self.program.frame(backward))
 
 
 def _reads(node: ast.AST) -> set[str]:

@@ -43,9 +43,9 @@ def first_use(script: Script, root: Scope) -> int:
     for backward in script.training.backwards:
         if script.path(backward) == root.module:
             lines.append(_top(script, backward).lineno)
-    for _, node in script.preparation.wrapped:
-        if script.path(node) == root.module:
-            lines.append(_top(script, node).lineno)
+    for _, wrapped in script.preparation.wrapped:
+        if script.path(wrapped) == root.module:
+            lines.append(_top(script, wrapped).lineno)
     return min(lines)
 
 

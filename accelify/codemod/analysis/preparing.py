@@ -151,10 +151,25 @@ class Preparer:
         if not found and isinstance(value, ast.Call):
             for expression in self._owners_in_callee(value, binding):
                 self._add_model(found, expression, binding)
+        if not found:
+            for name in self._models_bound_with(binding):
+                self._add_model(found, name, binding)
         if not found and isinstance(value, ast.Call):
             for argument in [*value.args, *[k.value for k in value.keywords]]:
                 if self._is_plain(argument) and any(self.roles.is_model(v) for v in self.program.values(argument)):
                     self._add_model(found, argument, binding)
+        return found
+
+    def _models_bound_with(self, binding: Binding) -> list[ast.expr]:
+        """`model` of `model, optimizer = build()`."""
+        found: list[ast.expr] = []
+        if not isinstance(binding.statement, ast.Assign):
+            return found
+        for target in binding.statement.targets:
+            for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else ():
+                values = self.program.values(part)
+                if part is not binding.node and values and all(self.roles.is_model(v) for v in values):
+                    found.append(part)
         return found
 
     def _owners_in_callee(self, call: ast.Call, binding: Binding) -> list[ast.expr]:
@@ -490,8 +505,9 @@ class Preparer:
         """Whether a statement needs an item prepared: it reads a loader, or it trains."""
         if item.kind == "loader":
             base = item.text.split("[")[0]
+            members = {n.value for n in ast.walk(statement) if isinstance(n, ast.Attribute)}  # `loader.dataset` needs nothing
             return any(
-                isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and ast.unparse(n) == base
+                isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and n not in members and ast.unparse(n) == base
                 for n in ast.walk(statement)
             )
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.program import Program
-from accelify.codemod.analysis.values import External, Instance
+from accelify.codemod.analysis.values import External, Instance, Made
 
 _THROUGH = frozenset("to cuda cpu train eval float double half requires_grad_ share_memory next __next__ module compile".split())
 _DEPTH = 12
@@ -83,9 +83,18 @@ class Tracer:
             return node.args if "zip" in called else node.args[:1]
         if any(names.returns_its_model(n) for n in called) and node.args:
             return node.args[:1]
+        callees = self.flow.callees.get(node, set())
+        if callees and all(c.generates for c in callees):
+            fed = [a for a in [*node.args, *[k.value for k in node.keywords]] if self._is_loader(a)]
+            return fed or None
         if isinstance(node.func, ast.Attribute) and node.func.attr in _THROUGH and not self.flow.callees.get(node):
             return [node.func.value]
         return None
+
+    def _is_loader(self, node: ast.expr) -> bool:
+        values = self.program.values(node)
+        bases = [b for v in values if isinstance(v, Instance) for b in self.flow.external_bases(v.cls)]
+        return any(names.is_loader(n) for n in [*bases, *[v.name for v in values if isinstance(v, Made)]])
 
     @staticmethod
     def _is_progress(node: ast.Call) -> bool:

@@ -8,12 +8,13 @@ Left alone: saving where the accelerator does not reach; a note says so.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits import Change, Plan, Remark, Replace
+from accelify.codemod.edits import Change, Insert, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -21,7 +22,8 @@ NAME = "checkpoints"
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
-    """A change for each `torch.save`."""
+    """A change for each `torch.save`, and for each load of what was saved."""
+    saved: set[str] = set()
     for call in script.program.calls:
         if "torch.save" not in script.program.called(call) or script.path(call) not in script.files:
             continue
@@ -29,6 +31,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         if accelerator is None:
             yield Remark(NAME, script.path(call), call, "every process writes this file: save from one of them", Tier.ADVICE)
             continue
+        saved.update(ast.unparse(a) for a in call.args[1:2])
         yield Change(
             rule=NAME,
             path=script.path(call),
@@ -43,6 +46,21 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
                 ),
             ),
         )
+    yield from _waits(script, saved)
+
+
+def _waits(script: Script, saved: set[str]) -> Iterator[Change]:
+    """No process reads a file before the one that writes it is done."""
+    done: set[ast.stmt] = set()
+    for call in script.program.calls:
+        if "torch.load" not in script.program.called(call) or not call.args or ast.unparse(call.args[0]) not in saved:
+            continue
+        statement, accelerator = script.program.statement(call), script.accelerator(call)
+        if statement in done or accelerator is None or script.path(call) not in script.files:
+            continue
+        done.add(statement)
+        edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
+        yield Change(NAME, script.path(call), call.lineno, "the process that writes this file may not be done yet", (edit,))
 
 
 def saved_by(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

@@ -44,9 +44,9 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
         assert data.loop is not None
         yield Remark(NAME, path, data.loop, "N processes take N items of this loop at a time: the global batch is N times as large", Tier.REVIEW)
     kinds = {d.kind for d in script.training.data}
-    if "random" in kinds:
+    if "random" in kinds and not _sets_learning_rate(script):
         yield from _random(script)
-    elif "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
+    elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
         backward = script.training.backwards[0]
         yield Remark(
             NAME,
@@ -55,6 +55,16 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             "every process computes on the same data here: the result is right, but more processes bring no speed",
             Tier.REVIEW,
         )
+
+
+def _sets_learning_rate(script: Script) -> bool:
+    """Whether a step sets its own learning rate, which ranks with random numbers of their own might set apart."""
+    loops = {loop for listed in script.training.loops.values() for loop in listed[:1]}
+    return any(
+        isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and isinstance(n.slice, ast.Constant) and n.slice.value == "lr"
+        for place in [*loops, *[script.program.frame(b).node for b in script.training.backwards if script.program.frame(b).kind == "function"]]
+        for n in ast.walk(place)
+    )
 
 
 def _random(script: Script) -> Iterator[Change | Remark]:

@@ -27,7 +27,7 @@ NAME = "device_moves"
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     """A change for each statement whose moves go, and for each move that gets another device."""
-    dropped = {m.call: m for m in script.moves if _is_needless(script, m)}
+    dropped = {m.call: m for m in script.moves if script.is_needless(m)}
     done: set[ast.AST] = set()
     taken = {e.node for e in edits_of(plan.changes) if isinstance(e, Remove)}
     emptied: set[ast.stmt] = set(n for n in taken if isinstance(n, ast.stmt))
@@ -44,41 +44,6 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     for move in script.moves:
         if move.call not in dropped and not any(script.program.inside(move.call, e) for e in emptied):
             yield from _redirect(script, move)
-
-
-def _is_needless(script: Script, move: Move) -> bool:
-    if script.is_kept(move.call):
-        return False
-    if script.is_prepared_batch(move.receiver):
-        return True
-    if not script.is_prepared_model(move.receiver):
-        return False
-    statement = script.program.statement(move.call)
-    text = ast.unparse(move.receiver)
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        text = ast.unparse(statement.targets[0])
-    group = script.prepares_after(move.call, text)
-    if group is None or group.anchor is None:
-        return False
-    return not _is_called_between(script, text, statement, group.anchor)
-
-
-def _is_called_between(script: Script, text: str, start: ast.stmt, end: ast.stmt) -> bool:
-    """Whether a model is used, other than to be set up, between a move and where it is prepared."""
-    last = end.end_lineno or end.lineno
-    for call in script.program.calls:
-        if script.program.frame(call) is not script.program.frame(start) or not start.lineno < call.lineno <= last:
-            continue
-        if ast.unparse(call.func) == text:
-            return True
-        harmless = ast.unparse(call.func).endswith(("print", "DataParallel", "info", "watch", "compile"))
-        if not harmless and any(ast.unparse(a) == text for a in call.args) and not _is_constructor(script, call):
-            return True
-    return False
-
-
-def _is_constructor(script: Script, call: ast.Call) -> bool:
-    return any(script.roles.is_optimizer(v) or script.roles.is_module(v) for v in script.program.values(call))
 
 
 def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) -> Change:

@@ -22,6 +22,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "devices"
+_OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.", "params.")
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
@@ -44,10 +45,20 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
             code = f"{ast.unparse(target)} = {accelerator}.device"
             yield Change(NAME, path, statement.lineno, reason, (Remove(choice), Insert(choice, "after", code)))
+            yield from _lost_choice(script, choice, gone)
             continue
         done.add(statement)
+        yield from _lost_choice(script, statement, gone)
         make = partial(its_device, accelerator=accelerator)
         yield Change(NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),))
+
+
+def _lost_choice(script: Script, statement: ast.stmt, gone: set[ast.AST]) -> Iterator[Remark]:
+    """An option of the script that chose the device chooses it no more."""
+    options = {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and ast.unparse(n).startswith(_OPTIONS)}
+    if options:
+        message = f"{', '.join(sorted(options))} no longer chooses the device: `accelify launch --cpu` or `Accelerator(cpu=True)` does"
+        yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 
 def its_device(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from accelify.codemod import names
 from accelify.codemod.edits import Change, Plan, Remove, Replace
 from accelify.codemod.script import Script
 
@@ -23,25 +22,32 @@ NAME = "parallel_wrappers"
 
 def find(script: Script, plan: Plan) -> Iterator[Change]:
     """A change for each wrapper and for each `.module`."""
-    wrapped = False
-    for call in script.program.calls:
-        if not any(names.is_wrapper(n) for n in script.program.called(call)) or not call.args:
-            continue
-        if script.path(call) not in script.files:
-            continue
-        wrapped = True
+    for call in script.wrappers:
         yield _unwrap(script, call)
-    if wrapped:
+    if script.wrappers:
         yield from _members(script)
 
 
 def _unwrap(script: Script, call: ast.Call) -> Change:
     statement = script.program.statement(call)
     reason = "one process per device needs no wrapper round the model"
-    if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
-        if ast.unparse(statement.targets[0]) == ast.unparse(call.args[0]):
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        if ast.unparse(statement.targets[0]) == ast.unparse(_inside(script, statement.value)):
             return Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),))
     return Change(NAME, script.path(call), call.lineno, reason, (Replace(call, first_argument, keeps=(call.args[0],)),))
+
+
+def _inside(script: Script, node: ast.expr) -> ast.expr:
+    """What is left of an expression without its wrappers and needless moves."""
+    needless = {m.call: m.receiver for m in script.moves if script.is_needless(m)}
+    while isinstance(node, ast.Call):
+        if node in script.wrappers:
+            node = node.args[0]
+        elif node in needless:
+            node = needless[node]
+        else:
+            break
+    return node
 
 
 def first_argument(call: cst.CSTNode) -> cst.BaseExpression:

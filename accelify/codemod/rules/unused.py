@@ -63,7 +63,7 @@ def _exported(script: Script, root: Scope) -> set[str]:
 
 
 def _remove(
-    script: Script, path: str, name: str, writes: list[ast.AST], removed: set[ast.stmt], dropped: set[tuple[ast.AST, str]]
+    script: Script, path: str, name: str, writes: list[ast.AST], removed: set[ast.stmt], dropped: set[tuple[ast.Import | ast.ImportFrom, str]]
 ) -> Iterator[Change]:
     reason = f"nothing reads `{name}` any more"
     for write in writes:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from accelify.runtime import collectives, optim, parallel, precision, process, sharding
+from accelify.runtime import collectives, optim, parallel, precision, process, randomness, sharding
 from accelify.runtime.accumulation import Accumulation
 from accelify.runtime.data import choose_source, is_loader, prepare_loader
 from accelify.runtime.dealing import Sharing
@@ -54,6 +54,7 @@ class Accelerator:
         windows = gradient_accumulation_plugin or GradientAccumulationPlugin(num_steps=gradient_accumulation_steps)
         self._world = process.join(environment, cpu=cpu, timeout=given.process_group.timeout)
         self._collectives = collectives.choose(self._world)
+        randomness.begin_together(self._world, self._collectives)
         self._parallel = parallel.choose(self._world, self._collectives)
         self._precision = precision.choose(
             mixed_precision or environment.mixed_precision or "no", self.device, given.autocast, given.scaler
@@ -175,12 +176,12 @@ class Accelerator:
         One object comes back as it is, several as a tuple. Models and optimizers are the very same objects; a loader
         is, where nothing has to be done. What is none of these passes through.
         """
-        prepared = tuple(self._prepare_one(given) for given in objects)
+        # Models first: what an optimizer steps beside them is looked at by itself.
+        models = {id(given): self.prepare_model(given) for given in objects if isinstance(given, nn.Module)}
+        prepared = tuple(models.get(id(given)) or self._prepare_one(given) for given in objects)
         return prepared[0] if len(prepared) == 1 else prepared
 
     def _prepare_one(self, given: Any) -> Any:
-        if isinstance(given, nn.Module):
-            return self.prepare_model(given)
         if isinstance(given, Optimizer):
             return self.prepare_optimizer(given)
         if optim.is_scheduler(given):
@@ -198,8 +199,9 @@ class Accelerator:
         return self._parallel.prepare_model(model)
 
     def prepare_optimizer(self, optimizer: Optimizer) -> Optimizer:
-        """The optimizer itself."""
+        """The optimizer itself. Parameters of it that belong to no prepared model are kept equal on all ranks, too."""
         _remember(self._optimizers, optimizer)
+        self._parallel.prepare_optimizer(optimizer)
         return optim.prepare_optimizer(
             optimizer, self._collectives, self._world.size, self._precision, self._accumulation
         )
@@ -261,8 +263,16 @@ class Accelerator:
         self._parallel.backward(self._precision.scale(loss), **options)
         self._accumulation.settle(weight, self._parameters, self._world.size)
 
-    def _parameters(self) -> Iterator[nn.Parameter]:
-        return (parameter for model in self._models for parameter in model.parameters())
+    def _parameters(self, models: Sequence[nn.Module]) -> Iterator[torch.Tensor]:
+        """What these models (if none is named, all) train, and what their optimizers step that is no model's."""
+        everyone = {id(parameter) for model in self._models for parameter in model.parameters()}
+        wanted = [parameter for model in models or self._models for parameter in model.parameters()]
+        yield from wanted
+        known = set(map(id, wanted))
+        for optimizer in self._optimizers:
+            stepped = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            if not models or any(id(parameter) in known for parameter in stepped):
+                yield from (parameter for parameter in stepped if id(parameter) not in everyone)
 
     def accumulate(self, *models: nn.Module) -> AbstractContextManager[None]:
         """One micro-batch of these models inside; `step` and `zero_grad` take effect when their window is complete."""

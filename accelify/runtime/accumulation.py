@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,6 +11,9 @@ from torch import nn
 
 from accelify.runtime.collectives import Alone
 from accelify.runtime.parallel import Single
+
+# What the models of a window train; of all models for a window that names none.
+Parameters = Callable[[Sequence[nn.Module]], Iterable[torch.Tensor]]
 
 
 @dataclass(slots=True)
@@ -72,24 +75,19 @@ class Accumulation:
             return loss * weight
         return loss if self.steps == 1 else loss / self.steps
 
-    def settle(self, weight: float | None, parameters: Callable[[], Iterable[nn.Parameter]], world_size: int) -> None:
+    def settle(self, weight: float | None, parameters: Parameters, world_size: int) -> None:
         """After the backward pass that completes a window: divide by its true length or weight."""
         if not self.is_complete:
             return
         window = self._current
         if weight is not None:
             total = self._collectives.reduce(float(weight if window is None else window.weight), "sum")
-            _multiply(self._parameters(parameters), world_size / total)
+            _multiply(parameters(() if window is None else window.models), world_size / total)
         elif window is not None and window.count < self.steps:
-            _multiply(self._parameters(parameters), self.steps / window.count)
-
-    def _parameters(self, everything: Callable[[], Iterable[nn.Parameter]]) -> list[nn.Parameter]:
-        if self._current is None or not self._current.models:
-            return list(everything())
-        return [parameter for model in self._current.models for parameter in model.parameters()]
+            _multiply(parameters(window.models), self.steps / window.count)
 
 
-def _multiply(parameters: list[nn.Parameter], factor: float) -> None:
+def _multiply(parameters: Iterable[torch.Tensor], factor: float) -> None:
     with torch.no_grad():
         for gradient in {id(p.grad): p.grad for p in parameters if p.grad is not None}.values():
             gradient.mul_(factor)

@@ -34,7 +34,7 @@ from accelify.runtime import nested
 from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing, dealt, slices, split_indices
 from accelify.runtime.passage import Passages, Step
-from accelify.runtime.randomness import SharedRandom
+from accelify.runtime.randomness import SharedRandom, WorkerStart
 
 # Samplers of torch draw once, before their first index; any other may draw at any time.
 _DRAW_FIRST = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
@@ -109,6 +109,7 @@ class ByIndex:
         draws = any(type(owner) not in (SequentialSampler, BatchSampler) for owner in owners)
         shared = SharedRandom(self._collectives, [*owners, self._loader.generator]) if draws else None
         deal.random = shared
+        inner.worker_init_fn = self._worker_start(shared)
         with shared.drawing() if shared else nullcontext():
             batches = iter(inner)
             deal.draw_first()
@@ -117,6 +118,11 @@ class ByIndex:
         elif shared:
             shared.part()
         return _with_steps(batches, deal.steps)
+
+    def _worker_start(self, shared: SharedRandom | None) -> Any:
+        """What workers do at their start: where this rank draws by itself (`seed_by_rank`), so do they."""
+        own = self._loader.worker_init_fn
+        return own if shared is None or shared.is_in_step else WorkerStart(own, self._sharing.rank)
 
     def _inner(self) -> tuple[DataLoader[Any], _Deal]:
         """The user's loader with its indices dealt: a shallow copy, so that later changes of theirs count."""

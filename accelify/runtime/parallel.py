@@ -10,10 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
 
 from accelify.runtime.collectives import Alone
+from accelify.runtime.loose import Groups, Loose
 from accelify.runtime.process import World
-from accelify.runtime.reducer import Replica, replica_of
+from accelify.runtime.reducer import GradientHook, Replica, Trained, replica_of
 
 
 class Single:
@@ -24,6 +26,9 @@ class Single:
     def prepare_model(self, model: nn.Module) -> nn.Module:
         """The model itself."""
         return model
+
+    def prepare_optimizer(self, optimizer: Optimizer) -> None:
+        """Its parameters are trained as they are."""
 
     def backward(self, loss: torch.Tensor, **options: Any) -> None:
         """The plain backward pass."""
@@ -43,6 +48,8 @@ class Replicated(Single):
         self._world = world
         self._collectives = collectives
         self._replicas: list[Replica] = []
+        self._loose: list[tuple[Loose, Replica]] = []
+        self._groups: list[Groups] = []
         self._announced = False
 
     def prepare_model(self, model: nn.Module) -> nn.Module:
@@ -50,14 +57,51 @@ class Replicated(Single):
         replica = replica_of(model)
         if replica is None:
             self._collectives.agree("prepare", _shapes(model))
-            # A group of its own: its messages keep their order whatever else the backward pass sends (SyncBatchNorm).
-            group = dist.new_group(timeout=self._world.timeout)
-            assert group is not None
-            replica = Replica(model, group, self._world.size)
-            replica.share()
-            replica.lay_out()
+            replica = self._replica(model)
         self._adopt(replica)
+        self._hand_over()
         return model
+
+    def prepare_optimizer(self, optimizer: Optimizer) -> None:
+        """Have its parameters that belong to no prepared model start equal and be averaged as a model's are."""
+        if all(groups.optimizer() is not optimizer for groups in self._groups):
+            self._groups.append(Groups(optimizer))
+        if any(loose.belongs_to(optimizer) for loose, _ in self._loose):
+            return
+        loose = Loose(optimizer, self._is_owned)
+        shapes = [f"{parameter.dtype}{_shape(parameter)}" for parameter in loose.parameters()]
+        self._collectives.agree("prepare", " ".join(["optimizer", *shapes]))
+        if shapes:
+            replica = self._replica(loose)
+            self._adopt(replica)
+            self._loose.append((loose, replica))
+
+    def _replica(self, trained: Trained) -> Replica:
+        # A group of its own: its messages keep their order whatever else the backward pass sends (SyncBatchNorm).
+        group = dist.new_group(timeout=self._world.timeout)
+        assert group is not None
+        replica = Replica(trained, group, self._world.size)
+        replica.share()
+        replica.lay_out()
+        return replica
+
+    def _is_owned(self, parameter: torch.Tensor) -> bool:
+        """Whether a model has this parameter, prepared here or by another accelerator; or another optimizer's rest."""
+        loose = {id(replica) for _, replica in self._loose}
+        if any(replica.has(parameter) for replica in self._replicas if id(replica) not in loose):
+            return True
+        hooks = (getattr(parameter, "_post_accumulate_grad_hooks", None) or {}).values()
+        return any(isinstance(hook, GradientHook) and hook.replica.owner is not self for hook in hooks)
+
+    def _hand_over(self) -> None:
+        """Let go of loose parameters that a model has now, and of optimizers that are no more."""
+        for pair in list(self._loose):
+            _, replica = pair
+            if replica.is_stale():
+                replica.lay_out()
+            if not replica.parameters:
+                self._loose.remove(pair)
+                self._replicas.remove(replica)
 
     def _adopt(self, replica: Replica) -> None:
         if replica.owner is not self:
@@ -89,6 +133,9 @@ class Replicated(Single):
         torch.autograd.Variable._execution_engine.queue_callback(self._finish_unannounced)
 
     def _begin(self) -> None:
+        for groups in self._groups:
+            if groups.has_grown() and (optimizer := groups.optimizer()) is not None:
+                self.prepare_optimizer(optimizer)
         for replica in self._replicas:
             if replica.is_stale():
                 replica.lay_out()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any  # the states of three libraries, each of its own kind
 
@@ -11,10 +11,30 @@ import numpy
 import torch
 
 from accelify.runtime.collectives import Alone
+from accelify.runtime.process import World
+from accelify.runtime.seeding import set_seed
 
 # Units: levels of attributes below a sampler in which its private generators are looked for
 DEPTH = 3
 _PRIVATE = (torch.Generator, random.Random, numpy.random.Generator, numpy.random.RandomState)
+
+
+def begin_together(world: World, collectives: Alone) -> None:
+    """Give every rank rank 0's random state; once in the life of a process group, later calls change nothing.
+
+    Unseeded scripts draw their splits, permutations and weights by hand, and ranks must draw them alike.
+    """
+    # The store that brought the ranks together remembers: it lives exactly as long as the group.
+    if world.store is None or world.store.add(f"accelify/random/{world.rank}", 1) > 1:
+        return
+    mine = _global_state()
+    if world.device.type == "cuda":
+        mine["cuda"] = torch.cuda.get_rng_state(world.device)
+    theirs = collectives.broadcast_object(mine)
+    if world.rank:
+        _set_global_state(theirs)
+        if "cuda" in theirs:
+            torch.cuda.set_rng_state(theirs["cuda"], world.device)
 
 
 class SharedRandom:
@@ -50,9 +70,27 @@ class SharedRandom:
             self._stream = _global_state()
             _set_global_state({name: state for name, state in own.items() if name not in self._in_step})
 
+    @property
+    def is_in_step(self) -> bool:
+        """Whether this rank draws what rank 0 draws."""
+        return "torch" in self._in_step
+
     def part(self) -> None:
         """From here on each rank's own stream goes its own way, whatever is drawn from the shared one."""
         self._in_step = set()
+
+
+class WorkerStart:
+    """A loader's `worker_init_fn`: workers of different ranks draw differently, though their seed is one for all."""
+
+    def __init__(self, own: Callable[[int], None] | None, rank: int) -> None:
+        self._own = own
+        self._rank = rank
+
+    def __call__(self, worker: int) -> None:
+        set_seed(torch.initial_seed(), device_specific=True, rank=self._rank)
+        if self._own is not None:
+            self._own(worker)
 
 
 def _global_state() -> dict[str, Any]:

@@ -18,20 +18,30 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from accelify.runtime.buckets import Bucket, copy_from_rank_0, fill, grouped, mean_over_ranks
+
 if TYPE_CHECKING:
     from accelify.runtime.parallel import Replicated
 
-# As DistributedDataParallel: a small first bucket, so that communication starts early.
-# Units: bytes
-FIRST_BUCKET = 1 << 20
-BUCKET = 25 << 20
+
+class Trained(Protocol):
+    """What has parameters to train: a model, or what an optimizer steps beside its models."""
+
+    def parameters(self) -> Iterable[torch.Tensor]:
+        """What is trained, and what may be one day."""
+
+    def modules(self) -> Iterable[nn.Module]:
+        """The modules whose buffers must agree."""
+
+    def buffers(self) -> Iterable[torch.Tensor]:
+        """Their buffers."""
 
 
 class GradientHook:
@@ -47,34 +57,16 @@ class GradientHook:
         self.replica.arrived(self.index, parameter)
 
 
-class Bucket:
-    """Gradients of one dtype and device that travel together."""
-
-    __slots__ = ("flat", "indices", "launched", "tail", "views", "waiting", "work")
-
-    def __init__(self, indices: list[int], parameters: list[nn.Parameter], tail: int = 0) -> None:
-        members = [parameters[index] for index in indices]
-        size = sum(member.numel() for member in members)
-        self.indices = indices
-        self.flat = torch.zeros(size + tail, dtype=members[0].dtype, device=members[0].device)
-        pieces = torch.split(self.flat[:size], [member.numel() for member in members])
-        self.views = [piece.view(member.shape) for piece, member in zip(pieces, members, strict=True)]
-        self.tail = self.flat[size:]
-        self.launched = False
-        self.waiting = 0
-        self.work: dist.Work | None = None
-
-
 class Replica:
-    """One model of which every rank holds a copy."""
+    """One model, or what an optimizer steps beside its models, of which every rank holds a copy."""
 
-    def __init__(self, model: nn.Module, group: dist.ProcessGroup, world_size: int) -> None:
+    def __init__(self, model: Trained, group: dist.ProcessGroup, world_size: int) -> None:
         self.model = weakref.ref(model)
         self.group = group
         self.world_size = world_size
         self.owner: Replicated | None = None
         self.is_open = False
-        self.parameters: list[nn.Parameter] = []
+        self.parameters: list[torch.Tensor] = []
         self.buckets: list[Bucket] = []
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._place: list[tuple[Bucket, torch.Tensor]] = []
@@ -87,7 +79,7 @@ class Replica:
         self._buffers: list[tuple[nn.Module, str]] = []
         self._versions: dict[tuple[int, str], tuple[int, int]] = {}
         # Kept alive, so that an id stands for one parameter.
-        self._known: dict[int, nn.Parameter] = {}
+        self._known: dict[int, torch.Tensor] = {}
         self._sparse: set[int] = set()
 
     # -- layout
@@ -100,7 +92,7 @@ class Replica:
             for new, old, (_, view) in zip(current, self.parameters, self._place, strict=True)
         )
 
-    def _trainable(self) -> list[nn.Parameter]:
+    def _trainable(self) -> list[torch.Tensor]:
         model = self.model()
         return [] if model is None else [p for p in model.parameters() if p.requires_grad and not is_lazy(p)]
 
@@ -113,7 +105,7 @@ class Replica:
         modules = [] if (model := self.model()) is None else list(model.modules())
         self._buffers = [(module, name) for module in modules for name in module._buffers]
         self._sparse = {id(module.weight) for module in modules if getattr(module, "sparse", False) is True}
-        groups = list(_grouped(self.parameters))
+        groups = list(grouped(self.parameters))
         flags = 1 + len(self.parameters) + len(groups) + len(self._buffers)
         self.buckets = [
             Bucket(indices, self.parameters, tail=flags if position == len(groups) - 1 else 0)
@@ -129,6 +121,10 @@ class Replica:
         ]
         self.note_buffers()
         self.close()
+
+    def has(self, parameter: torch.Tensor) -> bool:
+        """Whether this is one of the parameters, trained at present or not."""
+        return self._known.get(id(parameter)) is parameter
 
     def share(self) -> None:
         """Start every rank from rank 0's parameters and buffers."""
@@ -173,7 +169,7 @@ class Replica:
         if bucket.launched:
             self._late.add(index)
             return
-        _fill(view, parameter.grad, self.world_size)
+        fill(view, parameter.grad, self.world_size)
         if self._seen[index]:
             return
         self._seen[index] = True
@@ -191,7 +187,7 @@ class Replica:
     def _launch(self, bucket: Bucket) -> None:
         for index, view in zip(bucket.indices, bucket.views, strict=True):
             if not self._seen[index]:
-                _fill(view, self.parameters[index].grad, self.world_size)
+                fill(view, self.parameters[index].grad, self.world_size)
         self._send(bucket)
 
     def _send(self, bucket: Bucket) -> None:
@@ -212,7 +208,7 @@ class Replica:
             last.tail.copy_(torch.tensor(self.flags(), dtype=last.flat.dtype))
         self._launch(last)
         for bucket in self.buckets:
-            _wait(bucket)
+            bucket.wait()
         flags = last.tail.tolist() if flags is None else flags
         count = len(self.parameters)
         used, late = flags[1 : 1 + count], flags[1 + count : 1 + count + len(self.buckets)]
@@ -235,10 +231,10 @@ class Replica:
         """The buckets that some rank added to after they had left; `.grad` still holds the local sums."""
         for bucket in again:
             for index, view in zip(bucket.indices, bucket.views, strict=True):
-                _fill(view, self.parameters[index].grad, self.world_size)
+                fill(view, self.parameters[index].grad, self.world_size)
             self._send(bucket)
         for bucket in again:
-            _wait(bucket)
+            bucket.wait()
 
     def _write_back(self, used: list[float]) -> None:
         with torch.no_grad():
@@ -303,7 +299,7 @@ class Replica:
             return
         means = [tensor for module, tensor in tensors if isinstance(module, nn.modules.batchnorm._NormBase)]
         others = [tensor for module, tensor in tensors if not isinstance(module, nn.modules.batchnorm._NormBase)]
-        _mean_over_ranks(means, self.group, self.world_size)
+        mean_over_ranks(means, self.group, self.world_size)
         copy_from_rank_0(others, self.group)
         self.note_buffers()
 
@@ -315,83 +311,6 @@ def replica_of(model: nn.Module) -> Replica | None:
             if isinstance(hook, GradientHook) and hook.replica.model() is model:
                 return hook.replica
     return None
-
-
-def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup) -> None:
-    """Rank 0's values in everyone's tensors, in place, few messages."""
-    for members in _by_kind(tensors):
-        flat = torch.cat([member.detach().reshape(-1) for member in members])
-        dist.broadcast(flat.view(torch.uint8), src=0, group=group)
-        _scatter_into(members, flat)
-
-
-def _mean_over_ranks(tensors: list[torch.Tensor], group: dist.ProcessGroup, world_size: int) -> None:
-    if not tensors:
-        return
-    # One message: the batch counts (int64) are small and the same on all ranks, so float32 carries them exactly.
-    flat = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
-    dist.all_reduce(flat, group=group)
-    _scatter_into(tensors, flat.div_(world_size))
-
-
-def _scatter_into(tensors: list[torch.Tensor], flat: torch.Tensor) -> None:
-    with torch.no_grad():
-        for tensor, piece in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
-            # Through `.data`: a graph that saved a buffer must not see that it changed.
-            tensor.data.copy_(piece.view(tensor.shape))
-
-
-def _fill(view: torch.Tensor, gradient: torch.Tensor | None, world_size: int) -> None:
-    with torch.no_grad():
-        if gradient is None:
-            view.zero_()
-        elif gradient.is_sparse:
-            view.copy_(gradient.to_dense()).div_(world_size)
-        else:
-            torch.mul(gradient, 1 / world_size, out=view)
-
-
-def _wait(bucket: Bucket) -> None:
-    if bucket.work is not None:
-        bucket.work.wait()
-        bucket.work = None
-
-
-def _grouped(parameters: list[nn.Parameter]) -> Iterator[list[int]]:
-    """Indices by dtype and device, last parameters first, in portions of a bucket's size."""
-    kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for index in reversed(range(len(parameters))):
-        kinds.setdefault((parameters[index].dtype, parameters[index].device), []).append(index)
-    limit = FIRST_BUCKET
-    for indices in kinds.values():
-        portion: list[int] = []
-        size = 0
-        for index in indices:
-            portion.append(index)
-            size += parameters[index].numel() * parameters[index].element_size()
-            if size >= limit:
-                yield portion
-                portion, size, limit = [], 0, BUCKET
-        if portion:
-            yield portion
-
-
-def _by_kind(tensors: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    kinds: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
-    for tensor in tensors:
-        if tensor.numel():
-            kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
-    for members in kinds.values():
-        portion: list[torch.Tensor] = []
-        size = 0
-        for member in members:
-            portion.append(member)
-            size += member.numel() * member.element_size()
-            if size >= 10 * BUCKET:
-                yield portion
-                portion, size = [], 0
-        if portion:
-            yield portion
 
 
 def _version(tensor: torch.Tensor) -> tuple[int, int]:

@@ -1,0 +1,110 @@
+"""Tensors that travel together: gradients in buckets, parameters and buffers in few messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+import torch.distributed as dist
+
+# As DistributedDataParallel: a small first bucket, so that communication starts early.
+# Units: bytes
+FIRST_BUCKET = 1 << 20
+BUCKET = 25 << 20
+
+
+class Bucket:
+    """Gradients of one dtype and device that travel together."""
+
+    __slots__ = ("flat", "indices", "launched", "tail", "views", "waiting", "work")
+
+    def __init__(self, indices: list[int], parameters: Sequence[torch.Tensor], tail: int = 0) -> None:
+        members = [parameters[index] for index in indices]
+        size = sum(member.numel() for member in members)
+        self.indices = indices
+        self.flat = torch.zeros(size + tail, dtype=members[0].dtype, device=members[0].device)
+        pieces = torch.split(self.flat[:size], [member.numel() for member in members])
+        self.views = [piece.view(member.shape) for piece, member in zip(pieces, members, strict=True)]
+        self.tail = self.flat[size:]
+        self.launched = False
+        self.waiting = 0
+        self.work: dist.Work | None = None
+
+    def wait(self) -> None:
+        """Return once the message that this bucket left with has come back."""
+        if self.work is not None:
+            self.work.wait()
+            self.work = None
+
+
+def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup) -> None:
+    """Rank 0's values in everyone's tensors, in place, few messages."""
+    for members in _by_kind(tensors):
+        flat = torch.cat([member.detach().reshape(-1) for member in members])
+        dist.broadcast(flat.view(torch.uint8), src=0, group=group)
+        _scatter_into(members, flat)
+
+
+def mean_over_ranks(tensors: list[torch.Tensor], group: dist.ProcessGroup, world_size: int) -> None:
+    """The mean over ranks in everyone's tensors, in place, one message."""
+    if not tensors:
+        return
+    # One message: the batch counts (int64) are small and the same on all ranks, so float32 carries them exactly.
+    flat = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
+    dist.all_reduce(flat, group=group)
+    _scatter_into(tensors, flat.div_(world_size))
+
+
+def _scatter_into(tensors: list[torch.Tensor], flat: torch.Tensor) -> None:
+    with torch.no_grad():
+        for tensor, piece in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
+            # Through `.data`: a graph that saved a buffer must not see that it changed.
+            tensor.data.copy_(piece.view(tensor.shape))
+
+
+def fill(view: torch.Tensor, gradient: torch.Tensor | None, world_size: int) -> None:
+    """Put a gradient, divided by the world size, where it travels from; none counts as zero."""
+    with torch.no_grad():
+        if gradient is None:
+            view.zero_()
+        elif gradient.is_sparse:
+            view.copy_(gradient.to_dense()).div_(world_size)
+        else:
+            torch.mul(gradient, 1 / world_size, out=view)
+
+
+def grouped(parameters: Sequence[torch.Tensor]) -> Iterator[list[int]]:
+    """Indices by dtype and device, last parameters first, in portions of a bucket's size."""
+    kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for index in reversed(range(len(parameters))):
+        kinds.setdefault((parameters[index].dtype, parameters[index].device), []).append(index)
+    limit = FIRST_BUCKET
+    for indices in kinds.values():
+        portion: list[int] = []
+        size = 0
+        for index in indices:
+            portion.append(index)
+            size += parameters[index].numel() * parameters[index].element_size()
+            if size >= limit:
+                yield portion
+                portion, size, limit = [], 0, BUCKET
+        if portion:
+            yield portion
+
+
+def _by_kind(tensors: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    kinds: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
+    for tensor in tensors:
+        if tensor.numel():
+            kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    for members in kinds.values():
+        portion: list[torch.Tensor] = []
+        size = 0
+        for member in members:
+            portion.append(member)
+            size += member.numel() * member.element_size()
+            if size >= 10 * BUCKET:
+                yield portion
+                portion, size = [], 0
+        if portion:
+            yield portion

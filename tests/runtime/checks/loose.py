@@ -1,0 +1,121 @@
+"""What an optimizer steps beside its models is trained like a model: equal at the start, averaged in `backward`."""
+
+import pytest
+import torch
+from torch import nn
+
+from accelify.runtime import Accelerator
+from accelify.runtime.collectives import Desync
+
+
+def _tensors(rank):
+    return [torch.full((3,), rank + 1.0, requires_grad=True), torch.full((2, 2), rank + 5.0, requires_grad=True)]
+
+
+def _same(accelerator, tensor):
+    everyone = accelerator.gather(tensor.detach()[None])
+    return bool((everyone == everyone[0]).all())
+
+
+def tensors_of_the_scripts_own(accelerator):
+    rank = accelerator.process_index
+    a, b = _tensors(rank)
+    optimizer = accelerator.prepare(torch.optim.Adam([a, b], lr=0.1))
+    assert a.tolist() == [1.0] * 3
+    assert b.tolist() == [[5.0] * 2] * 2
+    for step in range(3):
+        optimizer.zero_grad()
+        accelerator.backward((a * (rank + step)).sum() + b.pow(2).sum() * rank)
+        assert a.grad.tolist() == [step + 0.5] * 3
+        optimizer.step()
+        assert _same(accelerator, a)
+        assert _same(accelerator, b)
+
+
+def a_model_that_was_never_prepared(accelerator):
+    torch.manual_seed(accelerator.process_index)
+    model = nn.Linear(2, 2)
+    optimizer = accelerator.prepare(torch.optim.SGD(model.parameters(), 0.1))
+    accelerator.backward(model(torch.ones(1, 2) * accelerator.process_index).sum())
+    assert model.weight.grad.tolist() == [[0.5] * 2] * 2
+    optimizer.step()
+    assert _same(accelerator, model.weight)
+
+
+def beside_a_model_in_any_order(accelerator):
+    rank = accelerator.process_index
+    orders = (
+        lambda prepare, model, optimizer: prepare(model, optimizer),
+        lambda prepare, model, optimizer: prepare(optimizer, model),
+        lambda prepare, model, optimizer: (prepare(optimizer), prepare(model)),
+        lambda prepare, model, optimizer: (prepare(model), prepare(optimizer)),
+    )
+    for order in orders:
+        accelerator = Accelerator()
+        model, scale = nn.Linear(2, 1), torch.tensor(1.0 + rank, requires_grad=True)
+        optimizer = torch.optim.SGD([*model.parameters(), scale], 0.1)
+        order(accelerator.prepare, model, optimizer)
+        for _ in range(2):
+            optimizer.zero_grad()
+            accelerator.backward(model(torch.full((1, 2), float(rank))).sum() + scale * rank)
+            assert scale.grad.item() == 0.5
+            assert model.weight.grad.tolist() == [[0.5] * 2]
+            optimizer.step()
+        assert _same(accelerator, scale)
+        assert _same(accelerator, model.weight)
+        # One reduction for each: the model's hooks are the only ones on its parameters.
+        assert [len(p._post_accumulate_grad_hooks) for p in (*model.parameters(), scale)] == [1, 1, 1]
+        assert len(accelerator._parallel._replicas) == 2
+
+
+def a_model_takes_over_everything(accelerator):
+    model = nn.Linear(2, 1)
+    accelerator.prepare(torch.optim.SGD(model.parameters(), 0.1))
+    accelerator.prepare(model)
+    (replica,) = accelerator._parallel._replicas
+    assert replica.model() is model
+
+
+def frozen_parameters_stay_the_models(accelerator):
+    model = nn.Linear(2, 1)
+    model.weight.requires_grad_(False)
+    accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+    assert len(accelerator._parallel._replicas) == 1
+    model.weight.requires_grad_(True)
+    accelerator.backward(model(torch.full((1, 2), float(accelerator.process_index))).sum())
+    assert model.weight.grad.tolist() == [[0.5, 0.5]]
+    assert len(accelerator._parallel._replicas) == 1
+
+
+def groups_added_later(accelerator):
+    rank = accelerator.process_index
+    a, b = _tensors(rank)
+    optimizer = accelerator.prepare(torch.optim.SGD([a], 0.1))
+    model = accelerator.prepare(nn.Linear(1, 1))
+    grown = accelerator.prepare(torch.optim.SGD(model.parameters(), 0.1))
+    c = torch.full((2,), float(rank), requires_grad=True)
+    optimizer.add_param_group({"params": [b]})
+    grown.add_param_group({"params": [c]})
+    accelerator.backward((a.sum() + b.sum() + c.sum() + model(torch.ones(1, 1)).sum()) * rank)
+    assert _same(accelerator, b)
+    assert b.grad.tolist() == [[0.5, 0.5]] * 2
+    assert c.grad.tolist() == [0.5, 0.5]
+    assert c.tolist() == [0.0, 0.0]
+
+
+def the_last_shorter_window_counts_for_them_too(accelerator):
+    accelerator = Accelerator(gradient_accumulation_steps=4)
+    scale, model = torch.tensor(1.0, requires_grad=True), nn.Linear(1, 1)
+    optimizer = torch.optim.SGD([*model.parameters(), scale], 0.1)
+    data = torch.utils.data.DataLoader(torch.ones(2 * accelerator.num_processes, 1), batch_size=1)
+    model, optimizer, data = accelerator.prepare(model, optimizer, data)
+    for x in data:
+        with accelerator.accumulate(model):
+            accelerator.backward((model(x) * 0 + scale).sum())
+    assert scale.grad.item() == 1.0
+
+
+def different_ones_are_refused(accelerator):
+    own = torch.ones(2 + accelerator.process_index, requires_grad=True)
+    with pytest.raises(Desync, match=r"\[2\].*\[3\]"):
+        accelerator.prepare(torch.optim.SGD([own], 0.1))

@@ -2,10 +2,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help venv test test-all lint format bench clean
+.PHONY: help venv demo test test-all lint format bench clean
 
 help:
 	@echo "make venv      set up .venv: accelify, its extras and the test tools, all pinned"
+	@echo "make demo      rewrite two real scripts, run them on two processes, compare"
 	@echo "make test      run the tests"
 	@echo "make test-all  run the codemod's tests on every Python from 3.10 that is installed"
 	@echo "make bench     measure speed, as ratios to a floor or a peer"
@@ -21,6 +22,9 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@$(BIN)/python -m pip check --disable-pip-version-check
 	@touch $@
+
+demo: venv
+	@$(BIN)/python fixtures/demo.py
 
 test: venv
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

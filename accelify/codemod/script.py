@@ -9,13 +9,14 @@ from functools import cached_property
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.effects import function_draws
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.preparing import Group, Preparation, Preparer
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach, Reacher, node_of
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Binding, Tracer
-from accelify.codemod.analysis.values import Collection, Element, External, View
+from accelify.codemod.analysis.values import Collection, Element, External, Instance, View
 from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
 
 from accelify.codemod.options import Options
@@ -243,6 +244,18 @@ class Script:
             if group.frame is frame and group.anchor is not None and any(i.text == text for i in group.items):
                 return group if getattr(node, "lineno", 0) <= (group.anchor.end_lineno or 0) + 8 else None
         return None
+
+    @cached_property
+    def draws_in_its_data(self) -> bool:
+        """Whether a data set of the project's own that is trained on draws at random what it hands out."""
+        for call in self.program.calls:
+            if not call.args or not any(self.roles.is_loader(v) for v in self.program.values(call)):
+                continue
+            for value in self.program.values(call.args[0]):
+                getter = self.program.flow.method(value.cls, "__getitem__") if isinstance(value, Instance) else None
+                if getter is not None and function_draws(self.program, getter):
+                    return True
+        return False
 
     def iterates_a_loader(self, loop: ast.For | ast.AsyncFor) -> bool:
         """Whether a loop goes over a loader of batches."""

@@ -3,7 +3,8 @@
     for i in range(0, len(x), batch_size):    ->    for i in accelerator.shard(range(0, len(x), batch_size)):
 
 Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is dealt out, an
-equal number to each process. Batches drawn at random get random numbers of their own in each process.
+equal number to each process. Batches drawn at random get random numbers of their own in each process, and so do data sets
+that draw what they hand out.
 Left alone: a full batch, which more processes cannot divide; a note says so.
 """
 
@@ -44,7 +45,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
         assert data.loop is not None
         yield Remark(NAME, path, data.loop, "N processes take N items of this loop at a time: the global batch is N times as large", Tier.REVIEW)
     kinds = {d.kind for d in script.training.data}
-    if "random" in kinds and not _sets_learning_rate(script):
+    draws = "random" in kinds or ("loaders" in kinds and script.draws_in_its_data)
+    if draws and not _sets_learning_rate(script):
         yield from _random(script)
     elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
         backward = script.training.backwards[0]

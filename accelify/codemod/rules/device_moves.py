@@ -41,9 +41,18 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             emptied.add(statement)
         yield change
     yield from _emptied(script, emptied)
+    yield from _helpers(script)
     for move in script.moves:
         if move.call not in dropped and not any(script.program.inside(move.call, e) for e in emptied):
             yield from _redirect(script, move)
+
+
+def _helpers(script: Script) -> Iterator[Remark]:
+    """Calls of the project's own `cuda(x)`."""
+    for call in script.program.calls:
+        if isinstance(call.func, ast.Name) and call.func.id == "cuda" and script.path(call) in script.files:
+            message = "stays: this helper moves things to a device of its own choice"
+            yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
 
 
 def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) -> Change:

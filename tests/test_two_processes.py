@@ -1,0 +1,152 @@
+"""The scripts of `fixtures/scripts` train the same after the rewrite: in one process to the bit, in two with one meaning.
+
+All one-process runs share an interpreter, all two-process runs a world: starting costs seconds, the scripts do not.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from accelify.codemod.result import FileResult
+from accelify.codemod.rewrite import Options
+from tests import scripts
+from tests.scripts import FIXTURES
+
+ROOT = Path(__file__).parents[1]
+DRIVER = Path(__file__).with_name("run_traced.py")
+LIMIT = 300  # seconds
+NOT_RUN = {
+    "tutorial",
+    "tutorial_in_main",
+    "tutorial_device_elsewhere",
+}  # they download; fixtures/runnable has one that runs
+NAMES = [name for name in scripts.names("scripts") if name not in NOT_RUN]
+WRONG_IN_TWO: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Trace:
+    losses: list[float]
+    weights: list[float]
+    printed: str
+    error: str | None
+
+
+NOTHING = Trace([], [], "", "did not finish")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What a script computed: before, after in one process, after on each of two ranks."""
+
+    notes: tuple[str, ...]
+    before: Trace
+    after: Trace
+    ranks: tuple[Trace, Trace]
+
+
+@functools.cache
+def runs() -> dict[str, Runs]:
+    """Every script, run."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        reports = {name: _lay_out(root, name) for name in NAMES}
+        _alone(root, [(name, side) for name in NAMES for side in ("before", "after")])
+        _together(root, [(name, "both") for name in NAMES])
+        return {
+            name: Runs(
+                tuple(note.message for result in reports[name] for note in result.notes),
+                _trace(root, name, "before", 0),
+                _trace(root, name, "after", 0),
+                (_trace(root, name, "both", 0), _trace(root, name, "both", 1)),
+            )
+            for name in NAMES
+        }
+
+
+def _lay_out(root: Path, name: str) -> tuple[FileResult, ...]:
+    before = scripts.read(FIXTURES / "scripts" / name, "before")
+    scripts.write(root / name / "before", before)
+    results, after = scripts.rewrite(root / name / "after", before, Options())
+    scripts.write(root / name / "after", after)
+    scripts.write(root / name / "both", after)
+    return results
+
+
+def _manifest(root: Path, jobs: list[tuple[str, str]]) -> Path:
+    path = root / "manifest.json"
+    listed = [{"folder": str(root / name / side), "trace": str(root / name / f"{side}.json")} for name, side in jobs]
+    path.write_text(json.dumps(listed))
+    return path
+
+
+def _environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": str(ROOT),
+        "TQDM_DISABLE": "1",
+    }
+
+
+def _alone(root: Path, jobs: list[tuple[str, str]]) -> None:
+    subprocess.run(
+        [sys.executable, str(DRIVER), str(_manifest(root, jobs))], env=_environment(), timeout=LIMIT, check=False
+    )
+
+
+def _together(root: Path, jobs: list[tuple[str, str]]) -> None:
+    """Run all jobs on two ranks; a world that breaks is started again behind the job that broke it."""
+    launch = [sys.executable, "-m", "accelify", "launch", "--cpu", "--num-processes", "2", str(DRIVER)]
+    while jobs:
+        command = [*launch, str(_manifest(root, jobs))]
+        subprocess.run(command, env=_environment(), timeout=LIMIT, check=False, capture_output=True, cwd=root)
+        left = [index for index, job in enumerate(jobs) if any(_trace(root, *job, rank).error for rank in (0, 1))]
+        if not left:
+            return
+        jobs = jobs[left[0] + 1 :]
+
+
+def _trace(root: Path, name: str, side: str, rank: int) -> Trace:
+    path = root / name / f"{side}.json.{rank}"
+    return Trace(**json.loads(path.read_text())) if path.exists() else NOTHING
+
+
+def known(wrong: dict[str, str]) -> list[object]:
+    return [
+        pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=wrong[name])] if name in wrong else [])
+        for name in NAMES
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_process_computes_the_same_numbers(name: str) -> None:
+    run = runs()[name]
+    assert run.before.error is None
+    assert run.after.error is None, run.after.error
+    assert run.before.losses
+    assert run.after.losses == run.before.losses
+    assert run.after.weights == run.before.weights
+    assert run.after.printed == run.before.printed
+
+
+@pytest.mark.parametrize("name", known(WRONG_IN_TWO))
+def test_two_processes_stay_together(name: str) -> None:
+    run = runs()[name]
+    first, second = run.ranks
+    assert first.error is None, first.error
+    assert second.error is None, second.error
+    assert len(first.losses) == len(second.losses) >= 1
+    assert first.weights == second.weights
+    told = any("the same data" in note for note in run.notes)
+    assert (first.losses == second.losses) == told

@@ -27,6 +27,7 @@ MAY_IMPORT = {
         "accelify.errors",
         "accelify.report",
         "accelify.runtime",
+        "accelify.verify",
         "accelify.workers",
         "click",
         "rich",
@@ -38,6 +39,8 @@ MAY_IMPORT = {
     "accelify.codemod.diff": set(),
     "accelify.codemod.result": set(),
     "accelify.report": {"accelify.codemod.result", "accelify.errors", "rich"},
+    "accelify.verify": {"accelify.codemod", "accelify.errors", "accelify.report", "accelify.runtime.environment"},
+    "accelify.verify.inside": {"PIL", "accelify.runtime", "numpy", "torch"},
     "accelify.runtime": {"accelify.errors", "numpy", "torch", "safetensors", "cloudpickle", "yaml", "tomllib", "tomli"},
 }
 # Parts of the runtime that the command line uses before any process has torch.
@@ -95,10 +98,10 @@ def test_rules_do_not_import_each_other() -> None:
         assert others == [], f"{name} imports {others}"
 
 
-def test_only_the_runtime_names_torch() -> None:
+def test_only_the_runtime_and_the_inside_of_verify_name_torch() -> None:
     users = {name for name, path in modules().items() if any(within(i, "torch") for i in imported(path, name))}
     assert users
-    assert all(within(name, "accelify.runtime") for name in users)
+    assert all(within(name, "accelify.runtime") or within(name, "accelify.verify.inside") for name in users)
 
 
 def loaded(*command: str, cwd: Path, **environment: str) -> set[str]:
@@ -123,7 +126,7 @@ def test_version_and_help_load_little_more_than_click(tmp_path: Path) -> None:
         assert not parts(extra) & {"libcst", "rich", "torch", "numpy", "yaml", "pathspec", "multiprocessing"}
 
 
-@pytest.mark.parametrize("command", ["rewrite", "launch"])
+@pytest.mark.parametrize("command", ["rewrite", "launch", "verify"])
 def test_help_of_a_command_loads_neither_parser_nor_torch(command: str, tmp_path: Path) -> None:
     names = loaded("-m", "accelify", command, "--help", cwd=tmp_path)
     assert f"accelify.commands.{command}" in names

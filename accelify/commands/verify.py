@@ -1,0 +1,105 @@
+"""`accelify verify`: prove by running that a migrated script still trains the same model."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the script's own
+
+
+@click.command(short_help="Prove by running that the migrated script trains the same model.", context_settings=OPTIONS)
+@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--against", type=click.Path(path_type=Path, exists=True), metavar="NEW", help="The migrated script.")
+@click.option("--also", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help="Rewrite this file too.")
+@click.option("--processes", type=click.IntRange(min=2), default=2, show_default=True, help="Of the third run.")
+@click.option("--steps", type=click.IntRange(min=1), default=20, show_default=True, help="Optimizer steps to compare.")
+@click.option("--full", is_flag=True, help="Let the runs end by themselves.")
+@click.option("--synthetic", is_flag=True, help="Small made-up data for datasets that are not here.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, metavar="SECONDS", help="The most of one run.")
+@click.option(
+    "--silence",
+    type=float,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="When ranks count as hanging.",
+)
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a report there.")
+def command(
+    script: Path,
+    arguments: tuple[str, ...],
+    against: Path | None,
+    also: tuple[Path, ...],
+    processes: int,
+    steps: int,
+    full: bool,
+    synthetic: bool,
+    timeout: float,
+    silence: float,
+    output_format: str,
+    html: Path | None,
+) -> None:
+    """Run SCRIPT with its ARGUMENTS as it is, and migrated on one process and on several, and compare what they do.
+
+    Options come before SCRIPT. Everything runs in scratch copies, on the CPU; your folder is only read.
+
+    \b
+    Exit status:
+      0  proven: nothing differs
+      1  something differs
+      2  could not run: the script itself fails, or there is nothing to prove
+    """
+    from accelify.report.colour import paint_for, plain
+    from accelify.verify.prove import Request, prove
+    from accelify.verify.report import text
+    from accelify.verify.runs import Limits
+
+    if arguments[:1] == ("--",):
+        arguments = arguments[1:]
+    request = Request(
+        script=script,
+        arguments=arguments,
+        against=against,
+        also=also,
+        processes=processes,
+        limits=Limits(None if full else steps, timeout, silence),
+        synthetic=64 if synthetic else 0,
+        folder=Path.cwd(),
+    )
+    verdict = prove(request, _progress())
+    if html is not None:
+        from accelify.verify.report import html as page
+
+        html.write_text(page.render(verdict), encoding="utf-8")
+    if output_format == "json":
+        from accelify.verify.report import json
+
+        click.echo(json.render(verdict), nl=False)
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        stream = sys.stderr if verdict.error is not None else sys.stdout
+        paint = paint_for(stream) if stream.isatty() else plain
+        click.echo(text.render(verdict, paint, width), nl=False, err=verdict.error is not None)
+    sys.exit(verdict.status)
+
+
+def _progress() -> Callable[[str], None]:
+    """Which run is under way: one line that is drawn over on a terminal, a line for each run elsewhere."""
+    shown: list[str] = []
+
+    def tell(words: str) -> None:
+        run = words.partition(":")[0]
+        if sys.stderr.isatty():
+            click.echo(f"\r\033[K{words}", nl=False, err=True)
+        elif run not in shown:
+            shown.append(run)
+            click.echo(f"accelify verify: {run}", err=True)
+
+    return tell

@@ -1,0 +1,101 @@
+"""Comparing numbers of two runs: tolerances that follow from the dtype, distances of tensors from their sketches."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from accelify.verify.trace import Sketch
+
+# The distance from 1 to the next number of each dtype.
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+# What a gradient may be off by however small it is, as a share of the gradients of all parameters.
+FLOOR = 1e-3
+# How far parameters may be apart, as a share of how far they moved: optimizers such as Adam turn the rounding noise of
+# a gradient that is zero into steps as large as any other's. Gradients and losses are held more tightly.
+APART = 0.05
+
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?"
+    r"|\d+(?:\.\d+)?\s*(?:ms|s|sec|secs|seconds?|min|minutes?|h|hours?|it/s|s/it)\b(?!\w)"
+    r"|(?i:time|took|elapsed|duration|speed|throughput)\W{0,3}\d+(?:\.\d+)?"
+)
+_NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
+
+
+def tolerance(dtype: str, step: int = 1) -> float:
+    """How far two runs may be apart at a step, relatively: the root of the dtype's epsilon, times the step."""
+    return math.sqrt(EPSILON.get(dtype, EPSILON["float32"])) * max(step, 1)
+
+
+def same_bits(one: float, other: float) -> bool:
+    """Whether two numbers are the same; NaN is the same as NaN."""
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def is_close(one: float, other: float, allowed: float) -> bool:
+    """Whether two numbers are at most so far apart, or both no numbers."""
+    if not math.isfinite(one) or not math.isfinite(other):
+        return same_bits(one, other)
+    return abs(one - other) <= allowed
+
+
+def distance(one: Sketch, other: Sketch) -> float:
+    """The distance of two tensors, to within about a third; exactly 0 for equal ones."""
+    products = [(a - b) ** 2 for a, b in zip(one[1:], other[1:], strict=True)]
+    return math.sqrt(sum(products) / len(products)) if products else abs(one[0] - other[0])
+
+
+def ratio(one: Sketch, other: Sketch) -> float | None:
+    """What `other` must be multiplied by to give `one`, if there is such a number."""
+    down = sum(b * b for b in other[1:])
+    if not down or not math.isfinite(down):
+        return None
+    factor = sum(a * b for a, b in zip(one[1:], other[1:], strict=True)) / down
+    rest = math.sqrt(sum((a - factor * b) ** 2 for a, b in zip(one[1:], other[1:], strict=True)) / down)
+    return factor if rest < 0.02 * max(abs(factor), 1e-9) else None
+
+
+def in_words(factor: float) -> str:
+    """`half`, `twice`, `0.31 of`."""
+    known = {0.5: "half", 2.0: "twice", 0.25: "a quarter of", 4.0: "four times", 3.0: "three times", 0.0: "zero, not"}
+    for value, words in known.items():
+        if abs(factor - value) < 0.01 * max(value, 0.01):
+            return words
+    return f"{factor:.3g} of"
+
+
+def norm(sketches: Sequence[Sketch | None]) -> float:
+    """The norm of all tensors together."""
+    return math.sqrt(sum(sketch[0] ** 2 for sketch in sketches if sketch is not None))
+
+
+def mask_times(line: str) -> str:
+    """The line without what depends on the clock."""
+    return _TIME.sub("#", line)
+
+
+def numbers_differ(one: str, other: str, relative: float) -> tuple[str, str] | None:
+    """The first numbers of two printed lines that are not the same, or None; the words around them must be equal.
+
+    A number with a fraction may be off by the tolerance and by one in its last digit; a whole one not at all.
+    """
+    one, other = mask_times(one), mask_times(other)
+    if _NUMBER.sub("#", one).split() != _NUMBER.sub("#", other).split():
+        return one.strip(), other.strip()
+    for ours, theirs in zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True):
+        if ours == theirs:
+            continue
+        a, b = float(ours), float(theirs)
+        allowed = 0.0
+        if "." in ours or "." in theirs:
+            allowed = 1.01 * _last_digit(theirs) + relative * abs(b)
+        if not is_close(a, b, allowed):
+            return ours, theirs
+    return None
+
+
+def _last_digit(number: str) -> float:
+    mantissa, _, exponent = number.lower().partition("e")
+    return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))

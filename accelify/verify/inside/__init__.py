@@ -1,0 +1,1 @@
+"""What runs in a verified script's own process: records its training, and makes random runs comparable."""

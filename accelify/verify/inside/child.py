@@ -1,0 +1,154 @@
+"""One rank's life: seed, record, run the script as `python script.py` would, and say how it ended."""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+from pathlib import Path
+from typing import Any, NoReturn  # an order is JSON
+
+from accelify.verify.inside import natures, prints, samples, training, writes
+from accelify.verify.inside.record import Recorder
+
+# How long a rank that has taken its steps waits for the others to have taken theirs. Units: seconds.
+PATIENCE = 30.0
+HERE = str(Path(__file__).parent.parent.parent)
+
+
+def run(order: dict[str, Any]) -> NoReturn:
+    """Run the script that the order names and end the process."""
+    recorder = Recorder(order["trace"], order["root"])
+    stacks = os.open(order["stacks"], os.O_WRONLY | os.O_CREAT, 0o600)
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    _seed(order["seed"])
+    ending = Ending(recorder, order["meeting"], order["rank"], order["world"])
+    if order["synthetic"]:
+        from accelify.verify.inside import synthetic
+
+        synthetic.install(recorder, order["synthetic"])
+    _share_batches(recorder, order["split"])
+    natures.install(recorder, comparable=order["comparable"])
+    training.install(recorder, order["steps"], ending.stop)
+    samples.install(recorder)
+    prints.install(recorder)
+    writes.install(recorder, order["root"], order["protected"], order["own"])
+    script = order["script"]
+    sys.argv = [order["shown"], *order["arguments"]]
+    sys.path.insert(0, str(Path(script).parent))
+    try:
+        _run_as_main(script)
+    except SystemExit as leaving:
+        ending.leave(leaving.code)
+    except BaseException as error:
+        ending.fail(error)
+    else:
+        ending.leave(0)
+
+
+def _seed(seed: int) -> None:
+    import random
+
+    import numpy
+    import torch
+
+    random.seed(seed)
+    numpy.random.seed(seed)
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def _share_batches(recorder: Recorder, split: bool) -> None:
+    """Have every Accelerator divide the script's batch among the ranks, so that the global batch is the original's."""
+    if not split:
+        return
+    from accelify.runtime.accelerator import Accelerator
+
+    real = Accelerator.__init__
+
+    def start(self: Accelerator, **settings: Any) -> None:
+        if settings.get("dataloader_config") is None:
+            settings["split_batches"] = True
+        real(self, **settings)
+
+    shard = Accelerator.shard
+
+    def deal(self: Accelerator, elements: Any) -> Any:
+        recorder.write("shard", at=recorder.place())
+        return shard(self, elements)
+
+    Accelerator.shard = deal  # type: ignore[method-assign]
+    Accelerator.__init__ = start  # type: ignore[method-assign]
+
+
+def _run_as_main(script: str) -> None:
+    code = compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+    module = types.ModuleType("__main__")
+    vars(module).update(__file__=script, __builtins__=__builtins__, __spec__=None)
+    sys.modules["__main__"] = module
+    exec(code, vars(module))
+
+
+class Ending:
+    """The ways in which a rank ends; each is recorded, with the word to the other ranks that it is done."""
+
+    def __init__(self, recorder: Recorder, meeting: str, rank: int, world: int) -> None:
+        self._recorder = recorder
+        self._meeting = Path(meeting)
+        self._rank = rank
+        self._world = world
+
+    def stop(self) -> NoReturn:
+        """End here, in the middle of training, once the other ranks have come as far; nothing of the script runs on."""
+        self._recorder.write("end", how="steps", code=0)
+        self._flush()
+        self._mark()
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline and len(list(self._meeting.iterdir())) < self._world:
+            time.sleep(0.005)
+        os._exit(0)
+
+    def leave(self, code: object) -> NoReturn:
+        """The script has ended by itself."""
+        status = code if isinstance(code, int) else int(code is not None)
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+        self._recorder.write("end", how="exit", code=status)
+        self._settle(status)
+
+    def fail(self, error: BaseException) -> NoReturn:
+        """The script has failed."""
+        entries = [entry for entry in traceback.extract_tb(error.__traceback__) if not entry.filename.startswith(HERE)]
+        inside = traceback.extract_tb(error.__traceback__)
+        shown = entries if entries else list(inside)
+        text = "".join(traceback.format_list(shown)) + "".join(traceback.format_exception_only(type(error), error))
+        own = [entry for entry in inside if self._recorder.owns(entry.filename)]
+        place = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else None
+        message = traceback.format_exception_only(type(error), error)[-1].strip()
+        print(text, file=sys.stderr)
+        self._recorder.write("end", how="error", code=1, message=message, at=place, traceback=text)
+        self._settle(1)
+
+    def _settle(self, status: int) -> NoReturn:
+        """End as Python would: wait for threads, run what was registered for the end."""
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
+        self._mark()
+        atexit._run_exitfuncs()
+        self._flush()
+        os._exit(status)
+
+    def _mark(self) -> None:
+        (self._meeting / str(self._rank)).touch()
+
+    @staticmethod
+    def _flush() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()

@@ -1,0 +1,234 @@
+"""Finds what makes runs over several processes differ by nature, and can take it away in all runs alike.
+
+Dropout draws a mask for the rows at hand; BatchNorm computes with the rows at hand; augmentation draws in the order of
+fetching; a script may draw noise in its training step. Comparable means: no dropout, BatchNorm with its running
+statistics, augmentation seeded by the sample's index, noise as the rows of one draw for the whole batch.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any  # torch's functions take what they take
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
+
+from accelify.verify.inside.record import Recorder
+
+DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+DRAWS = (
+    *("rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "normal", "bernoulli", "multinomial"),
+    *("poisson", "randperm"),
+)
+DRAWS_IN_PLACE = ("normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_")
+
+
+SEEDERS = ("accelify/runtime/seeding.py", "accelerate/utils/random.py")
+# As they are before anything is watched.
+_SEED_TORCH, _SEED_NUMPY, _SEED_PYTHON = torch.manual_seed, numpy.random.seed, random.seed
+
+
+class Natures:
+    """What was found, each once for a line."""
+
+    def __init__(self, recorder: Recorder, comparable: bool) -> None:
+        self._recorder = recorder
+        self.comparable = comparable
+        self._told: set[tuple[str, str | None]] = set()
+
+    def tell(self, kind: str, what: str = "") -> None:
+        """Record one, with the line."""
+        self.tell_at(kind, self._recorder.place(), what)
+
+    def tell_at(self, kind: str, place: str | None, what: str = "") -> None:
+        """Record one at a place that is known."""
+        if (kind, place) not in self._told:
+            self._told.add((kind, place))
+            self._recorder.write("nature", kind=kind, at=place, what=what)
+
+
+def install(recorder: Recorder, comparable: bool) -> None:
+    """Look out from here on; with `comparable`, also take away what differs by nature."""
+    natures = Natures(recorder, comparable)
+    for name in DROPOUTS:
+        _watch_dropout(natures, name)
+    _watch_attention(natures)
+    _watch_recurrence(natures)
+    _watch_batch_norm(natures)
+    _watch_fetching(natures)
+    _watch_draws(natures, recorder)
+    _watch_seeds(recorder)
+
+
+def _watch_dropout(natures: Natures, name: str) -> None:
+    real = getattr(functional, name)
+    usual = 0.5
+
+    def dropout(input: torch.Tensor, p: float = usual, training: bool = True, inplace: bool = False) -> torch.Tensor:
+        if training and p > 0:
+            natures.tell("dropout")
+            if natures.comparable:
+                return input
+        return real(input, p, training, inplace)  # type: ignore[no-any-return]
+
+    setattr(functional, name, dropout)
+
+
+def _watch_attention(natures: Natures) -> None:
+    real: Any = functional.scaled_dot_product_attention
+
+    def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **more: Any) -> Any:
+        if dropout_p > 0:
+            natures.tell("dropout")
+            dropout_p = 0.0 if natures.comparable else dropout_p
+        return real(query, key, value, attn_mask, dropout_p, **more)
+
+    functional.scaled_dot_product_attention = attention  # type: ignore[assignment]  # hands on the rest
+
+
+def _watch_recurrence(natures: Natures) -> None:
+    start = nn.RNNBase.__init__
+
+    def started(self: nn.RNNBase, *given: Any, **options: Any) -> None:
+        start(self, *given, **options)
+        if self.dropout > 0:
+            natures.tell("dropout")
+            self.dropout = 0.0 if natures.comparable else self.dropout
+
+    nn.RNNBase.__init__ = started  # type: ignore[method-assign]
+
+
+def _watch_batch_norm(natures: Natures) -> None:
+    real: Any = functional.batch_norm
+
+    def batch_norm(
+        input: Any,
+        running_mean: Any,
+        running_var: Any,
+        weight: Any = None,
+        bias: Any = None,
+        training: bool = False,
+        *rest: Any,
+        **more: Any,
+    ) -> Any:
+        if training:
+            natures.tell("BatchNorm", "" if running_mean is not None else "without running statistics")
+            if natures.comparable and running_mean is not None:
+                training = False
+        return real(input, running_mean, running_var, weight, bias, training, *rest, **more)
+
+    functional.batch_norm = batch_norm
+
+
+def _random_state() -> tuple[Any, ...]:
+    state: Any = numpy.random.get_state()
+    return torch.get_rng_state(), state[1:3], random.getstate()
+
+
+def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    same_numpy = one[1][1] == other[1][1] and bool((one[1][0] == other[1][0]).all())
+    return same_numpy and one[2] == other[2] and torch.equal(one[0], other[0])
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Random numbers that follow from the seed alone, and leave the streams outside as they were."""
+    states = torch.get_rng_state(), numpy.random.get_state(), random.getstate()
+    _SEED_TORCH(seed)
+    _SEED_NUMPY(seed % 2**32)
+    _SEED_PYTHON(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        numpy.random.set_state(states[1])
+        random.setstate(states[2])
+
+
+def _watch_fetching(natures: Natures) -> None:
+    real: Any = _MapDatasetFetcher.fetch
+
+    def fetch(self: Any, indices: Any) -> Any:
+        if natures.comparable:
+            return fetch_seeded(self, indices)
+        before = _random_state()
+        data = real(self, indices)
+        if not _is_same(before, _random_state()):
+            natures.tell_at("augmentation", None, type(self.dataset).__name__)
+        return data
+
+    def fetch_seeded(self: Any, indices: Any) -> Any:
+        if not self.auto_collation:
+            with _seeded(_seed_of(indices)):
+                return real(self, indices)
+        rows = []
+        for index in indices:
+            with _seeded(_seed_of(index)):
+                if hasattr(self.dataset, "__getitems__") and self.dataset.__getitems__:
+                    rows += self.dataset.__getitems__([index])
+                else:
+                    rows.append(self.dataset[index])
+        return self.collate_fn(rows)
+
+    _MapDatasetFetcher.fetch = fetch  # type: ignore[method-assign]
+
+
+def _seed_of(index: Any) -> int:
+    """A seed for a sample: its index alone, since workers and ranks do not know how often it was seen elsewhere."""
+    return hash(("sample", index if isinstance(index, (int, str)) else str(index))) % 2**31
+
+
+def _watch_draws(natures: Natures, recorder: Recorder) -> None:
+    """Notice random numbers that the user's own code draws once training is under way."""
+    passes = [0]
+    backward = torch.autograd.backward
+
+    def counted(*given: Any, **options: Any) -> None:
+        passes[0] += 1
+        backward(*given, **options)
+
+    torch.autograd.backward = counted
+
+    def watch(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def draw(*given: Any, **options: Any) -> Any:
+            if passes[0] and torch.is_grad_enabled() and options.get("generator") is None:
+                caller = sys._getframe(1).f_code.co_filename
+                if recorder.owns(caller) or "torch/distributions" in caller.replace("\\", "/"):
+                    natures.tell("draw", name)
+            return real(*given, **options)
+
+        setattr(owner, name, draw)
+
+    for name in DRAWS:
+        watch(torch, name)
+    for name in DRAWS_IN_PLACE:
+        watch(torch.Tensor, name)
+
+
+def _watch_seeds(recorder: Recorder) -> None:
+    """Record the seeds that the script sets, by which ranks with random numbers of their own are known."""
+
+    def watch(owner: Any, name: str, stream: str) -> None:
+        real = getattr(owner, name)
+
+        def seed(*given: Any, **options: Any) -> Any:
+            caller = sys._getframe(1).f_code.co_filename
+            if recorder.owns(caller) or caller.endswith(SEEDERS):  # not torch's own workers
+                value = given[0] if given else next(iter(options.values()), None)
+                recorder.write("seed", stream=stream, value=str(value), at=recorder.place())
+            return real(*given, **options)
+
+        setattr(owner, name, seed)
+
+    watch(torch, "manual_seed", "torch")
+    watch(numpy.random, "seed", "numpy")
+    watch(numpy.random, "default_rng", "numpy")
+    watch(random, "seed", "random")

@@ -1,0 +1,118 @@
+"""Records which indices of which dataset each batch of a loader was made of."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import Any  # torch's loader iterators are private and untyped
+
+from torch.utils.data import dataloader
+
+from accelify.verify.inside.record import Recorder
+
+
+class Samples:
+    """The passes over loaders; a loader is known by its dataset, since `prepare` may copy the loader."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._datasets: list[Any] = []
+        self._passes: list[int] = []
+
+    def begin(self, iterator: Any, loader: Any) -> None:
+        """A pass begins."""
+        dataset = loader.dataset
+        number = next((n for n, known in enumerate(self._datasets) if known is dataset), None)
+        if number is None:
+            number = len(self._datasets)
+            self._datasets.append(dataset)
+            self._passes.append(0)
+        iterator._verified = (number, self._passes[number])
+        self._passes[number] += 1
+        try:
+            length = len(dataset)
+        except TypeError:
+            length = None
+        self._recorder.write(
+            "pass",
+            dataset=number,
+            number=iterator._verified[1],
+            name=type(dataset).__name__,
+            length=length,
+            by_batch=_is_divided_by_batch(),
+            at=self._recorder.place(),
+        )
+
+    def batch(self, iterator: Any, indices: Any) -> None:
+        """A batch was handed out."""
+        dataset, number = iterator._verified
+        self._recorder.write("batch", dataset=dataset, number=number, indices=_plain(indices))
+
+    def end(self, iterator: Any) -> None:
+        """A pass is over."""
+        dataset, number = iterator._verified
+        self._recorder.write("pass end", dataset=dataset, number=number)
+
+
+def install(recorder: Recorder) -> None:
+    """Record every DataLoader's passes from here on."""
+    samples = Samples(recorder)
+    kind: Any = dataloader._BaseDataLoaderIter
+    start, next_index, following = kind.__init__, kind._next_index, kind.__next__
+
+    def started(self: Any, loader: Any) -> None:
+        self._drawn = deque()
+        samples.begin(self, loader)
+        start(self, loader)
+
+    def drawn(self: Any) -> Any:
+        indices = next_index(self)
+        self._drawn.append(indices)
+        return indices
+
+    def handed(self: Any) -> Any:
+        try:
+            data = following(self)
+        except StopIteration:
+            samples.end(self)
+            raise
+        samples.batch(self, self._drawn.popleft() if self._drawn else None)
+        return data
+
+    reset = kind._reset
+
+    def again(self: Any, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter:  # persistent workers: the same iterator makes the next pass
+            self._drawn.clear()
+            samples.begin(self, loader)
+        reset(self, loader, first_iter)
+
+    kind.__init__ = started
+    kind._next_index = drawn
+    kind.__next__ = handed
+    kind._reset = again
+
+
+def _is_divided_by_batch() -> bool:
+    """Whether every rank runs the whole loader, and the runtime keeps a part of each batch."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "__iter__" and type(frame.f_locals.get("self")).__name__ == "ByBatch":
+            return True
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+    return False
+
+
+def _plain(indices: Any) -> list[Any] | None:
+    """Indices as JSON; None for what a dataset without indices is asked for."""
+    if isinstance(indices, (int, str)):
+        return [indices]
+    if indices is None:
+        return None
+    try:
+        values = [value.item() if hasattr(value, "item") else value for value in indices]
+    except TypeError:
+        return None
+    if any(value is None for value in values):
+        return None
+    return [value if isinstance(value, (int, str)) else str(value) for value in values]

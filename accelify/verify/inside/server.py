@@ -1,0 +1,85 @@
+"""Imports torch once, then forks a process for each rank of each run: `python -m accelify.verify.inside.server`.
+
+It reads one JSON order a line on stdin and answers with {"ready"}, {"started", "pid"} and {"ended", "status"} lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from pathlib import Path
+from typing import Any, NoReturn  # an order is JSON
+
+# How often the ends of children are looked for. Units: seconds.
+INTERVAL = 0.02
+
+
+def main() -> None:
+    """Serve until stdin closes."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what a library prints while it is imported is no answer
+    here = str(Path.cwd())
+    sys.path[:] = [folder for folder in sys.path if folder not in ("", here)]
+    _prepare()
+    print(json.dumps({"ready": True}), file=answers)
+    running: dict[int, str] = {}
+    pending = b""
+    while True:
+        if select.select([0], [], [], INTERVAL if running else None)[0]:
+            data = os.read(0, 65536)
+            if not data:
+                return
+            *orders, pending = (pending + data).split(b"\n")
+            for order in map(json.loads, orders):
+                answers.flush()
+                pid = os.fork()
+                if pid == 0:
+                    _become(order)
+                running[pid] = order["id"]
+                print(json.dumps({"started": order["id"], "pid": pid}), file=answers)
+        for identity, status in _ended(running):
+            print(json.dumps({"ended": identity, "status": status}), file=answers)
+
+
+def _prepare() -> None:
+    import numpy  # noqa: F401
+    import torch
+    import torch._dynamo  # an optimizer imports it, which takes as long as torch itself
+    import torch.distributed
+    import torch.utils.data
+
+    import accelify.runtime.accelerator  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
+def _ended(running: dict[int, str]) -> list[tuple[str, int]]:
+    ended = []
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            break
+        ended.append((running.pop(pid), os.waitstatus_to_exitcode(status)))
+    return ended
+
+
+def _become(order: dict[str, Any]) -> NoReturn:
+    """Turn this fork into the rank that was ordered."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.closerange(3, 64)
+    os.environ.update(order["variables"])
+    os.chdir(order["folder"])
+    from accelify.verify.inside.child import run
+
+    run(order)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The proof: run original and rewritten, compare what they did, conclude. Read this first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accelify.verify.judge import Evidence, judge
+from accelify.verify.runs import Limits, Order, Progress, Runner, Server, scratch_folder
+from accelify.verify.scratch import CannotVerify, Project, Rewritten, copy_project, rewrite_copy, take_new
+from accelify.verify.trace import Run
+from accelify.verify.verdict import Verdict
+
+# What can be taken away in all runs alike, so that runs over several processes can be compared.
+REMOVABLE = {"dropout": "dropout off", "BatchNorm": "BatchNorm with its running statistics"}
+SEEDED = "augmentation seeded by sample"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to prove, and how far."""
+
+    script: Path
+    arguments: tuple[str, ...] = ()
+    against: Path | None = None
+    also: tuple[Path, ...] = ()
+    processes: int = 2
+    limits: Limits = field(default_factory=Limits)
+    synthetic: int = 0
+    folder: Path = Path()
+
+
+def prove(request: Request, progress: Progress, server: Server | None = None) -> Verdict:
+    """The verdict on one script; a server that is given is used and left running."""
+    begun = time.monotonic()
+    try:
+        with scratch_folder() as folder:
+            if server is not None:
+                return _prove(request, progress, server, folder, begun)
+            progress("importing torch")
+            with Server() as own:
+                return _prove(request, progress, own, folder, begun)
+    except CannotVerify as error:
+        seconds = time.monotonic() - begun
+        return Verdict(str(request.script), request.processes, error=str(error), seconds=seconds)
+
+
+def _prove(request: Request, progress: Progress, server: Server, folder: Path, begun: float) -> Verdict:
+    project = Project.around(request.script, request.folder.absolute())
+    progress("rewriting")
+    rewritten = _rewritten(request, project, folder / "rewritten")
+    runner = Runner(server, folder, progress, protected=_roots(project, rewritten))
+    evidence = gather(request, runner, project, rewritten)
+    original = evidence.original
+    return Verdict(
+        script=str(request.script),
+        processes=request.processes,
+        rows=judge(evidence),
+        steps=len(original.ranks[0].steps),
+        is_whole=original.ranks[0].end.how == "exit",
+        made_comparable=evidence.made_comparable,
+        replaced=tuple(dict.fromkeys(original.ranks[0].replaced)),
+        notes=rewritten.notes,
+        diff=_diff(rewritten),
+        curves=_curves(evidence),
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _roots(project: Project, rewritten: Rewritten) -> Sequence[Path]:
+    return tuple(dict.fromkeys((project.root, rewritten.project.root)))
+
+
+def _rewritten(request: Request, project: Project, copy: Path) -> Rewritten:
+    if request.against is not None:
+        return take_new(project, request.against)
+    copy_project(project, copy)
+    also = [Project.around(path, request.folder.absolute()).script for path in request.also]
+    return rewrite_copy(project, copy, also)
+
+
+def gather(request: Request, runner: Runner, project: Project, rewritten: Rewritten) -> Evidence:
+    """All runs. Raises: CannotVerify when the original itself does not run."""
+    limits, processes = request.limits, request.processes
+
+    def change(root: Path) -> None:
+        for name, _, after in rewritten.files:
+            (root / name).write_bytes(after)
+
+    def ordered(label: str, of: Project, **more: object) -> Order:
+        return Order(label, of, request.arguments, synthetic=request.synthetic, **more)  # type: ignore[arg-type]  # fields of Order
+
+    first = runner.run(ordered("original", project), limits)
+    _check_original(first, runner.log())
+    one = runner.run(ordered("rewritten, 1 process", rewritten.project, split=True), limits, change)
+    made = _made_comparable(first, one)
+    baseline = first
+    if made:
+        baseline = runner.run(ordered("original, made comparable", project, comparable=True), limits)
+        _check_original(baseline, runner.log())
+    many = runner.run(
+        ordered(
+            f"rewritten, {processes} processes",
+            rewritten.project,
+            processes=processes,
+            split=True,
+            comparable=bool(made),
+        ),
+        limits,
+        change,
+    )
+    return Evidence(first, one, baseline, many, rewritten.notes, made)
+
+
+def _made_comparable(*runs: Run) -> tuple[str, ...]:
+    """What has to be taken away, with the lines."""
+    found: dict[str, list[str]] = {}
+    for nature in runs[0].ranks[0].natures:
+        what = REMOVABLE.get(nature.kind) or (SEEDED if nature.kind == "augmentation" else None)
+        if what is not None:
+            found.setdefault(what, []).append(nature.at or nature.what)
+    return tuple(f"{what} ({', '.join(sorted(set(places)))})" for what, places in found.items())
+
+
+def _check_original(run: Run, log: str) -> None:
+    trace = run.ranks[0]
+    if run.hang:
+        raise CannotVerify(f"the original does not end: {run.hang}; it stands at\n{run.stacks[0]}")
+    if trace.end.how == "error":
+        raise CannotVerify(f"the original itself fails:\n{trace.end.traceback}")
+    if trace.end.how == "lost" or trace.end.code:
+        status = "without a word" if trace.end.how == "lost" else f"with status {trace.end.code}"
+        raise CannotVerify(f"the original itself ends {status}; its last output:\n{log[-2000:]}")
+    if not trace.backwards:
+        raise CannotVerify("the original ends without a backward pass: there is no training to compare")
+
+
+def _diff(rewritten: Rewritten) -> str:
+    from accelify.codemod.diff import unified_diff
+
+    return "".join(unified_diff(str(name), *pair).decode("utf-8", "replace") for name, *pair in rewritten.files)
+
+
+def _curves(evidence: Evidence) -> dict[str, tuple[float, ...]]:
+    """Losses by run; of several processes their mean."""
+    curves = {run.label: tuple(run.ranks[0].losses) for run in (evidence.original, evidence.one)}
+    if evidence.baseline is not evidence.original:
+        curves[evidence.baseline.label] = tuple(evidence.baseline.ranks[0].losses)
+    many = zip(*(trace.losses for trace in evidence.many.ranks), strict=False)
+    curves[evidence.many.label] = tuple(sum(losses) / len(losses) for losses in many)
+    return curves

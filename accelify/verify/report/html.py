@@ -1,0 +1,150 @@
+"""A verdict as one HTML file that needs nothing else: the rows, the runs' losses drawn over each other, the diff."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from accelify.verify.verdict import Row, Status, Verdict
+
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 34
+# Drawn first to last, each thinner than the one before, so that curves that lie on each other all show.
+STROKES = (("#c9ced6", 9.0), ("#2f6fde", 4.5), ("#e08a1e", 4.5), ("#b3261e", 1.6))
+_CLASSES = {Status.HOLDS: "holds", Status.NATURE: "nature", Status.NOTHING: "nothing", Status.DIFFERS: "differs"}
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1280px; padding: 0 1rem; color: #1c2330; }
+h1 { font-size: 1.4rem; margin: 0 0 .2rem; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .5rem; }
+.word { border-radius: 4px; color: #fff; padding: .1rem .6rem; } .word.w0 { background: #1e7d3c; }
+.word.w1 { background: #b3261e; } .word.w2 { background: #6b4f00; } p.about { color: #4a5568; margin: .2rem 0; }
+table { border-collapse: collapse; width: 100%; } td { border-top: 1px solid #e3e7ee; padding: .3rem .7rem .3rem 0;
+vertical-align: top; } td:first-child { white-space: nowrap; width: 5.5rem; font-weight: 600; }
+td:nth-child(2) { white-space: nowrap; width: 8rem; } .holds td:first-child { color: #1e7d3c; }
+.differs td { background: #fdecea; } .differs td:first-child { color: #b3261e; }
+.nature td:first-child { color: #8a5a00; }
+.nothing td { color: #748093; } code { font-family: ui-monospace, monospace; font-size: .92em; }
+.beside { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 1.5rem; align-items: start; }
+@media (max-width: 900px) { .beside { grid-template-columns: minmax(0, 1fr); } }
+svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: #4a5568; }
+.legend span { display: inline-block; margin-right: 1.2rem; } .legend i { display: inline-block; width: 1.6rem;
+height: .45rem; margin-right: .4rem; border-radius: 2px; vertical-align: middle; }
+pre { background: #f6f8fb; border-radius: 6px; padding: .7rem; overflow: auto; max-height: 34rem; margin: 0;
+font-size: 12.5px; }
+pre .add { color: #14632e; background: #e6f4ea; } pre .del { color: #8c1d18; background: #fdecea; }
+pre .at { color: #2f6fde; }
+"""
+
+
+def render(verdict: Verdict) -> str:
+    """The whole page."""
+    return "\n".join(_page(verdict)) + "\n"
+
+
+def _page(verdict: Verdict) -> Iterator[str]:
+    script = escape(verdict.script)
+    yield "<!doctype html>"
+    yield f'<html lang="en"><head><meta charset="utf-8"><title>accelify verify {script}</title>'
+    yield f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
+    yield f'<h1>{script} <span class="word w{verdict.status}">{verdict.word}</span></h1>'
+    if verdict.error is not None:
+        yield f"<pre>{escape(verdict.error)}</pre></body></html>"
+        return
+    yield f'<p class="about">{escape(_about(verdict))}</p>'
+    for processes in sorted({row.processes for row in verdict.rows}):
+        which = "One process" if processes == 1 else f"{processes} processes"
+        yield f"<h2>{which} against the original</h2><table>"
+        yield from (_row(row) for row in verdict.rows if row.processes == processes)
+        yield "</table>"
+    yield '<div class="beside"><div><h2>Losses of the runs</h2>'
+    yield from _chart(verdict.curves)
+    yield "</div><div><h2>The change</h2>"
+    yield f"<pre>{''.join(map(_diff_line, verdict.diff.splitlines()))}</pre></div></div>"
+    if verdict.notes:
+        yield f"<h2>Left for a person</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in verdict.notes)}</ul>"
+    yield "</body></html>"
+
+
+def _about(verdict: Verdict) -> str:
+    how = "run to their end" if verdict.is_whole else f"stopped after {verdict.steps} optimizer steps"
+    parts = [f"All runs {how}, on the CPU, in {verdict.seconds:.0f} s."]
+    if verdict.made_comparable:
+        made = "; ".join(verdict.made_comparable)
+        parts.append(f"Made comparable in the runs compared with {verdict.processes} processes: {made}.")
+    if verdict.replaced:
+        parts.append(f"Replaced by synthetic data: {'; '.join(verdict.replaced)}.")
+    return " ".join(parts)
+
+
+def _row(row: Row) -> str:
+    where = f" <code>{escape(row.at)}</code>" if row.at and row.status in (Status.DIFFERS, Status.NATURE) else ""
+    cells = f"<td>{row.status.value}</td><td>{escape(row.name)}</td><td>{escape(row.words)}{where}</td>"
+    return f'<tr class="{_CLASSES[row.status]}">{cells}</tr>'
+
+
+def _diff_line(line: str) -> str:
+    kind = {"+": "add", "-": "del", "@": "at"}.get(line[:1])
+    text = escape(line) + "\n"
+    return f'<span class="{kind}">{text}</span>' if kind and not line.startswith(("+++", "---")) else text
+
+
+def _chart(curves: dict[str, tuple[float, ...]]) -> Iterator[str]:
+    points = [loss for losses in curves.values() for loss in losses if math.isfinite(loss)]
+    if not points:
+        yield "<p>No loss was a finite number.</p>"
+        return
+    low, high = min(points), max(points)
+    high = high if high > low else low + 1.0
+    count = max(len(losses) for losses in curves.values())
+    yield f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Losses of the runs by backward pass">'
+    for mark in _marks(low, high):
+        y = _y(mark, low, high)
+        yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e3e7ee"/>'
+        yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{mark:.4g}</text>'
+    for position in sorted({0, (count - 1) // 2, count - 1}):
+        x = _x(position, count)
+        yield f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{position + 1}</text>'
+    yield f'<text x="{WIDTH / 2}" y="{HEIGHT - 2}" text-anchor="middle">backward pass</text>'
+    for losses, (colour, width) in zip(curves.values(), _strokes(len(curves)), strict=True):
+        for path in _paths(losses, count, low, high):
+            style = 'fill="none" stroke-linejoin="round" stroke-linecap="round"'
+            yield f'<path d="{path}" stroke="{colour}" stroke-width="{width}" {style}/>'
+    yield '</svg><p class="legend">'
+    for name, (colour, _) in zip(curves, _strokes(len(curves)), strict=True):
+        yield f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
+    yield "</p>"
+
+
+def _strokes(count: int) -> Sequence[tuple[str, float]]:
+    """Widest first, the thin one last whatever the count."""
+    return (*STROKES[: count - 1], STROKES[-1])
+
+
+def _marks(low: float, high: float) -> list[float]:
+    """About five round numbers between the two."""
+    step = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 5)
+    first = math.ceil(low / step)
+    return [number * step for number in range(first, math.floor(high / step) + 1)]
+
+
+def _x(position: int, count: int) -> float:
+    return LEFT + (WIDTH - LEFT - RIGHT) * (position / max(count - 1, 1))
+
+
+def _y(loss: float, low: float, high: float) -> float:
+    return TOP + (HEIGHT - TOP - BOTTOM) * (1 - (loss - low) / (high - low))
+
+
+def _paths(losses: Sequence[float], count: int, low: float, high: float) -> Iterator[str]:
+    """The curve, broken where a loss is not finite."""
+    words: list[str] = []
+    for position, loss in enumerate(losses):
+        if math.isfinite(loss):
+            words.append(f"{'L' if words else 'M'}{_x(position, count):.1f} {_y(loss, low, high):.1f}")
+        elif words:
+            yield " ".join(words)
+            words = []
+    if words:
+        yield " ".join(words)

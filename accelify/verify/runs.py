@@ -1,0 +1,308 @@
+"""Starts the runs: each in a fresh copy of the project, bounded in time, with the stacks of what hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any  # the server's answers are JSON
+
+from accelify.verify.scratch import CannotVerify, Project, copy_project
+from accelify.verify.trace import Run, read_trace
+
+# How often a run is looked at. Units: seconds.
+INTERVAL = 0.05
+# How long the stacks of a hanging rank may take to be written. Units: seconds.
+STACKS = 2.0
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds a run. steps: optimizer steps, None to let it end. Units: seconds.
+
+    silence: how long ranks of several may show no sign of progress; the run in one process may take it all.
+    """
+
+    steps: int | None = 20
+    seconds: float = 600.0
+    silence: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One run: of which script in which project, and how."""
+
+    label: str
+    project: Project
+    arguments: tuple[str, ...] = ()
+    processes: int = 1
+    split: bool = False
+    comparable: bool = False
+    synthetic: int = 0
+    seed: int = 0
+
+
+class Server:
+    """The process that has torch imported and forks the ranks."""
+
+    def __init__(self) -> None:
+        if not hasattr(os, "fork"):
+            raise CannotVerify("verify starts its runs by fork, which this system does not have")
+        kept = {name: value for name, value in os.environ.items() if name not in _OUTER}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "accelify.verify.inside.server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**kept, **_VARIABLES},
+            text=True,
+            bufsize=1,
+            start_new_session=True,
+        )
+        self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._pids: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(json.loads(line))
+        self._answers.put({"gone": True})
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for identity in list(self._pids):
+            self.kill(identity)
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait()
+
+    def start(self, identity: str, order: Mapping[str, Any]) -> None:
+        """Fork a rank."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"id": identity, **order}) + "\n")
+        self._process.stdin.flush()
+
+    def wait(self, seconds: float) -> None:
+        """Take in what has happened, waiting at most so long for something to happen."""
+        with suppress(queue.Empty):
+            self._take(self._answers.get(timeout=seconds))
+            while True:
+                self._take(self._answers.get_nowait())
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        if "gone" in answer:
+            raise CannotVerify(f"the process that starts the runs ended with status {self._process.wait()}")
+        if "started" in answer:
+            self._pids[answer["started"]] = answer["pid"]
+        elif "ended" in answer:
+            self._ended[answer["ended"]] = answer["status"]
+            self._kill_group(answer["ended"])
+
+    def has_ended(self, identity: str) -> bool:
+        """Whether a rank's process is gone."""
+        return identity in self._ended
+
+    def signal(self, identity: str, number: int) -> None:
+        """Send a signal to a rank that still runs."""
+        if identity in self._pids and identity not in self._ended:
+            with suppress(ProcessLookupError):
+                os.kill(self._pids[identity], number)
+
+    def kill(self, identity: str) -> None:
+        """End a rank and the processes that it started."""
+        if identity in self._pids and identity not in self._ended:
+            self._kill_group(identity)
+
+    def _kill_group(self, identity: str) -> None:
+        # A rank leads a session of its own; its loaders' workers are in it too.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pids[identity], signal.SIGKILL)
+
+
+# What an outer launcher may have set, and what every run has instead.
+_OUTER = {
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"),
+    *("TORCHELASTIC_RESTART_COUNT", "ACCELIFY_MIXED_PRECISION", "ACCELIFY_DEBUG", "PYTHONSTARTUP"),
+}
+_VARIABLES = {
+    "ACCELIFY_CPU": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "MPLBACKEND": "Agg",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "WANDB_MODE": "disabled",
+}
+
+
+class Runner:
+    """Runs orders one after the other, each in a folder of its own below `folder`."""
+
+    def __init__(self, server: Server, folder: Path, progress: Progress, protected: Sequence[Path] = ()) -> None:
+        self._server = server
+        self._folder = Path(os.path.realpath(folder))
+        self._progress = progress
+        self._protected = [str(path) for path in protected]
+        self._count = 0
+
+    def run(self, order: Order, limits: Limits, change: Callable[[Path], None] = lambda root: None) -> Run:
+        """Run an order; `change` may change the copy of the project before."""
+        self._count += 1
+        place = self._folder / f"run{self._count}"
+        root = place / "project"
+        for name in ("own", "meeting", "temporary"):
+            (place / name).mkdir(parents=True)
+        copy_project(order.project, root)
+        change(root)
+        port = _free_port()
+        names = [f"{self._count}.{rank}" for rank in range(order.processes)]
+        for rank, name in enumerate(names):
+            self._server.start(name, self._told(order, limits, place, rank, port))
+        begun = time.monotonic()
+        hang = self._watch(order, limits, place, names)
+        stacks = self._end(names, place) if hang else ()
+        ranks = tuple(read_trace(place / "own" / f"trace.{rank}", rank) for rank in range(order.processes))
+        return Run(order.label, ranks, time.monotonic() - begun, hang, stacks)
+
+    def log(self, rank: int = 0) -> str:
+        """What a rank of the last run printed, its end."""
+        path = self._folder / f"run{self._count}" / "own" / f"log.{rank}"
+        return path.read_text(errors="replace")[-4000:] if path.exists() else ""
+
+    def _told(self, order: Order, limits: Limits, place: Path, rank: int, port: int) -> dict[str, Any]:
+        from accelify.runtime.environment import Environment
+
+        variables = {"TMPDIR": str(place / "temporary")}
+        if order.processes > 1:
+            here = Environment(
+                launcher="torchrun",
+                rank=rank,
+                world_size=order.processes,
+                local_rank=rank,
+                local_world_size=order.processes,
+                address="127.0.0.1",
+                port=port,
+                cpu=True,
+            )
+            variables.update(here.write())
+        root = place / "project"
+        return {
+            "script": str(root / order.project.script),
+            "shown": os.path.relpath(root / order.project.script, root / order.project.folder),
+            "arguments": list(order.arguments),
+            "folder": str(root / order.project.folder),
+            "root": str(root),
+            "own": str(place / "own"),
+            "trace": str(place / "own" / f"trace.{rank}"),
+            "stacks": str(place / "own" / f"stacks.{rank}"),
+            "log": str(place / "own" / f"log.{rank}"),
+            "meeting": str(place / "meeting"),
+            "variables": variables,
+            "protected": self._protected,
+            "rank": rank,
+            "world": order.processes,
+            "steps": limits.steps,
+            "split": order.split,
+            "comparable": order.comparable,
+            "synthetic": order.synthetic,
+            "seed": order.seed,
+        }
+
+    def _watch(self, order: Order, limits: Limits, place: Path, names: list[str]) -> str | None:
+        """Wait until all ranks have ended; the reason when they do not."""
+        begun = moved = time.monotonic()
+        sizes: list[int] = []
+        steps = shown = 0
+        traces = [place / "own" / f"trace.{rank}" for rank in range(len(names))]
+        read = 0
+        while not all(self._server.has_ended(name) for name in names):
+            self._server.wait(INTERVAL)
+            now = time.monotonic()
+            latest = [path.stat().st_size if path.exists() else 0 for path in traces]
+            if latest != sizes:
+                sizes, moved = latest, now
+            if latest[0] > read:
+                steps += _count_steps(traces[0], read, latest[0])
+                read = latest[0]
+            if steps != shown or now - begun < 2 * INTERVAL:
+                shown = steps
+                self._progress(f"{order.label}: step {steps}" + (f" of {limits.steps}" if limits.steps else ""))
+            if now - begun > limits.seconds:
+                return f"no end after {limits.seconds:g} s"
+            if len(names) > 1 and now - moved > limits.silence:
+                return f"no sign of life for {limits.silence:g} s"
+        return None
+
+    def _end(self, names: list[str], place: Path) -> tuple[str, ...]:
+        """End ranks that hang, after they have said where they stand."""
+        for name in names:
+            self._server.signal(name, signal.SIGUSR1)
+        deadline = time.monotonic() + STACKS
+        files = [place / "own" / f"stacks.{rank}" for rank in range(len(names))]
+        while time.monotonic() < deadline:
+            self._server.wait(INTERVAL)
+            missing = [
+                name
+                for name, file in zip(names, files, strict=True)
+                if not self._server.has_ended(name) and not (file.exists() and file.stat().st_size)
+            ]
+            if not missing:
+                break
+        for name in names:
+            self._server.kill(name)
+        while not all(self._server.has_ended(name) for name in names):
+            self._server.wait(INTERVAL)
+        front = f"{place / 'project'}{os.sep}"
+        return tuple(
+            shorten_stack(file.read_text(errors="replace").replace(front, "")) if file.exists() else ""
+            for file in files
+        )
+
+
+def shorten_stack(text: str) -> str:
+    """The main thread's stack, innermost call last, without the frames of verify itself."""
+    threads = re.split(r"(?m)^(?=(?:Current thread|Thread) )", text)
+    main = next((part for part in threads if "child.py" in part), threads[-1])
+    frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', main)
+    kept = [frame for frame in frames if "accelify/verify/" not in frame[0] and "importlib" not in frame[0]]
+    kept = [(re.sub(r".*/site-packages/", "", path), line, name) for path, line, name in kept]
+    return "\n".join(f"{path}:{line} in {name}" for path, line, name in reversed(kept))
+
+
+def _count_steps(path: Path, start: int, end: int) -> int:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(end - start).count(b'{"e": "step"')
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="accelify-verify-", ignore_cleanup_errors=True) as name:
+        yield Path(os.path.realpath(name))

@@ -1,0 +1,148 @@
+"""Scratch copies of the user's project, in one of which the script is rewritten. The project itself is only read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from accelify.errors import AccelifyError
+
+LEFT_OUT = {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+# Larger files are linked: a script that writes one gets a copy of its own then. Units: bytes.
+LARGE = 2**20
+# A folder tree with more entries than this is a data set: what is left of it is linked as whole folders.
+ENTRIES = 20_000
+
+
+class CannotVerify(AccelifyError):
+    """Why there is no verdict; what the script itself said, where it said something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The user's project: its top folder, the script in it, and the folder from which the script is run."""
+
+    root: Path
+    script: Path
+    folder: Path
+
+    @classmethod
+    def around(cls, script: Path, current: Path) -> Project:
+        """The project of a script: its repository, else the current folder above it, else the script's own folder."""
+        current = current.resolve()
+        script = (current / script).parent.resolve() / script.name
+        if not script.is_file():
+            raise CannotVerify(f"there is no script {script}")
+        root = _repository(script.parent)
+        if root is None:
+            root = current if current in script.parents and not _is_crowd(current) else script.parent
+        folder = current if current == root or root in current.parents else script.parent
+        return cls(root, script.relative_to(root), folder.relative_to(root))
+
+
+def _repository(folder: Path) -> Path | None:
+    for above in (folder, *folder.parents):
+        if (above / ".git").exists() and not _is_crowd(above):
+            return above
+    return None
+
+
+def _is_crowd(folder: Path) -> bool:
+    """Whether this holds much else than a project: the home folder, the one for temporary files, or one above them."""
+    return any(folder == crowd or folder in crowd.parents for crowd in _crowds())
+
+
+def _crowds() -> tuple[Path, ...]:
+    return Path.home(), Path(os.path.realpath(tempfile.gettempdir()))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The project in which the script is rewritten, and what the rewrite said."""
+
+    project: Project
+    files: tuple[tuple[Path, bytes, bytes], ...] = ()  # path in the project, before, after
+    notes: tuple[str, ...] = ()
+
+
+def copy_project(project: Project, target: Path) -> None:
+    """A copy of a project; large files are links to it, and so are the folders of what is no project."""
+    budget = [0 if _is_crowd(project.root) else ENTRIES]
+    _copy(project.root, target, budget)
+    (target / project.folder).mkdir(parents=True, exist_ok=True)
+
+
+def _copy(source: Path, target: Path, budget: list[int]) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    with os.scandir(source) as entries:
+        listed = sorted(entries, key=lambda entry: (entry.is_dir(), entry.name))
+    for entry in listed:
+        budget[0] -= 1
+        here = target / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name in LEFT_OUT or Path(entry.path, "pyvenv.cfg").exists():
+                continue
+            if budget[0] < 0:
+                here.symlink_to(entry.path)
+            else:
+                _copy(Path(entry.path), here, budget)
+        elif entry.is_symlink() or entry.is_file():
+            _copy_file(entry, here, budget[0] < 0)
+
+
+def _copy_file(entry: os.DirEntry[str], here: Path, link: bool) -> None:
+    try:
+        small = entry.stat().st_size <= LARGE and Path(entry.path).is_file()
+    except OSError:  # a link that leads nowhere
+        return
+    if entry.name.endswith(".py") or (small and not link):
+        shutil.copyfile(entry.path, here)
+    else:
+        here.symlink_to(os.path.realpath(entry.path))
+
+
+def rewrite_copy(project: Project, copy: Path, also: Sequence[Path]) -> Rewritten:
+    """Rewrite the script in a copy of its project. Raises: CannotVerify when it is not migrated."""
+    from accelify.codemod.result import Status
+    from accelify.codemod.rewrite import Options, rewrite_together
+
+    front = f"{copy}{os.sep}"
+    paths = tuple(dict.fromkeys(str(copy / path) for path in (project.script, *also)))
+    results = rewrite_together(paths, Options())
+    migrated = [result for result in results if result.status is Status.MIGRATED]
+    if not migrated:
+        raise CannotVerify(_why_not(results[0], project.script).replace(front, ""))
+    files = []
+    notes = []
+    for result in migrated:
+        if copy not in Path(result.path).resolve().parents:
+            raise CannotVerify(f"{result.path.removeprefix(front)} is a link to a folder outside of the project")
+        name = Path(result.path.removeprefix(front))
+        files.append((name, result.before, result.after))
+        notes += [f"{name}:{note.line}: {note.message}".replace(front, "") for note in result.notes]
+    return Rewritten(project, tuple(files), tuple(notes))
+
+
+def _why_not(result: object, script: Path) -> str:
+    from accelify.codemod.result import FileResult, Status
+
+    assert isinstance(result, FileResult)
+    if result.error is not None:
+        return f"{script}: {result.error.message}"
+    reasons = "".join(f"\n  line {note.line}: {note.message}" for note in result.notes)
+    if result.status is Status.DECLINED:
+        return f"{script}: the rewrite declined it, so that there is nothing to prove:{reasons}"
+    return f"{script}: the rewrite changes nothing in it, so that there is nothing to prove{reasons}"
+
+
+def take_new(project: Project, new: Path) -> Rewritten:
+    """A script that is rewritten already: in the same project, or in one of its own."""
+    theirs = Project.around(new, project.root / project.folder)
+    before, after = (project.root / project.script).read_bytes(), new.read_bytes()
+    if theirs.root == project.root:
+        theirs = Project(project.root, theirs.script, project.folder)
+    return Rewritten(theirs, ((theirs.script, before, after),))

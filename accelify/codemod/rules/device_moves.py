@@ -71,16 +71,17 @@ def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) ->
         if isinstance(choice, ast.IfExp) and _same(_stripped(choice.body, dropped), choice.orelse):
             edits.append(Replace(choice, otherwise, keeps=(choice.orelse,)))
         else:
-            kept = tuple(a for a in [*call.args, *[k.value for k in call.keywords]] if _stays(script, a, move))
+            kept = _casts(call)
             edits.append(Replace(call, partial(without_device, kept=len(kept)), keeps=(move.receiver, *kept)))
     return Change(NAME, path, line, reason, tuple(edits))
 
 
-def _stays(script: Script, argument: ast.expr, move: Move) -> bool:
-    """Whether an argument of `.to` is about the type and not about the device."""
-    if argument is move.device or not isinstance(move.call.func, ast.Attribute) or move.call.func.attr == "cuda":
-        return False
-    return not (isinstance(argument, ast.Constant) and isinstance(argument.value, bool)) and not isinstance(argument, ast.Name)
+def _casts(call: ast.Call) -> tuple[ast.expr, ...]:
+    """The arguments of `x.to(device, dtype, ...)` that are about the type and not about the device."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr == "cuda":
+        return ()
+    second = [a for a in call.args[1:2] if not (isinstance(a, ast.Constant) and isinstance(a.value, bool))]
+    return (*second, *(k.value for k in call.keywords if k.arg in ("dtype", "memory_format")))
 
 
 def without_device(call: cst.CSTNode, kept: int) -> cst.BaseExpression:
@@ -91,7 +92,7 @@ def without_device(call: cst.CSTNode, kept: int) -> cst.BaseExpression:
         if isinstance(receiver, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
             return receiver.with_changes(lpar=(*call.lpar, *receiver.lpar), rpar=(*receiver.rpar, *call.rpar))
         return receiver
-    arguments = [a for i, a in enumerate(call.args) if i and (a.keyword is None or a.keyword.value not in ("non_blocking", "copy", "device"))]
+    arguments = [a for i, a in enumerate(call.args) if (i if a.keyword is None else a.keyword.value in ("dtype", "memory_format"))]
     arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
     return call.with_changes(args=arguments)
 
@@ -105,9 +106,10 @@ def otherwise(node: cst.CSTNode) -> cst.BaseExpression:
 def _is_nothing(statement: ast.stmt, dropped: dict[ast.Call, Move]) -> bool:
     """Whether a statement does nothing once its moves are gone."""
     if isinstance(statement, ast.Expr):
-        return isinstance(statement.value, ast.Call) and statement.value in dropped and isinstance(
-            dropped[statement.value].receiver, (ast.Name, ast.Attribute)
-        )
+        call = statement.value
+        if not isinstance(call, ast.Call) or call not in dropped or _casts(call):
+            return False
+        return isinstance(dropped[call].receiver, (ast.Name, ast.Attribute))
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         return _same(statement.targets[0], _stripped(statement.value, dropped))
     return False
@@ -116,7 +118,7 @@ def _is_nothing(statement: ast.stmt, dropped: dict[ast.Call, Move]) -> bool:
 def _stripped(node: ast.expr, dropped: dict[ast.Call, Move]) -> ast.expr:
     """An expression as it is once its moves are gone."""
     if isinstance(node, ast.Call):
-        if node in dropped and len(node.args) + len(node.keywords) <= 2:
+        if node in dropped and not _casts(node):
             return _stripped(dropped[node].receiver, dropped)
         return node
     if isinstance(node, ast.IfExp):

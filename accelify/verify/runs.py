@@ -76,6 +76,7 @@ class Server:
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self._pids: dict[str, int] = {}
         self._ended: dict[str, int] = {}
+        self._names = 0
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -94,6 +95,11 @@ class Server:
         with suppress(OSError):
             self._process.stdin.close()
         self._process.wait()
+
+    def name(self) -> str:
+        """A name for a rank that no rank had before."""
+        self._names += 1
+        return str(self._names)
 
     def start(self, identity: str, order: Mapping[str, Any]) -> None:
         """Fork a rank."""
@@ -175,7 +181,7 @@ class Runner:
         copy_project(order.project, root)
         change(root)
         port = _free_port()
-        names = [f"{self._count}.{rank}" for rank in range(order.processes)]
+        names = [self._server.name() for _ in range(order.processes)]
         for rank, name in enumerate(names):
             self._server.start(name, self._told(order, limits, place, rank, port))
         begun = time.monotonic()

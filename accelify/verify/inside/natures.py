@@ -40,6 +40,7 @@ class Natures:
     def __init__(self, recorder: Recorder, comparable: bool) -> None:
         self._recorder = recorder
         self.comparable = comparable
+        self.is_fetching = False  # what a dataset draws is augmentation
         self._told: set[tuple[str, str | None]] = set()
 
     def tell(self, kind: str, what: str = "") -> None:
@@ -155,8 +156,13 @@ def _watch_fetching(natures: Natures) -> None:
     real: Any = _MapDatasetFetcher.fetch
 
     def fetch(self: Any, indices: Any) -> Any:
-        if natures.comparable:
-            return fetch_seeded(self, indices)
+        natures.is_fetching = True
+        try:
+            return fetch_seeded(self, indices) if natures.comparable else fetch_watched(self, indices)
+        finally:
+            natures.is_fetching = False
+
+    def fetch_watched(self: Any, indices: Any) -> Any:
         before = _random_state()
         data = real(self, indices)
         if not _is_same(before, _random_state()):
@@ -199,7 +205,7 @@ def _watch_draws(natures: Natures, recorder: Recorder) -> None:
         real = getattr(owner, name)
 
         def draw(*given: Any, **options: Any) -> Any:
-            if passes[0] and torch.is_grad_enabled() and options.get("generator") is None:
+            if passes[0] and not natures.is_fetching and torch.is_grad_enabled() and options.get("generator") is None:
                 caller = sys._getframe(1).f_code.co_filename
                 if recorder.owns(caller) or "torch/distributions" in caller.replace("\\", "/"):
                     natures.tell("draw", name)

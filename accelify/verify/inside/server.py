@@ -9,6 +9,7 @@ import json
 import os
 import select
 import sys
+import traceback
 from pathlib import Path
 from typing import Any, NoReturn  # an order is JSON
 
@@ -36,7 +37,11 @@ def main() -> None:
                 answers.flush()
                 pid = os.fork()
                 if pid == 0:
-                    _become(order)
+                    try:
+                        _become(order)
+                    finally:  # a fork must never go on as a second server
+                        traceback.print_exc()
+                        os._exit(1)
                 running[pid] = order["id"]
                 print(json.dumps({"started": order["id"], "pid": pid}), file=answers)
         for identity, status in _ended(running):

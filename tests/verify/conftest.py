@@ -1,0 +1,50 @@
+"""One server for all tests, so that torch is imported once; scripts are pairs of an original and a migrated text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from accelify.verify.prove import Request, prove
+from accelify.verify.runs import Limits, Server
+from accelify.verify.verdict import Row, Status, Verdict
+
+# Bounds for a machine that does much else beside. Units: seconds.
+LIMITS = Limits(steps=None, seconds=120.0, silence=60.0)
+
+Prove = Callable[..., Verdict]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def proving(server: Server, tmp_path: Path) -> Prove:
+    """Verify an original, against a migrated text if there is one, else against what the codemod makes of it."""
+
+    def proven(original: str, migrated: str | None = None, limits: Limits = LIMITS, **more: object) -> Verdict:
+        (tmp_path / "train.py").write_text(original)
+        new = None
+        if migrated is not None:
+            new = tmp_path / "train_many.py"
+            new.write_text(migrated)
+        request = Request(tmp_path / "train.py", against=new, limits=limits, folder=tmp_path, **more)  # type: ignore[arg-type]
+        verdict = prove(request, lambda words: None, server)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"] + ["train_many.py"] * (new is not None)
+        return verdict
+
+    return proven
+
+
+def row(verdict: Verdict, name: str, processes: int = 2) -> Row:
+    return next(row for row in verdict.rows if (row.name, row.processes) == (name, processes))
+
+
+def differing(verdict: Verdict) -> list[tuple[str, int]]:
+    assert verdict.error is None, verdict.error
+    return [(row.name, row.processes) for row in verdict.rows if row.status is Status.DIFFERS]

@@ -1,0 +1,112 @@
+"""What else can become of a proof: scripts that fail, hang, stop early, are random by nature, or write elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from accelify.verify.verdict import Status
+from tests.verify import scripts
+from tests.verify.conftest import LIMITS, Prove, differing, row
+
+CLASSIFIER, MIGRATED = scripts.CLASSIFIER, scripts.CLASSIFIER_MIGRATED
+
+
+def test_what_the_codemod_makes_is_proven(proving: Prove) -> None:
+    verdict = proving(CLASSIFIER)
+    assert differing(verdict) == []
+    assert "+    accelerator.backward(loss)" in verdict.diff.replace("+        acc", "+    acc")
+    assert verdict.is_whole
+
+
+def test_runs_stop_after_the_steps_that_were_asked_for(proving: Prove) -> None:
+    verdict = proving(CLASSIFIER, MIGRATED, replace(LIMITS, steps=3))
+    assert differing(verdict) == []
+    assert (verdict.steps, verdict.is_whole) == (3, False)
+    assert row(verdict, "checkpoints").status is Status.NOTHING
+
+
+def test_an_original_that_fails_cannot_be_compared(proving: Prove) -> None:
+    verdict = proving("import torch\nx = torch.ones(2, 3) @ torch.ones(2, 3)\n", MIGRATED)
+    assert verdict.status == 2
+    assert "mat1 and mat2 shapes cannot be multiplied" in (verdict.error or "")
+    assert 'train.py", line 2' in (verdict.error or "")
+
+
+def test_a_script_without_training_cannot_be_compared(proving: Prove) -> None:
+    verdict = proving("print('hello')\n")
+    assert verdict.status == 2
+    assert "nothing to prove" in (verdict.error or "")
+
+
+def test_a_migrated_script_that_fails_differs(proving: Prove) -> None:
+    fault = "    correct = 0 / (accelerator.process_index - 1)\n"
+    verdict = proving(CLASSIFIER, MIGRATED.replace("    correct = 0\n", fault))
+    assert differing(verdict)[0] == ("ending", 2)
+    assert "rank 1 fails: ZeroDivisionError" in row(verdict, "ending").words
+    assert row(verdict, "ending").at == "train_many.py:26"
+
+
+def test_a_hang_shows_where_each_rank_stands(proving: Prove) -> None:
+    line = "    correct = 0\n"
+    waiting = "    while accelerator.process_index:\n        pass\n    correct = 0\n"
+    verdict = proving(CLASSIFIER, MIGRATED.replace(line, waiting), replace(LIMITS, silence=5.0))
+    found = row(verdict, "ending")
+    assert found.status is Status.DIFFERS
+    assert found.words.startswith("hangs, no sign of life for 5 s: rank 0 stands at train_many.py:")
+    assert "rank 1 stands at train_many.py:2" in found.words
+
+
+def test_a_rank_that_does_nothing_is_idle(proving: Prove) -> None:
+    # Without a model that is prepared, no rank waits for another.
+    text = MIGRATED.replace("encoder, head = accelerator.prepare(encoder, head)\n", "")
+    text = text.replace("optimizer, scheduler = accelerator.prepare(optimizer, scheduler)\n", "")
+    text = text.replace("for epoch in range(2):", "for epoch in range(2 * accelerator.is_main_process):")
+    text = text.replace("train, test = accelerator.prepare(train, test)", "").replace(
+        "accelerator.gather_for_metrics", ""
+    )
+    found = row(proving(CLASSIFIER, text), "work")
+    assert (found.status, found.words) == (Status.DIFFERS, "rank 1 did nothing: no backward pass")
+
+
+def test_dropout_and_batch_norm_and_noise_are_taken_away_where_that_proves_more(proving: Prove) -> None:
+    verdict = proving(scripts.RANDOM_BY_NATURE, scripts.RANDOM_BY_NATURE_MIGRATED)
+    assert differing(verdict) == []
+    assert row(verdict, "losses").status is Status.HOLDS
+    made = " ".join(verdict.made_comparable)
+    assert "dropout off (train.py:25)" in made
+    assert "BatchNorm with its running statistics (train.py:25)" in made
+    assert "augmentation seeded by sample (Noisy)" in made
+
+
+def test_a_fault_shows_also_where_runs_were_made_comparable(proving: Prove) -> None:
+    text = scripts.RANDOM_BY_NATURE_MIGRATED.replace("backward(loss)", "backward(loss / accelerator.num_processes)")
+    found = row(proving(scripts.RANDOM_BY_NATURE, text), "gradients")
+    assert (found.status, found.words) == (Status.DIFFERS, "the gradient of 0.weight is half the original's at step 1")
+
+
+def test_a_script_may_not_write_outside_its_copy(proving: Prove, tmp_path: Path) -> None:
+    elsewhere = CLASSIFIER.replace('"model.pt")', f'"{tmp_path / "model.pt"}")')
+    verdict = proving(elsewhere, MIGRATED)
+    assert verdict.status == 2
+    assert "lets a script write only into its scratch copy" in (verdict.error or "")
+    assert not (tmp_path / "model.pt").exists()
+
+
+def test_a_large_file_that_the_script_changes_is_copied_first(server: object, tmp_path: Path) -> None:
+    from accelify.verify.prove import Request, prove
+
+    log = tmp_path / "log.bin"
+    log.write_bytes(b"x" * (2**20 + 1))
+    (tmp_path / "train.py").write_text(CLASSIFIER + "open('log.bin', 'ab').write(b'more')\n")
+    verdict = prove(Request(tmp_path / "train.py", limits=LIMITS, folder=tmp_path), lambda words: None, server)  # type: ignore[arg-type]
+    assert verdict.error is None
+    assert log.read_bytes() == b"x" * (2**20 + 1)
+    assert row(verdict, "files").words == f"log.bin is written by ranks 0 and 1 (at train.py:{log_line(verdict.diff)})"
+
+
+def log_line(diff: str) -> int:
+    """The line that the last line of the original has in the new file."""
+    added = sum(line.startswith("+") and not line.startswith("+++") for line in diff.splitlines())
+    removed = sum(line.startswith("-") and not line.startswith("---") for line in diff.splitlines())
+    return len(CLASSIFIER.splitlines()) + 1 + added - removed

@@ -158,7 +158,7 @@ def iteration(name: str | None) -> str | None:
 
 def is_device(name: str | None) -> bool:
     """Calls that return a device."""
-    return name in _DEVICES
+    return name is not None and (name in _DEVICES or name.endswith(".device"))
 
 
 def is_device_text(value: object) -> bool:

@@ -42,14 +42,7 @@ class Parsed:
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """The node that holds each node."""
-        found: dict[ast.AST, ast.AST] = {}
-        stack: list[ast.AST] = [self.tree]
-        while stack:
-            node = stack.pop()
-            for child in ast.iter_child_nodes(node):
-                found[child] = node
-                stack.append(child)
-        return found
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     @cached_property
     def concrete(self) -> Concrete:

@@ -21,10 +21,13 @@ def plan(verdict: Verdict) -> Plan:
     assert script is not None
     for _ in range(_ROUNDS):
         made = _run(verdict, script)
-        stuck = set(_stuck(script, made)) - script.kept_moves
-        if not stuck:
+        stuck = set(_stuck(script, made))
+        if stuck <= script.kept_moves:
             break
         script.kept_moves |= stuck
+    for statement in sorted(stuck, key=lambda n: script.program.line(n)):
+        message = "what this line reads would be left over, and cannot be taken out"
+        made.obstacles.append(Obstacle("unused", script.path(statement), statement, message))
     return made
 
 

@@ -12,7 +12,7 @@ from accelify.codemod.source import may_train, read
 from accelify.errors import FileError
 
 # A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
-_MOST_FILES = 400
+_MOST_FILES = 100
 
 
 class Project:

@@ -122,7 +122,7 @@ class Script:
             node
             for parsed in self.program.files
             for node in parsed.parents
-            if isinstance(node, (ast.For, ast.AsyncFor)) and self.is_prepared_loader(node.iter)
+            if isinstance(node, (ast.For, ast.AsyncFor)) and self.program.values(node.iter) and self.is_prepared_loader(node.iter)
         }
 
     def is_prepared_loader(self, node: ast.expr) -> bool:

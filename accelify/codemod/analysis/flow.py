@@ -123,9 +123,16 @@ class Flow:
         for position, parameter in enumerate(unit.parameters):
             if position == 0 and unit.is_method and not unit.has_decorator("staticmethod"):
                 continue
-            key = ("var", unit, parameter.arg)
-            if not self._cells[key]:
-                self._add(key, frozenset({Argument(unit, parameter.arg)}))
+            self._fill(unit, parameter.arg)
+        assert isinstance(unit.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for rest in (unit.node.args.vararg, unit.node.args.kwarg):
+            if rest is not None:
+                self._fill(unit, rest.arg)
+
+    def _fill(self, unit: Scope, name: str) -> None:
+        key = ("var", unit, name)
+        if not self._cells[key]:
+            self._add(key, frozenset({Argument(unit, name)}))
 
     def _enqueue(self, unit: Scope) -> None:
         if unit not in self._queued:

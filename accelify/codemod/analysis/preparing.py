@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.loops import Data, Training
@@ -96,6 +96,8 @@ class Preparer:
             assert isinstance(step.func, ast.Attribute)
             receiver = step.func.value
             chains = self.tracer.chains(receiver)
+            if not chains and self._inside_something(receiver):
+                continue
             if not chains or any(len(c) > 1 and c[0].kind == "item" for c in chains):
                 self._wrap_values("optimizer", receiver, step)
                 continue
@@ -106,15 +108,31 @@ class Preparer:
                 done.add(binding.node)
                 self._optimizer(binding, chain)
 
+    def _inside_something(self, receiver: ast.expr) -> bool:
+        """An optimizer that an object of unknown class holds is prepared in place where the object gets its name."""
+        if not isinstance(receiver, ast.Attribute) or not self._is_plain(receiver):
+            return False
+        for chain in self.tracer.chains(receiver.value):
+            binding = self._outermost(chain)
+            if binding.kind != "assign" or binding.text != ast.unparse(receiver.value):
+                return False
+            item = self._item("optimizer", binding)
+            item = replace(item, text=ast.unparse(receiver), assigned=False)
+            if not any(i.text == item.text and i.statement is item.statement for i in self._items):
+                self._items.append(item)
+            self.found.has_optimizer = True
+            return True
+        return False
+
     def _outermost(self, chain: Chain) -> Binding:
         """Where a thing was first given a name; for a parameter that nobody fills, the attribute that keeps it."""
         last = chain[-1]
         if last.kind == "inline" and len(chain) > 1:
             return chain[-2]
-        if last.kind == "parameter" and len(chain) > 1:
-            kept = chain[-2]
-            if kept.kind == "assign" and kept.scope is last.scope and isinstance(kept.node, ast.Attribute):
-                return kept
+        if last.kind == "parameter":
+            for kept in reversed(chain[:-1]):
+                if kept.kind == "assign" and kept.scope is last.scope and isinstance(kept.node, ast.Attribute):
+                    return kept
         return last
 
     def _optimizer(self, binding: Binding, chain: Chain) -> None:

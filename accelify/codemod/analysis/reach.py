@@ -112,8 +112,12 @@ class Reacher:
             return [node]
         if node.kind != "class":
             return []
-        init = self.flow.method(node, "__init__")
+        init = self.constructor(node)
         return [init] if init is not None else []
+
+    def constructor(self, cls: Scope) -> Scope | None:
+        """The method in which an instance of a class is set up."""
+        return self.flow.method(cls, "__init__") or self.flow.method(cls, "__post_init__")
 
     def solve(self) -> Reach:
         """Find homes, parameters and holders."""
@@ -137,7 +141,7 @@ class Reacher:
         """For a class without a constructor of its own: the project class that has it."""
         if node.kind != "class":
             return []
-        init = self.flow.method(node, "__init__")
+        init = self.constructor(node)
         return [init.parent] if init is not None and init.parent is not None and init.parent is not node else []
 
     def _ancestors(self, node: Scope) -> set[Scope]:
@@ -225,7 +229,7 @@ class Reacher:
         self._settle_function(node)
 
     def _settle_class(self, node: Scope, nodes: set[Scope], passing: set[Scope]) -> None:
-        init = self.flow.method(node, "__init__")
+        init = self.constructor(node)
         if init is not None and init.parent is not node:
             assert init.parent in nodes
             return  # its base class holds it

@@ -88,7 +88,20 @@ class Roles:
                 continue
             into = zeroed if call.func.attr == "zero_grad" else stepped
             into |= {v for v in self.program.values(call.func.value) if isinstance(v, (Made, Argument, Member))}
-        return {v for v in zeroed & stepped if not (isinstance(v, Made) and (names.is_scheduler(v.name) or names.is_module(v.name)))}
+        stepped &= zeroed | self._stepped_after_backward()
+        return {v for v in stepped if not (isinstance(v, Made) and (names.is_scheduler(v.name) or names.is_module(v.name)))}
+
+    def _stepped_after_backward(self) -> set[Value]:
+        """Unknown values named for an optimizer whose `step` is called in a function that runs a backward pass."""
+        frames = {
+            self.program.frame(c) for c in self.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "backward"
+        }
+        found: set[Value] = set()
+        for call in self.program.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and self.program.frame(call) in frames:
+                if "opt" in ast.unparse(call.func.value).rpartition(".")[2].lower():
+                    found |= {v for v in self.program.values(call.func.value) if isinstance(v, (Made, Argument, Member))}
+        return found
 
     @cached_property
     def trained(self) -> set[Value]:

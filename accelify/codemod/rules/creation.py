@@ -68,7 +68,7 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
             insert = Insert(body_start(home.body), "before", f"{name} = {_call(script)}", gap=1, order=2)
         yield Change(NAME, home.module, insert.node.lineno, reason, (insert,))
     elif home.kind == "class":
-        init = script.program.flow.method(home, "__init__")
+        init = script.program.flow.method(home, "__init__") or script.program.flow.method(home, "__post_init__")
         assert init is not None
         yield Change(NAME, home.module, _line(init), reason, (_kept(init, f"{_self(init)}.{name} = {_call(script)}"),))
     else:

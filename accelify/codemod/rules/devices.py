@@ -30,7 +30,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     gone = script.vanished(plan.changes)
     done: set[ast.AST] = set()
     for statement, target in _assignments(script):
-        if statement in done or target in gone or not _is_read(script, target, gone):
+        if statement in done or target in gone or script.is_kept(statement) or not _is_read(script, target, gone):
             continue
         accelerator = script.accelerator(statement)
         path = script.path(statement)

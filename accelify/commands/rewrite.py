@@ -6,7 +6,7 @@ import io
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -73,6 +73,7 @@ class Mode:
     show_default=True,
     help="With json, stdout gets one JSON document and nothing else.",
 )
+@click.option("--verify", is_flag=True, help="Run each script before and after, and change only what is proven.")
 @click.option("--stdin-filename", default="-", metavar="NAME", help="What to call the script that `-` reads.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0, whatever became of the files.")
 @click.option(
@@ -86,6 +87,7 @@ def command(
     keep_global_batch: bool,
     runtime: str,
     output_format: str,
+    verify: bool,
     stdin_filename: str,
     exit_zero: bool,
     jobs: int | None,
@@ -106,23 +108,32 @@ def command(
 
     if "-" in paths and len(paths) > 1:
         raise click.UsageError("`-` reads one script on stdin, so no other PATH can be given with it.")
+    if verify and "-" in paths:
+        raise click.UsageError("--verify runs the script, so it must be a file.")
     options = Options(follow=follow, keep_global_batch=keep_global_batch, runtime=runtime)
     mode = Mode(diff=diff, check=check, json=output_format == "json", stdin=paths == ("-",))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name or a reason that the terminal cannot show must not stop us
             stream.reconfigure(errors="backslashreplace")
-    outcome = _rewritten(paths, stdin_filename, options, mode, jobs)
+    outcome = _rewritten(paths, stdin_filename, options, mode, jobs, verify)
     _print(outcome, mode)
     for traceback in outcome.tracebacks:
         click.echo(traceback, err=True)
     sys.exit(0 if exit_zero else _status(outcome.results(), mode))
 
 
-def _rewritten(paths: tuple[str, ...], stdin_filename: str, options: Options, mode: Mode, jobs: int | None) -> Batch:
+def _rewritten(
+    paths: tuple[str, ...], stdin_filename: str, options: Options, mode: Mode, jobs: int | None, verify: bool
+) -> Batch:
     if mode.stdin:
         return batch.rewrite_stdin(stdin_filename, sys.stdin.buffer.read(), options)
     with progress_bar("Rewriting") as progress:
         rewritten = batch.rewrite_paths(paths, options, jobs, progress)
+    if verify:
+        from accelify.commands.verify import tell_progress  # here, as only --verify runs anything
+        from accelify.verify.gate import keep_proven
+
+        rewritten = replace(rewritten, programs=keep_proven(rewritten.programs, tell_progress()))
     return batch.write(rewritten) if mode.writes else rewritten
 
 

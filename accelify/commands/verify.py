@@ -73,7 +73,7 @@ def command(
         synthetic=64 if synthetic else 0,
         folder=Path.cwd(),
     )
-    verdict = prove(request, _progress())
+    verdict = prove(request, tell_progress())
     if html is not None:
         from accelify.verify.report import html as page
 
@@ -90,8 +90,8 @@ def command(
     sys.exit(verdict.status)
 
 
-def _progress() -> Callable[[str], None]:
-    """Which run is under way: one line that is drawn over on a terminal, a line for each run elsewhere."""
+def tell_progress() -> Callable[[str], None]:
+    """Says which run is under way: on a line that is drawn over on a terminal, a line for each run elsewhere."""
     shown: list[str] = []
 
     def tell(words: str) -> None:

@@ -20,11 +20,15 @@ SEEDED = "augmentation seeded by sample"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to prove, and how far."""
+    """What to prove, and how far.
+
+    The migrated script is `against`, a file; or `rewritten`, what a rewrite has made; else the rewrite is done here.
+    """
 
     script: Path
     arguments: tuple[str, ...] = ()
     against: Path | None = None
+    rewritten: Rewritten | None = None
     also: tuple[Path, ...] = ()
     processes: int = 2
     limits: Limits = field(default_factory=Limits)
@@ -74,6 +78,8 @@ def _roots(project: Project, rewritten: Rewritten) -> Sequence[Path]:
 
 
 def _rewritten(request: Request, project: Project, copy: Path) -> Rewritten:
+    if request.rewritten is not None:
+        return request.rewritten
     if request.against is not None:
         return take_new(project, request.against)
     copy_project(project, copy)
@@ -87,6 +93,7 @@ def gather(request: Request, runner: Runner, project: Project, rewritten: Rewrit
 
     def change(root: Path) -> None:
         for name, _, after in rewritten.files:
+            (root / name).unlink(missing_ok=True)  # it might be a link
             (root / name).write_bytes(after)
 
     def ordered(label: str, of: Project, **more: object) -> Order:

@@ -1,0 +1,74 @@
+"""For `rewrite --verify`: of what was rewritten, only what is proven stays rewritten."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from accelify.codemod.result import FileResult, Note, Status, Tier
+from accelify.verify.prove import Request, prove
+from accelify.verify.runs import Progress
+from accelify.verify.scratch import CannotVerify, Project, Rewritten
+from accelify.verify.verdict import Status as RowStatus
+from accelify.verify.verdict import Verdict
+
+Program = tuple[FileResult, ...]
+
+
+def keep_proven(programs: Sequence[Program], progress: Progress) -> tuple[Program, ...]:
+    """The programs, those that were migrated and are not proven declined: their files are as before, with the reasons.
+
+    A program is run by its first file, without arguments.
+    """
+    return tuple(_checked(program, progress) for program in programs)
+
+
+def _checked(program: Program, progress: Progress) -> Program:
+    migrated = [result for result in program if result.status is Status.MIGRATED]
+    if not migrated:
+        return program
+    script = Path(program[0].path)
+    request = Request(script, folder=Path.cwd())
+    try:
+        request = replace(request, rewritten=_as_rewritten(script, migrated))
+    except CannotVerify as error:
+        verdict = Verdict(str(script), request.processes, error=str(error))
+    else:
+        verdict = prove(request, lambda words: progress(f"{script}, {words}"))
+    if verdict.status == 0:
+        return program
+    notes = tuple(_reasons(verdict))
+    return tuple(
+        replace(result, status=Status.DECLINED, after=result.before, changes=(), notes=notes)
+        if result.status is Status.MIGRATED
+        else result
+        for result in program
+    )
+
+
+def _as_rewritten(script: Path, migrated: Sequence[FileResult]) -> Rewritten:
+    project = Project.around(script, Path.cwd())
+    files = []
+    for result in migrated:
+        path = Path(os.path.realpath(result.path))
+        if project.root not in path.parents:
+            raise CannotVerify(f"{result.path} is not in the project of {script}, {project.root}")
+        files.append((path.relative_to(project.root), result.before, result.after))
+    return Rewritten(project, tuple(files))
+
+
+def _reasons(verdict: Verdict) -> list[Note]:
+    if verdict.error is not None:
+        return [Note(1, "verify", Tier.ADVICE, f"it could not be proven: {verdict.error}")]
+    return [
+        Note(
+            1,
+            "verify",
+            Tier.ADVICE,
+            f"it is not proven: {row.name} on {row.processes}: {row.words} (new file, {row.at})",
+        )
+        for row in verdict.rows
+        if row.status is RowStatus.DIFFERS
+    ]

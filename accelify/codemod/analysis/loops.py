@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.program import LOOPS, Program
-from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import Argument, Collection, Element, FunctionValue, Instance, Made, Member, Parameters, Value, View
 
@@ -75,8 +75,7 @@ class Loops:
         return not text.startswith("super()") and not text.endswith("accelerator")
 
     def _is_optimizer_step(self, call: ast.Call) -> bool:
-        assert isinstance(call.func, ast.Attribute)
-        return any(self.roles.is_optimizer(v) for v in self.program.values(call.func.value))
+        return any(self.roles.is_optimizer(v) for v in self.program.values(stepped(call)))
 
     # Loops round a place, through callers.
 

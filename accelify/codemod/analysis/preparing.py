@@ -10,7 +10,7 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.loops import Data, Training
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import node_of
-from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Binding, Chain, Tracer
 from accelify.codemod.analysis.values import Constant, Made, Value
 
@@ -93,8 +93,7 @@ class Preparer:
     def _optimizers(self) -> None:
         done: set[ast.AST] = set()
         for step in self.training.steps:
-            assert isinstance(step.func, ast.Attribute)
-            receiver = step.func.value
+            receiver = stepped(step)
             chains = self.tracer.chains(receiver)
             if not chains and self._inside_something(receiver):
                 continue

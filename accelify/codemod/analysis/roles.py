@@ -24,6 +24,13 @@ from accelify.codemod.analysis.values import (
 )
 
 
+def stepped(call: ast.Call) -> ast.expr:
+    """The optimizer of `optimizer.step()` and of `scaler.step(optimizer)`."""
+    assert isinstance(call.func, ast.Attribute)
+    by_scaler = len(call.args) == 1 and isinstance(call.args[0], (ast.Name, ast.Attribute)) and "scaler" in ast.unparse(call.func.value).lower()
+    return call.args[0] if by_scaler else call.func.value
+
+
 class Roles:
     """What values are, by how they are built and by how they are used."""
 
@@ -82,14 +89,14 @@ class Roles:
     def optimizers_by_use(self) -> set[Value]:
         """Unknown values whose `zero_grad` and `step` are both called, and that are no model."""
         zeroed: set[Value] = set()
-        stepped: set[Value] = set()
+        taken: set[Value] = set()
         for call in self.program.calls:
             if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("zero_grad", "step"):
                 continue
-            into = zeroed if call.func.attr == "zero_grad" else stepped
-            into |= {v for v in self.program.values(call.func.value) if isinstance(v, (Made, Argument, Member))}
-        stepped &= zeroed | self._stepped_after_backward()
-        return {v for v in stepped if not (isinstance(v, Made) and (names.is_scheduler(v.name) or names.is_module(v.name)))}
+            into = zeroed if call.func.attr == "zero_grad" else taken
+            into |= {v for v in self.program.values(stepped(call)) if isinstance(v, (Made, Argument, Member))}
+        taken &= zeroed | self._stepped_after_backward()
+        return {v for v in taken if not (isinstance(v, Made) and (names.is_scheduler(v.name) or names.is_module(v.name)))}
 
     def _stepped_after_backward(self) -> set[Value]:
         """Unknown values named for an optimizer whose `step` is called in a function that runs a backward pass."""
@@ -99,8 +106,9 @@ class Roles:
         found: set[Value] = set()
         for call in self.program.calls:
             if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and self.program.frame(call) in frames:
-                if "opt" in ast.unparse(call.func.value).rpartition(".")[2].lower():
-                    found |= {v for v in self.program.values(call.func.value) if isinstance(v, (Made, Argument, Member))}
+                optimizer = stepped(call)
+                if "opt" in ast.unparse(optimizer).rpartition(".")[2].lower():
+                    found |= {v for v in self.program.values(optimizer) if isinstance(v, (Made, Argument, Member))}
         return found
 
     @cached_property

@@ -286,14 +286,15 @@ def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
     if not common or not passed.batches:
         return "", 0, 0
     rounds = [[part.batches[position] or () for part in parts] for position in range(common)]
-    first = Counter(index for batch in rounds[0] for index in batch)
-    is_split = sum(first.values()) < 1.5 * len(passed.batches[0] or ())
+    share = -(-len(passed.batches[0] or ()) // len(parts))
+    is_split = all(len(batch) <= max(share, 1) for batch in rounds[0])
     world = len(parts)
     seen = added = 0
     originals = [batch or () for batch in passed.batches]
     for position, batches in enumerate(rounds):
         expected = originals[position : position + 1]
-        if not is_split and not all(Counter(batch) == Counter(expected[0]) for batch in batches if expected):
+        is_dealt = not is_split and not all(Counter(batch) == Counter(expected[0]) for batch in batches if expected)
+        if is_dealt:
             expected = originals[position * world : position * world + world]
         if not expected:
             break
@@ -302,7 +303,7 @@ def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
         lost, extra = wanted - union, union - wanted
         twice = [index for index in extra if sum(index in batch for batch in batches) > 1]
         many = sum(extra.values())
-        fills = many < world if is_split else position == common - 1 and len(expected) < world
+        fills = many < world if is_split else is_dealt and position == common - 1 and len(expected) < world
         if lost:
             return f"batch {position + 1} of {passed.name}: no rank sees {_some(list(lost))}", seen, added
         if twice and not fills:
@@ -311,6 +312,9 @@ def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
         if extra and not fills:
             return f"batch {position + 1} of {passed.name}: {_some(list(extra))} are not in the original's", seen, added
         seen, added = seen + sum(wanted.values()), added + many
+    total = sum(map(len, originals))
+    if passed.is_over and all(part.is_over for part in parts) and seen < total:
+        return f"{total - seen} of the {total} samples of {passed.name} are seen by no rank", seen, added
     return "", seen, added
 
 

@@ -29,6 +29,9 @@ def run(order: dict[str, Any]) -> NoReturn:
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     _seed(order["seed"])
     ending = Ending(recorder, order["meeting"], order["rank"], order["world"])
+    script = order["script"]
+    sys.argv = [order["shown"], *order["arguments"]]
+    sys.path.insert(0, str(Path(script).parent))
     if order["synthetic"]:
         from accelify.verify.inside import synthetic
 
@@ -39,9 +42,6 @@ def run(order: dict[str, Any]) -> NoReturn:
     samples.install(recorder)
     prints.install(recorder)
     writes.install(recorder, order["root"], order["protected"], order["own"])
-    script = order["script"]
-    sys.argv = [order["shown"], *order["arguments"]]
-    sys.path.insert(0, str(Path(script).parent))
     try:
         _run_as_main(script)
     except SystemExit as leaving:

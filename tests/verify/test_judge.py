@@ -1,0 +1,212 @@
+"""Traces in, rows out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from accelify.verify import judge
+from accelify.verify.judge import Evidence
+from accelify.verify.trace import (
+    Backward,
+    Checkpoint,
+    End,
+    Leaf,
+    Nature,
+    Optimizer,
+    Pass,
+    Print,
+    Run,
+    Sketch,
+    Step,
+    Trace,
+    Write,
+)
+from accelify.verify.verdict import Status
+
+WHOLE = (0, 1, 2, 3), (4, 5, 6, 7), (8, 9)
+
+
+def traced(rank: int = 0, **parts: object) -> Trace:
+    return Trace(rank, end=End("exit", 0), **parts)  # type: ignore[arg-type]  # fields of Trace
+
+
+def evidence(original: Trace, *ranks: Trace, **more: object) -> Evidence:
+    first = Run("original", (original,))
+    return Evidence(first, first, first, Run("many", ranks), **more)  # type: ignore[arg-type]  # fields of Evidence
+
+
+def passing(*batches: tuple[int, ...], **more: object) -> list[Pass]:
+    return [Pass(0, 0, "Data", 10, batches=list(batches), trains=True, is_over=True, **more)]  # type: ignore[arg-type]
+
+
+def sampled(*ranks: tuple[tuple[int, ...], ...], original: tuple[tuple[int, ...], ...] = WHOLE) -> tuple[Status, str]:
+    traces = [traced(rank, passes=passing(*batches)) for rank, batches in enumerate(ranks)]
+    row = judge.samples(evidence(traced(passes=passing(*original)), *traces))
+    return row.status, row.words
+
+
+def test_batches_that_are_split_among_the_ranks() -> None:
+    status, words = sampled(((0, 1), (4, 5), (8,)), ((2, 3), (6, 7), (9,)))
+    assert status is Status.HOLDS
+    assert words.startswith("10 samples")
+
+
+def test_batches_that_are_dealt_whole() -> None:
+    status, _ = sampled(((0, 1, 2, 3), (8, 9)), ((4, 5, 6, 7), (0, 1)))
+    assert status is Status.HOLDS
+
+
+def test_a_row_that_fills_up_is_counted_and_no_more_than_that() -> None:
+    status, words = sampled(((0, 1), (4,)), ((2, 3), (4,)), original=((0, 1, 2, 3), (4,)))
+    assert status is Status.HOLDS
+    assert words.endswith("; 1 row repeated to fill up, without weight")
+    status, words = sampled(((0,), (1,)), ((0,), (1,)), original=((0,), (1,)))
+    assert words.startswith("2 samples")
+
+
+def test_a_sample_that_no_rank_sees() -> None:
+    status, words = sampled(((0, 1), (4, 5)), ((2, 3), (6, 6)))
+    assert (status, words) == (Status.DIFFERS, "batch 2 of Data: no rank sees [7]")
+
+
+def test_a_sample_that_two_ranks_see() -> None:
+    status, words = sampled(((0, 1, 2, 3),), ((0, 1, 2, 3),))
+    assert (status, words) == (Status.DIFFERS, "batch 1 of Data: [0, 1, 2, 3] are seen by 2 ranks, all of 4")
+
+
+def test_a_rank_that_is_one_batch_ahead_when_stopped() -> None:
+    ahead, behind = passing((0, 1), (4, 5)), passing((2, 3))
+    for each in (*ahead, *behind):
+        each.is_over = False
+    row = judge.samples(evidence(traced(passes=passing(*WHOLE)), traced(passes=ahead), traced(1, passes=behind)))
+    assert row.status is Status.HOLDS
+
+
+def test_a_pass_that_ends_too_soon() -> None:
+    status, words = sampled(((0, 1), (4, 5)), ((2, 3), (6, 7)))
+    assert (status, words) == (Status.DIFFERS, "2 of the 10 samples of Data are seen by no rank")
+
+
+def test_loaders_without_indices_are_left_to_the_losses() -> None:
+    row = judge.samples(evidence(traced(passes=[]), traced(), traced(1)))
+    assert row.status is Status.NOTHING
+
+
+def losses(*values: float) -> list[Backward]:
+    return [Backward(value, at="train.py:7") for value in values]
+
+
+def test_the_mean_over_ranks_is_what_counts() -> None:
+    row = judge.losses(
+        evidence(
+            traced(backwards=losses(2.0, 1.0)),
+            traced(0, backwards=losses(1.5, 1.25)),
+            traced(1, backwards=losses(2.5, 0.75)),
+        )
+    )
+    assert row.status is Status.HOLDS
+
+
+def test_a_summed_loss_is_said_to_be_half() -> None:
+    row = judge.losses(
+        evidence(traced(backwards=losses(8.0)), traced(0, backwards=losses(3.0)), traced(1, backwards=losses(5.0)))
+    )
+    assert (row.status, row.step, row.at) == (Status.DIFFERS, 1, "train.py:7")
+    assert row.words == "backward pass 1: 4 (mean of 3, 5) for 8 (half the original's)"
+
+
+def test_one_bit_is_too_much_in_one_process() -> None:
+    one = Run("one", (traced(backwards=losses(1.0000000000000002)),))
+    row = judge.losses_of_one(Run("original", (traced(backwards=losses(1.0)),)), one)
+    assert row.status is Status.DIFFERS
+
+
+def test_noise_in_the_training_step_is_told_from_a_fault() -> None:
+    drawn = [Nature("draw", "vae.py:40", "randn_like")]
+    ranks = [traced(rank, backwards=losses(3.0 + rank), natures=drawn) for rank in range(2)]
+    row = judge.losses(evidence(traced(backwards=losses(8.0)), *ranks))
+    assert row.status is Status.NATURE
+    assert "randn_like at vae.py:40" in row.words
+
+
+def test_the_same_data_on_all_ranks_is_no_fault_where_the_rewrite_said_so() -> None:
+    ranks = [traced(rank, backwards=losses(3.0, 2.0)) for rank in range(2)]
+    plain = evidence(traced(backwards=losses(3.0, 2.0)), *ranks)
+    assert judge.data(plain).status is Status.DIFFERS
+    told = replace(plain, notes=("train.py:9: all processes compute on the same data",))
+    assert judge.data(told).status is Status.NATURE
+
+
+def stepped(gradient: Sketch, after: Sketch, digest: str = "a") -> dict[str, object]:
+    known = Optimizer("SGD", ("fc.weight",), ("float32",), ((1.0, 1.0, 1.0),))
+    return {
+        "optimizers": {0: known},
+        "steps": [Step(0, "train.py:9", (0.1,), (gradient,), (digest,), (after,))],
+    }
+
+
+def test_the_first_gradient_that_differs_is_named() -> None:
+    original = traced(**stepped((2.0, 2.0, -2.0), (1.0, 1.2, 0.8)))
+    ranks = [traced(rank, **stepped((1.0, 1.0, -1.0), (1.0, 1.1, 0.9))) for rank in range(2)]
+    row = judge.gradients(evidence(original, *ranks))
+    assert row.words == "the gradient of fc.weight is half the original's at step 1"
+    row = judge.parameters(evidence(original, *ranks))
+    assert row.words == "fc.weight is apart by 0.5 of the way it moved, after step 1"
+
+
+def test_ranks_that_part_are_named() -> None:
+    ranks = [traced(rank, **stepped((1.0, 1.0, 1.0), (1.0, 1.0, 1.0), str(rank))) for rank in range(2)]
+    row = judge.agreement(evidence(ranks[0], *ranks))
+    assert (row.status, row.words) == (Status.DIFFERS, "fc.weight differs between ranks 0 and 1 after step 1")
+
+
+def test_a_file_that_is_renamed_into_its_place_has_one_writer() -> None:
+    first = traced(
+        0, writes=[Write("a.part"), Write("model.pt", "rename", "train.py:30", "a.part"), Write("out", "mkdir")]
+    )
+    second = traced(1, writes=[Write("out", "mkdir")])
+    original = traced(writes=[Write("model.pt")])
+    assert judge.files(evidence(original, first, second)).status is Status.HOLDS
+    both = traced(1, writes=[Write("model.pt", "open", "train.py:30")])
+    row = judge.files(evidence(original, first, both))
+    assert row.words == "model.pt is written by ranks 0 and 1 (at train.py:30)"
+
+
+def test_a_file_that_is_written_no_more() -> None:
+    original = traced(writes=[Write("results/epoch3.png", at="train.py:40")])
+    row = judge.files(evidence(original, traced(), traced(1)))
+    assert (row.status, row.words) == (Status.DIFFERS, "results/epoch3.png is not written")
+
+
+def checkpoint(*leaves: Leaf) -> list[Checkpoint]:
+    return [Checkpoint("model.pt", "train.py:50", leaves)]
+
+
+def test_checkpoints_with_other_keys_shapes_or_values() -> None:
+    weight = Leaf("fc.weight", "float32[2, 2]", "abc", (2.0, 2.0, 1.0))
+    original = Run("original", (traced(checkpoints=checkpoint(weight)),))
+
+    def compared(*leaves: Leaf) -> str:
+        return judge.checkpoints_of_one(original, Run("one", (traced(checkpoints=checkpoint(*leaves)),))).words
+
+    assert compared(weight) == "1 checkpoint, the same bit for bit"
+    assert compared() == "model.pt: the key fc.weight is missing"
+    assert "module.fc.weight is new" in compared(weight, replace(weight, key="module.fc.weight"))
+    assert "is float32[4] for float32[2, 2]" in compared(replace(weight, kind="float32[4]"))
+    assert "the value of fc.weight is not the original's" in compared(replace(weight, value="abd"))
+
+
+def test_only_lines_after_evaluating_must_say_the_same_over_several_processes() -> None:
+    original = traced(prints=[Print("loss 0.5"), Print("accuracy 0.75", "train.py:60", True)])
+    ranks = [traced(rank, prints=[Print("loss 0.9"), Print("accuracy 0.75", evaluation=True)]) for rank in range(2)]
+    assert judge.evaluation(evidence(original, *ranks)).status is Status.HOLDS
+    own = [traced(rank, prints=[Print(f"accuracy 0.{rank + 1}", evaluation=True)]) for rank in range(2)]
+    row = judge.evaluation(evidence(original, *own))
+    assert row.words == "prints 0.1 for 0.75: each rank prints a number of its own share, so it is not gathered"
+
+
+def test_an_end_by_error_is_that_of_the_rank_whose_fault_it_is() -> None:
+    lost = replace(traced(), end=End("error", 1, "RuntimeError: Connection closed by peer", "train.py:9"))
+    own = replace(traced(1), end=End("error", 1, "ValueError: no", "train.py:8"))
+    row = judge.ending(Run("original", (traced(),)), Run("many", (lost, own)))
+    assert (row.words, row.at) == ("rank 1 fails: ValueError: no", "train.py:8")

@@ -1,0 +1,103 @@
+"""A verdict as text, JSON and a page."""
+
+from __future__ import annotations
+
+import json as standard_json
+import xml.etree.ElementTree
+from html.parser import HTMLParser
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+
+from accelify.verify.report import html, json, text
+from accelify.verify.verdict import Row, Status, Verdict
+
+ROWS = (
+    Row("losses", 1, Status.HOLDS, "20 backward passes, the same bit for bit"),
+    Row("losses", 2, Status.NATURE, "noise <drawn>", "vae.py:3", 1),
+    Row("gradients", 2, Status.DIFFERS, "the gradient of fc.weight is half the original's at step 1", "train.py:9", 1),
+    Row("files", 2, Status.NOTHING, "none was written"),
+)
+CURVES = {
+    "original": (2.0, 1.0, float("nan"), 0.5),
+    "rewritten, 1 process": (2.0, 1.0, float("inf"), 0.5),
+    "rewritten, 2 processes": (1.0, 0.5, 0.25, 0.2),
+}
+DIFFERS = Verdict("train.py", 2, ROWS, steps=4, curves=CURVES, diff="--- a\n+++ b\n-loss < 1\n+ok\n", seconds=3.21)
+PROVEN = Verdict("train.py", 2, ROWS[:2], steps=4, is_whole=True, made_comparable=("dropout off (a.py:3)",))
+FAILED = Verdict("train.py", 2, error="the original itself fails:\nValueError: <x>")
+ALL = [DIFFERS, PROVEN, FAILED]
+
+
+def test_the_status_follows_from_the_rows() -> None:
+    assert [verdict.status for verdict in ALL] == [1, 0, 2]
+    assert [verdict.word for verdict in ALL] == ["differs", "proven", "could not run"]
+
+
+def schema() -> Any:
+    return standard_json.loads(files("accelify.verify.report").joinpath("schema.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("verdict", ALL)
+def test_the_document_is_what_the_schema_says(verdict: Verdict) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+    document = standard_json.loads(json.render(verdict), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    jsonschema.validate(document, schema())
+    assert document["verdict"] == verdict.word
+
+
+def test_losses_that_are_no_numbers_are_words() -> None:
+    document = standard_json.loads(json.render(DIFFERS))
+    assert document["losses"]["original"] == [2.0, 1.0, "nan", 0.5]
+
+
+def test_text_says_what_differs_and_where() -> None:
+    said = text.render(DIFFERS)
+    assert "  DIFFERS gradients      the gradient of fc.weight is half the original's at step 1 [train.py:9]\n" in said
+    assert said.endswith("train.py: differs (gradients) in 3 s\n")
+    assert "could not run: the original itself fails:" in text.render(FAILED)
+    assert "made comparable in the runs compared with 2 processes: dropout off (a.py:3)" in text.render(PROVEN)
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed, and collects what a page would load from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data")]
+        if tag not in ("meta", "line", "path"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("verdict", ALL)
+def test_the_page_is_whole_and_loads_nothing(verdict: Verdict) -> None:
+    page = html.render(verdict)
+    parsed = Page(page)
+    assert (parsed.open, parsed.loads) == ([], [])
+    assert "url(" not in page
+    assert "<x>" not in page
+
+
+def test_the_page_draws_every_run_and_breaks_where_a_loss_is_no_number() -> None:
+    page = html.render(DIFFERS)
+    svg = xml.etree.ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    curves = [element.attrib for element in svg.iter("path")]
+    assert [curve["d"].count("M") for curve in curves] == [1] * 5
+    assert len({curve["stroke"] for curve in curves}) == 3
+    assert all(name in page for name in CURVES)
+    assert '<span class="del">-loss &lt; 1' in page
+    numbers = [float(word.lstrip("ML")) for curve in curves for word in curve["d"].split()]
+    assert all(0 <= number <= html.WIDTH for number in numbers)

@@ -17,6 +17,7 @@ from accelify import __version__
 # name -> what it does, in one line; in the order that `accelify --help` shows
 COMMANDS = {
     "rewrite": "Migrate training scripts, or show and check what would change.",
+    "explain": "Print what a rule of the rewriter does, and why.",
     "launch": "Run a script on one process or many, on one machine or many.",
     "verify": "Prove by running that the migrated script trains the same model.",
     "config": "Ask how this project is to be launched, and write it down.",

@@ -19,11 +19,14 @@ _Lines = Sequence[cst.EmptyLine]
 
 @dataclass
 class Applied:
-    """The new tree and text (with `\\n` newlines), and the comments that went with removed statements."""
+    """The new tree and text (with `\\n` newlines), the comments that went with removed statements, and the statements
+    in which something was replaced.
+    """
 
     module: cst.Module
     text: str
     dropped: list[str] = field(default_factory=list)
+    touched: list[cst.CSTNode] = field(default_factory=list)
 
 
 def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
@@ -34,7 +37,7 @@ def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
         for edit in change.edits:
             applier.add(edit, parsed)
     module = concrete.module.visit(applier)
-    return Applied(module, module.code, applier.dropped)
+    return Applied(module, module.code, applier.dropped, applier.touched)
 
 
 def restore(parsed: Parsed, text: str) -> str:
@@ -87,12 +90,15 @@ class _Applier(cst.CSTTransformer):
         self.names: dict[cst.CSTNode, set[str]] = defaultdict(set)
         self.parameters: dict[cst.CSTNode, list[AddParameter]] = defaultdict(list)
         self.dropped: list[str] = []
+        self.holders: set[cst.CSTNode] = set()
+        self.touched: list[cst.CSTNode] = []
 
     def add(self, edit: Edit, parsed: Parsed) -> None:
         """Note an edit at its node."""
         node = parsed.cst_of(edit.node)
         if isinstance(edit, Replace):
             self.replaced[node].append(edit)
+            self.holders.add(parsed.cst_of(statement_of(parsed, edit.node)))
         elif isinstance(edit, Remove):
             self.removed.add(node)
         elif isinstance(edit, DropNames):
@@ -113,6 +119,8 @@ class _Applier(cst.CSTTransformer):
             node = _with_parameter(node, parameter)
         for edit in self.replaced.get(original_node, ()):
             node = edit.make(node)
+        if original_node in self.holders:
+            self.touched.append(node)
         if isinstance(original_node, (cst.Module, cst.IndentedBlock)):
             assert isinstance(node, (cst.Module, cst.IndentedBlock))
             node = self._block(original_node, node)

@@ -30,13 +30,57 @@ def _compiles(text: str) -> bool:
 
 
 def means_the_plan(applied: Applied) -> str | None:
-    """The text parses back to the tree that was planned."""
+    """The text parses back to what was planned: each statement in which something was replaced has the planned shape."""
     try:
-        again = cst.parse_module(applied.text)
-    except cst.ParserSyntaxError as error:
-        return f"the result does not parse: {error.message}"
-    planned, parsed = ast.dump(ast.parse(applied.module.code)), ast.dump(ast.parse(again.code))
-    return None if planned == parsed else "the result means something else than was planned"
+        ast.parse(applied.text)
+        lost = [node for node in map(_alone, applied.touched) if _shape(node) != _shape(_again(node))]
+    except (SyntaxError, cst.ParserSyntaxError):
+        return "the result does not parse"
+    return "the result means something else than was planned" if lost else None
+
+
+_BLOCKS = (cst.If, cst.For, cst.While, cst.With, cst.FunctionDef, cst.ClassDef)
+
+
+def _alone(node: cst.CSTNode) -> cst.CSTNode:
+    """A statement without the blocks under it."""
+    if not isinstance(node, _BLOCKS):
+        return node
+    body = cst.SimpleStatementSuite([cst.Pass()])
+    if isinstance(node, (cst.If, cst.For, cst.While)):
+        return node.with_changes(body=body, orelse=None, leading_lines=())
+    return node.with_changes(body=body, leading_lines=())
+
+
+def _again(node: cst.CSTNode) -> cst.CSTNode:
+    """A statement as its own text parses."""
+    parsed = cst.parse_statement(cst.Module([]).code_for_node(node))
+    return parsed.body[0] if isinstance(parsed, cst.SimpleStatementLine) else parsed
+
+
+def _shape(value: object) -> object:
+    """What a node means: its kind and its parts, without blanks, parentheses and commas."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_shape, value))
+    if not isinstance(value, cst.CSTNode):
+        return value if isinstance(value, str) else None
+    if isinstance(value, _PUNCTUATION):
+        return None
+    fields = (f for f in value.__dataclass_fields__ if f not in _PLACES)
+    return (type(value).__name__, *(_shape(getattr(value, f)) for f in fields))
+
+
+_PLACES = frozenset({"lpar", "rpar", "leading_lines", "lines_after_decorators"})
+_PUNCTUATION = (
+    cst.BaseParenthesizableWhitespace,
+    cst.TrailingWhitespace,
+    cst.Comma,
+    cst.Semicolon,
+    cst.AssignEqual,
+    cst.Colon,
+    cst.LeftParen,
+    cst.RightParen,
+)
 
 
 def keeps_comments(parsed: Parsed, applied: Applied) -> str | None:

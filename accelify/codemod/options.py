@@ -11,9 +11,7 @@ class Options:
 
     follow: the project's own files that a script imports are read, and changed with it.
     keep_global_batch: write `Accelerator(split_batches=True)`, so that N processes share the script's own batch.
-    runtime: the library that the rewritten script imports, `accelify` or `accelerate`.
     """
 
     follow: bool = True
     keep_global_batch: bool = False
-    runtime: str = "accelify"

@@ -49,7 +49,7 @@ def rewrite_source(path: str, data: bytes, options: Options) -> FileResult:
         named = [project.load(path)]
     except FileError as error:
         return _failed(error)
-    return next(r for r in _rewrite(named, project, Options(False, options.keep_global_batch, options.runtime)) if r.path == path)
+    return next(r for r in _rewrite(named, project, Options(False, options.keep_global_batch)) if r.path == path)
 
 
 def _failed(error: FileError) -> FileResult:
@@ -77,10 +77,23 @@ def _rewrite(named: Sequence[Parsed], project: Project, options: Options) -> lis
             results.append(outcome)
         else:
             failures.append((path, by_path[path].tree, "gate", outcome))
+    if not failures and _would_change_again(files, results, named, options):
+        failures.append((named[0].path, named[0].tree, "gate", "a second run would change the result again"))
     if failures:
         return _declined(named, failures)
     changed = {r.path for r in results}
     return [*results, *[u for u in unchanged if u.path not in changed]]
+
+
+def _would_change_again(
+    files: Sequence[Parsed], results: Sequence[FileResult], named: Sequence[Parsed], options: Options
+) -> bool:
+    """Whether a second run over the results would change something."""
+    after = {r.path: r.after for r in results}
+    project = Project({f.path: after.get(f.path, f.data) for f in files})
+    again = [project.load(p.path) for p in named]
+    made = _plan(project.program(again, options.follow), project, again, options)
+    return made is not None and bool(made.changes) and not made.obstacles
 
 
 def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options) -> Plan | None:

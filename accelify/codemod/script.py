@@ -387,7 +387,7 @@ def understand(program: Program, options: Options) -> Verdict:
     roles = Roles(program)
     tracer = Tracer(program)
     training = Loops(program, roles, tracer).find()
-    if not training.backwards:
+    if not training.backwards or not _trains(program, training):
         return Verdict(None)
     obstacles: list[tuple[ast.AST, str, str]] = []
     preparation = Preparer(program, roles, tracer, training).prepare()
@@ -410,6 +410,13 @@ def understand(program: Program, options: Options) -> Verdict:
     script = Script(program, roles, tracer, training, preparation, reach, options)
     obstacles.extend(_by_hand(program, script.files | {p.path for p in program.named}))
     return Verdict(script, tuple(obstacles))
+
+
+def _trains(program: Program, training: Training) -> bool:
+    """Whether a backward pass is part of a training loop here, and not a helper for somebody else's."""
+    frames = {program.frame(b) for b in training.backwards}
+    stepping = {program.frame(s) for s in training.steps}
+    return any(training.loops.values()) or bool(frames & stepping) or _updates_by_hand(program, training)
 
 
 def _updates_by_hand(program: Program, training: Training) -> bool:

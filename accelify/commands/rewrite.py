@@ -60,13 +60,6 @@ class Mode:
     help="Let all processes share the script's batch size, so that its learning rate stays right.",
 )
 @click.option(
-    "--runtime",
-    type=click.Choice(["accelify", "accelerate"]),
-    default="accelify",
-    show_default=True,
-    help="The library that a migrated script imports.",
-)
-@click.option(
     "--output-format",
     type=click.Choice(["text", "json"]),
     default="text",
@@ -85,7 +78,6 @@ def command(
     check: bool,
     follow: bool,
     keep_global_batch: bool,
-    runtime: str,
     output_format: str,
     verify: bool,
     stdin_filename: str,
@@ -110,7 +102,7 @@ def command(
         raise click.UsageError("`-` reads one script on stdin, so no other PATH can be given with it.")
     if verify and "-" in paths:
         raise click.UsageError("--verify runs the script, so it must be a file.")
-    options = Options(follow=follow, keep_global_batch=keep_global_batch, runtime=runtime)
+    options = Options(follow=follow, keep_global_batch=keep_global_batch)
     mode = Mode(diff=diff, check=check, json=output_format == "json", stdin=paths == ("-",))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name or a reason that the terminal cannot show must not stop us

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Iterator
 
 from accelify.codemod.edits import Change, Obstacle, Plan, Remark
@@ -20,6 +22,11 @@ from accelify.codemod.rules import (
     unused,
 )
 from accelify.codemod.script import Script
+
+def pages() -> dict[str, str]:
+    """The page of each rule, by its name."""
+    return {name: inspect.cleandoc(sys.modules[find.__module__].__doc__ or "") for name, find in RULES}
+
 
 Found = Iterator[Change | Remark | Obstacle]
 RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (

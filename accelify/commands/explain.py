@@ -1,0 +1,29 @@
+"""`accelify explain`: the page of a rule, as its module's docstring has it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.command(short_help="Print what a rule does, and why.")
+@click.argument("rule", required=False, metavar="[RULE]")
+def command(rule: str | None) -> None:
+    """Print the page of RULE: what it changes, why, and what it leaves alone. Without RULE, list them all."""
+    from accelify.codemod.rules import pages
+
+    known = pages()
+    if rule is None:
+        width = max(map(len, known))
+        for name, page in known.items():
+            click.echo(f"{name:{width}}  {page.splitlines()[0]}")
+        return
+    if rule not in known:
+        import difflib
+
+        near = difflib.get_close_matches(rule, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+        click.echo(f"accelify: there is no rule {rule!r}{hint}", err=True)
+        sys.exit(2)
+    click.echo(f"{rule}: {known[rule]}")

@@ -1,0 +1,28 @@
+"""`accelify explain` prints the pages of the rules."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+
+from accelify.codemod.rules import RULES
+from accelify.commands.explain import command
+
+
+def test_every_rule_has_a_page_that_says_why_and_what_is_left_alone():
+    for name, _ in RULES:
+        page = CliRunner().invoke(command, [name])
+        assert page.exit_code == 0
+        assert page.output.startswith(f"{name}: ")
+        assert "Why:" in page.output, name
+        assert "Left alone:" in page.output, name
+
+
+def test_the_list_names_every_rule():
+    listed = CliRunner().invoke(command, []).output
+    assert [line.split()[0] for line in listed.splitlines()] == [name for name, _ in RULES]
+
+
+def test_an_unknown_rule_gets_the_nearest_known_one():
+    answer = CliRunner().invoke(command, ["backwards"])
+    assert answer.exit_code == 2
+    assert "did you mean backward?" in answer.output

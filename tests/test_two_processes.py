@@ -26,10 +26,6 @@ DRIVER = Path(__file__).with_name("run_traced.py")
 LIMIT = 300  # seconds
 # They download; `fixtures/runnable/tutorial` runs.
 NOT_RUN = {"tutorial", "tutorial_in_main", "tutorial_device_elsewhere"}
-    "tutorial",
-    "tutorial_in_main",
-    "tutorial_device_elsewhere",
-}  # they download; fixtures/runnable has one that runs
 NAMES = [name for name in scripts.names("scripts") if name not in NOT_RUN]
 WRONG_IN_TWO: dict[str, str] = {}
 

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import IO, Any, ParamSpec, TypeVar  # scripts hand in models, batches and objects of every kind
+from pathlib import Path
+from typing import IO, Any  # scripts hand in models, batches and objects of every kind
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from accelify.runtime import collectives, optim, parallel, precision, process, randomness, sharding
 from accelify.runtime.accumulation import Accumulation
-from accelify.runtime.data import choose_source, is_loader, prepare_loader
+from accelify.runtime.checkpoint import Checkpoints, LoadHook, Parts, SaveHook
+from accelify.runtime.data import is_loader, prepare_loader, skip_first_batches
 from accelify.runtime.dealing import Sharing
 from accelify.runtime.environment import Environment
-from accelify.runtime.options import AutocastKwargs, DataLoaderConfiguration, GradientAccumulationPlugin, Handlers
+from accelify.runtime.options import (
+    AutocastKwargs,
+    DataLoaderConfiguration,
+    GradientAccumulationPlugin,
+    Handlers,
+    ProjectConfiguration,
+    project_configuration,
+)
 from accelify.runtime.passage import Passages, gather_rows
 from accelify.runtime.saving import write_atomically
 from accelify.runtime.seeding import set_seed
+from accelify.runtime.sources import choose_source
+from accelify.runtime.standing import Standing
+from accelify.runtime.tracking import Trackers
+from accelify.runtime.weights import pickle_weights, save_weights
 
-P = ParamSpec("P")
-R = TypeVar("R")
 
-
-class Accelerator:
+class Accelerator(Standing):
     """Runs a plain training script on whatever processes and devices it was started on.
 
     In one process it adds nothing: the same objects, the same numbers. Over several, `prepare` gives each rank its
@@ -43,6 +54,9 @@ class Accelerator:
         even_batches: bool = True,
         cpu: bool = False,
         device_placement: bool = True,
+        log_with: Any = None,
+        project_dir: str | os.PathLike[str] | None = None,
+        project_config: ProjectConfiguration | None = None,
         gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
         dataloader_config: DataLoaderConfiguration | None = None,
         kwargs_handlers: Sequence[object] = (),
@@ -79,7 +93,14 @@ class Accelerator:
         self._optimizers: list[Optimizer] = []
         self._schedulers: list[Any] = []
         self._loaders: list[Any] = []
-        self._is_triggered = False
+        project = project_configuration(project_dir, project_config)
+        self._trackers = Trackers(log_with, project.logging_dir, self._world.rank == 0)
+        self._checkpoints = Checkpoints(
+            self._world,
+            self._collectives,
+            Parts(self._models, self._optimizers, self._schedulers, self._loaders, self._precision.scaler),
+            project,
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
         """The accelerator itself: it belongs to the process, also where a copied object holds it."""
@@ -94,48 +115,6 @@ class Accelerator:
             "even_batches": self.even_batches,
         }
         return _stand_alone, (settings,)
-
-    # -- where this process stands
-
-    @property
-    def device(self) -> torch.device:
-        """The device of this process."""
-        return self._world.device
-
-    @property
-    def num_processes(self) -> int:
-        """How many processes train together."""
-        return self._world.size
-
-    @property
-    def process_index(self) -> int:
-        """This process's number among all."""
-        return self._world.rank
-
-    @property
-    def local_process_index(self) -> int:
-        """This process's number on its machine."""
-        return self._world.local_rank
-
-    @property
-    def is_main_process(self) -> bool:
-        """Whether this is process 0."""
-        return self._world.rank == 0
-
-    @property
-    def is_local_main_process(self) -> bool:
-        """Whether this is process 0 of its machine."""
-        return self._world.local_rank == 0
-
-    @property
-    def is_last_process(self) -> bool:
-        """Whether this is the process with the highest number."""
-        return self._world.rank == self._world.size - 1
-
-    @property
-    def use_distributed(self) -> bool:
-        """Whether there are several processes."""
-        return self._world.size > 1
 
     @property
     def split_batches(self) -> bool:
@@ -222,8 +201,7 @@ class Accelerator:
         """A loader of this rank's batches, on its device; its attributes are the given loader's."""
         source = choose_source(loader, self._sharing, self._collectives)
         device = self.device if self._device_placement and self.device.type != "cpu" else None
-        is_counted = self._accumulation.steps > 1
-        prepared = prepare_loader(loader, source, self._passages, device, is_counted=is_counted)
+        prepared = prepare_loader(loader, source, self._passages, device)
         _remember(self._loaders, prepared)
         return prepared
 
@@ -332,14 +310,7 @@ class Accelerator:
             if any(id(parameter) in wanted for group in optimizer.param_groups for parameter in group["params"])
         ]
 
-    # -- between the processes
-
-    def gather(self, tensor: Any) -> Any:
-        """Every rank's tensors one after the other, in whatever containers; shapes must agree.
-
-        Shapes: (n, ...) on each rank -> (world_size * n, ...). A number becomes the list of all ranks' numbers.
-        """
-        return self._collectives.gather(tensor)
+    # -- keeping
 
     def gather_for_metrics(self, input_data: Any) -> Any:
         """The rows of all ranks in the order of one process, without those added to even out the last step.
@@ -350,83 +321,6 @@ class Accelerator:
             return input_data
         return gather_rows(input_data, self._passages, self._collectives, self._world.rank)
 
-    def reduce(self, tensor: Any, reduction: str = "sum") -> Any:
-        """The sum, mean, max or min over all ranks, in kind: tensors stay tensors, numbers numbers."""
-        return self._collectives.reduce(tensor, reduction)
-
-    def broadcast(self, tensor: Any, from_process: int = 0) -> Any:
-        """One rank's tensors on all ranks."""
-        return self._collectives.broadcast(tensor, from_process)
-
-    def gather_object(self, value: Any) -> list[Any]:
-        """Every rank's object, in the order of ranks."""
-        return self._collectives.gather_object(value)
-
-    def pad_across_processes(self, tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False) -> Any:
-        """Tensors padded with `pad_index` to the greatest length along `dim` that any rank has."""
-        return self._collectives.pad(tensor, dim, pad_index, pad_first)
-
-    @contextmanager
-    def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
-        """This rank's contiguous part of a list, tuple, tensor or dict; padded with the last element if asked."""
-        yield sharding.part(inputs, self._world.rank, self._world.size, apply_padding)
-
-    def set_trigger(self) -> None:
-        """Let the next `check_trigger` be true on every rank."""
-        self._is_triggered = True
-
-    def check_trigger(self) -> bool:
-        """Whether any rank called `set_trigger` since the last check. Every rank must ask."""
-        is_triggered = bool(self._collectives.reduce(int(self._is_triggered), "max"))
-        self._is_triggered = False
-        return is_triggered
-
-    def wait_for_everyone(self) -> None:
-        """Return once every process has come here."""
-        self._collectives.barrier()
-
-    def main_process_first(self) -> AbstractContextManager[None]:
-        """Let process 0 go through the block before the others."""
-        return self._first("main_process_first", self.is_main_process)
-
-    def local_main_process_first(self) -> AbstractContextManager[None]:
-        """Let process 0 of each machine go through the block before the others."""
-        return self._first("local_main_process_first", self.is_local_main_process)
-
-    @contextmanager
-    def _first(self, name: str, is_first: bool) -> Iterator[None]:
-        if not is_first:
-            self._collectives.barrier(name)
-        try:
-            yield
-        finally:
-            # After an error, too: the others must not wait for what does not come.
-            if is_first:
-                self._collectives.barrier(name)
-
-    def on_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """The function, run on process 0 only; None on the others."""
-        return _only(function, self.is_main_process)
-
-    def on_local_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """The function, run on process 0 of each machine only."""
-        return _only(function, self.is_local_main_process)
-
-    def on_last_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """The function, run on the last process only."""
-        return _only(function, self.is_last_process)
-
-    def on_process(self, process_index: int) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
-        """A decorator for functions to run on this one process only."""
-        return functools.partial(_only, is_wanted=self.process_index == process_index)
-
-    # -- output
-
-    def print(self, *values: Any, **options: Any) -> None:
-        """`print`, on process 0."""
-        if self.is_main_process:
-            print(*values, **options)
-
     def save(self, obj: Any, f: str | os.PathLike[str] | IO[bytes], *arguments: Any, **options: Any) -> None:
         """`torch.save`, on process 0; a named file is replaced whole or not at all. The others do not wait."""
         if not self.is_main_process:
@@ -435,6 +329,94 @@ class Accelerator:
             write_atomically(f, lambda file: torch.save(obj, file, *arguments, **options))
         else:
             torch.save(obj, f, *arguments, **options)
+
+    @property
+    def project_dir(self) -> str | None:
+        """Where this run keeps its files."""
+        return self._checkpoints.project.project_dir
+
+    @property
+    def project_configuration(self) -> ProjectConfiguration:
+        """Where this run keeps its files, and how many checkpoints of them."""
+        return self._checkpoints.project
+
+    def register_for_checkpointing(self, *objects: Any) -> None:
+        """Have `save_state` and `load_state` keep these objects, too, by their `state_dict` and `load_state_dict`."""
+        self._checkpoints.register(*objects)
+
+    def register_save_state_pre_hook(self, hook: SaveHook) -> RemovableHandle:
+        """Call `hook(models, weights, folder)` before each save; weights that it takes out are not saved."""
+        return self._checkpoints.before_saving(hook)
+
+    def register_load_state_pre_hook(self, hook: LoadHook) -> RemovableHandle:
+        """Call `hook(models, folder)` before each load; models that it takes out are not loaded."""
+        return self._checkpoints.before_loading(hook)
+
+    def save_state(self, output_dir: str | os.PathLike[str] | None = None) -> str:
+        """Write everything that was prepared or registered, whole or not at all, and return the folder.
+
+        Without a folder: the next `checkpoint_<n>` under the project's `checkpoints`. Every rank must call it.
+        Raises: CannotSave on every rank if any rank fails; what was there before still is.
+        """
+        if not self.sync_gradients:
+            message = "save_state in the middle of a window of micro-batches: the gradients so far are not kept"
+            warnings.warn(message, stacklevel=2)
+        return self._checkpoints.save(output_dir)
+
+    def load_state(self, input_dir: str | os.PathLike[str] | None = None, **load_model_func_kwargs: Any) -> str:
+        """Load what `save_state` wrote, and return the folder; prepared loaders go on where they were.
+
+        Without a folder: the newest checkpoint of the project that checks out. Prepare and register the same objects
+        before. Raises: CannotLoad on every rank.
+        """
+        return self._checkpoints.load(input_dir, **load_model_func_kwargs)
+
+    def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> Any:
+        """The loader without its first batches; after `load_state` there is no need for it."""
+        return skip_first_batches(dataloader, num_batches)
+
+    def save_model(
+        self,
+        model: nn.Module,
+        save_directory: str | os.PathLike[str],
+        max_shard_size: int | str = "10GB",
+        safe_serialization: bool = True,
+    ) -> None:
+        """Write the model's weights as `model.safetensors`, in parts with an index above `max_shard_size`."""
+        if self.is_main_process:
+            state = self.get_state_dict(self.unwrap_model(model, keep_torch_compile=False))
+            folder = Path(save_directory)
+            if safe_serialization:
+                save_weights(state, folder, max_shard_size)
+            else:
+                pickle_weights(state, folder)
+        self.wait_for_everyone()
+
+    # -- tracking
+
+    def init_trackers(
+        self,
+        project_name: str,
+        config: dict[str, Any] | None = None,
+        init_kwargs: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        """Start what `log_with` asked for, under this name; `init_kwargs` are each one's own, by its name."""
+        self._trackers.start(project_name, config, init_kwargs or {})
+
+    def log(
+        self, values: dict[str, Any], step: int | None = None, log_kwargs: dict[str, dict[str, Any]] | None = None
+    ) -> None:
+        """Hand what was measured to the trackers, on process 0."""
+        self._trackers.log(values, step, log_kwargs or {})
+
+    def get_tracker(self, name: str, unwrap: bool = False) -> Any:
+        """The tracker of this name, or with `unwrap` its library's own object; None on the other processes."""
+        return self._trackers.get(name, unwrap)
+
+    def end_training(self) -> None:
+        """Let the trackers write out everything, once all processes have come here."""
+        self.wait_for_everyone()
+        self._trackers.finish()
 
     # -- letting go
 
@@ -459,11 +441,3 @@ def _stand_alone(settings: dict[str, Any]) -> Accelerator:
 def _remember(known: list[Any], given: object) -> None:
     if not any(given is old for old in known):
         known.append(given)
-
-
-def _only(function: Callable[P, R], is_wanted: bool) -> Callable[P, R | None]:
-    @functools.wraps(function)
-    def wanted(*arguments: P.args, **options: P.kwargs) -> R | None:
-        return function(*arguments, **options) if is_wanted else None
-
-    return wanted

@@ -20,6 +20,11 @@ class Sharing:
     split_batches: bool = False
     even_batches: bool = True
 
+    @property
+    def batches_per_step(self) -> int:
+        """How many of one process's batches all ranks together take in a step."""
+        return 1 if self.split_batches else self.size
+
     def count(self, batches: int) -> int:
         """How many steps this rank takes for so many batches of one process."""
         if self.split_batches:
@@ -29,14 +34,22 @@ class Sharing:
 
 
 def dealt(
-    items: Iterator[Any], sharing: Sharing, size_of: Callable[[Any], int | None], batch_size: int | None
+    items: Iterator[Any],
+    sharing: Sharing,
+    size_of: Callable[[Any], int | None],
+    batch_size: int | None,
+    start: int = 0,
 ) -> Iterator[tuple[Any, Step]]:
     """Item `k * N + r` for each k, in rounds of N. The last round is completed from the epoch's first items.
 
     With a fixed batch size the rows of an incomplete last round are dealt out evenly instead, so that no rank sees what
-    another has seen; fewer than N rows are added to make the shares equal.
+    another has seen; fewer than N rows are added to make the shares equal. The first `start` items are left out.
     """
     first: list[Any] = []
+    if start:
+        # The epoch's first items complete its last round, also when the pass begins after them.
+        head = list(itertools.islice(items, max(start, sharing.size)))
+        first, items = head[: sharing.size], itertools.chain(head[start:], items)
     while True:
         items_of_round = list(itertools.islice(items, sharing.size))
         if not items_of_round:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any  # what torch.autocast and GradScaler take
 
@@ -79,6 +80,17 @@ class ProjectConfiguration:
     automatic_checkpoint_naming: bool = False
     total_limit: int | None = None
     iteration: int = 0
+
+
+def project_configuration(
+    project_dir: str | os.PathLike[str] | None, given: ProjectConfiguration | None
+) -> ProjectConfiguration:
+    """The configuration with its folders; an argument of its own wins. The given one stays as it is."""
+    project = replace(given or ProjectConfiguration())
+    if project_dir is not None:
+        project.project_dir = os.fspath(project_dir)
+    project.logging_dir = project.logging_dir or project.project_dir
+    return project
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,7 +51,9 @@ class Passage:
         passages: Passages,
         device: torch.device | None,
         length: int | None,
+        at_end: Callable[[], None] | None = None,
     ) -> None:
+        self._at_end = at_end
         self.step: Step | None = None
         self.history: list[Step] = []
         self.taken = 0
@@ -69,6 +71,9 @@ class Passage:
             batch, self.step = self._ahead.pop() if self._ahead else next(self._batches)
         except StopIteration:
             self._passages.end(self)
+            if self._at_end is not None:
+                self._at_end()
+                self._at_end = None
             raise
         self.taken += 1
         if self.step is not None:
@@ -94,10 +99,14 @@ class Passages:
         self._last: list[Step] = []
 
     def begin(
-        self, batches: Iterator[tuple[Any, Step | None]], device: torch.device | None, length: int | None
+        self,
+        batches: Iterator[tuple[Any, Step | None]],
+        device: torch.device | None,
+        length: int | None,
+        at_end: Callable[[], None] | None = None,
     ) -> Passage:
-        """A new pass."""
-        return Passage(batches, self, device, length)
+        """A new pass; `at_end` is called when it comes to its end."""
+        return Passage(batches, self, device, length, at_end)
 
     def advance(self, passage: Passage) -> None:
         """Take this pass for the one whose batch the script is at."""

@@ -20,6 +20,7 @@ class Full:
     """The script's own precision: nothing is done."""
 
     name = "no"
+    scaler: Any = None  # a GradScaler where there is one
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Nothing to switch on."""
@@ -93,7 +94,7 @@ class Float16(BFloat16):
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the scale."""
-        return self.scaler.scale(loss)
+        return self.scaler.scale(loss)  # type: ignore[no-any-return]  # a GradScaler here
 
     def unscale(self, optimizers: Iterable[Optimizer]) -> None:
         """Divide these optimizers' gradients by the scale, once in a step however often it is asked."""

@@ -19,6 +19,10 @@ DEPTH = 3
 _PRIVATE = (torch.Generator, random.Random, numpy.random.Generator, numpy.random.RandomState)
 
 
+# Random states as a checkpoint keeps them: "shared", by library, and "private", those of samplers' own generators.
+States = dict[str, Any]
+
+
 def begin_together(world: World, collectives: Alone) -> None:
     """Give every rank rank 0's random state; once in the life of a process group, later calls change nothing.
 
@@ -27,12 +31,12 @@ def begin_together(world: World, collectives: Alone) -> None:
     # The store that brought the ranks together remembers: it lives exactly as long as the group.
     if world.store is None or world.store.add(f"accelify/random/{world.rank}", 1) > 1:
         return
-    mine = _global_state()
+    mine = global_state()
     if world.device.type == "cuda":
         mine["cuda"] = torch.cuda.get_rng_state(world.device)
     theirs = collectives.broadcast_object(mine)
     if world.rank:
-        _set_global_state(theirs)
+        set_global_state(theirs)
         if "cuda" in theirs:
             torch.cuda.set_rng_state(theirs["cuda"], world.device)
 
@@ -44,14 +48,16 @@ class SharedRandom:
     rank's own stream is left where it was. Generators that the owners hold privately are set to rank 0's state.
     """
 
-    def __init__(self, collectives: Alone, owners: Iterable[object]) -> None:
+    def __init__(self, collectives: Alone, owners: Iterable[object], before: States | None = None) -> None:
+        """With `before`, draw again what was drawn from that state; every rank's own stream stays where it is."""
         private = list(_private_generators(owners))
-        mine = _global_state()
-        theirs, states = collectives.broadcast_object((mine, [_state(generator) for generator in private]))
-        for generator, state in zip(private, states, strict=True):
+        mine = global_state()
+        self.before = before or collectives.broadcast_object(_states(mine, private))
+        theirs, states = self.before["shared"], self.before["private"]
+        for generator, state in zip(private, states, strict=before is None):
             _restore(generator, state)
         self._stream: dict[str, Any] = theirs
-        self._in_step = {name for name in mine if _same(mine[name], theirs[name])}
+        self._in_step = set() if before else {name for name in mine if _same(mine[name], theirs[name])}
         self._inside = False
 
     @contextmanager
@@ -60,15 +66,15 @@ class SharedRandom:
         if self._inside:
             yield
             return
-        own = _global_state()
-        _set_global_state(self._stream)
+        own = global_state()
+        set_global_state(self._stream)
         self._inside = True
         try:
             yield
         finally:
             self._inside = False
-            self._stream = _global_state()
-            _set_global_state({name: state for name, state in own.items() if name not in self._in_step})
+            self._stream = global_state()
+            set_global_state({name: state for name, state in own.items() if name not in self._in_step})
 
     @property
     def is_in_step(self) -> bool:
@@ -80,6 +86,15 @@ class SharedRandom:
         self._in_step = set()
 
 
+def states_of(owners: Iterable[object]) -> States:
+    """This process's random states, and those of the generators that the owners hold."""
+    return _states(global_state(), list(_private_generators(owners)))
+
+
+def _states(shared: dict[str, Any], private: list[Any]) -> States:
+    return {"shared": shared, "private": [_state(generator) for generator in private]}
+
+
 class WorkerStart:
     """A loader's `worker_init_fn`: workers of different ranks draw differently, though their seed is one for all."""
 
@@ -88,16 +103,17 @@ class WorkerStart:
         self._rank = rank
 
     def __call__(self, worker: int) -> None:
-        set_seed(torch.initial_seed(), device_specific=True, rank=self._rank)
+        if self._rank:
+            set_seed(torch.initial_seed(), device_specific=True, rank=self._rank)
         if self._own is not None:
             self._own(worker)
 
 
-def _global_state() -> dict[str, Any]:
+def global_state() -> dict[str, Any]:
     return {"torch": torch.get_rng_state(), "python": random.getstate(), "numpy": numpy.random.get_state()}
 
 
-def _set_global_state(states: dict[str, Any]) -> None:
+def set_global_state(states: dict[str, Any]) -> None:
     if "torch" in states:
         torch.set_rng_state(states["torch"])
     if "python" in states:

@@ -19,9 +19,11 @@ from accelify.runtime import (
     set_seed,
     skip_first_batches,
 )
-from accelify.runtime.data import Whole, prepare_loader
+from accelify.runtime.collectives import Alone
+from accelify.runtime.data import prepare_loader
 from accelify.runtime.nested import move
 from accelify.runtime.passage import Passages
+from accelify.runtime.sources import Whole
 
 
 @pytest.fixture
@@ -64,8 +66,7 @@ def test_the_very_same_objects(accelerator):
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
-    loader = DataLoader(TensorDataset(torch.ones(3)))
-    given = (model, optimizer, scheduler, loader, None, 3)
+    given = (model, optimizer, scheduler, None, 3)
     hooks = dict(vars(model))
     assert all(old is new for old, new in zip(given, accelerator.prepare(*given), strict=True))
     assert accelerator.prepare(model) is model
@@ -242,8 +243,8 @@ def test_batches_with_a_move_of_their_own():
 
 def test_a_loader_moves_its_batches_where_the_device_is_another():
     loader = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
-    source = Whole(loader)
-    prepared = prepare_loader(loader, source, Passages(), torch.device("meta"), is_counted=False)
+    source = Whole(loader, Alone())
+    prepared = prepare_loader(loader, source, Passages(), torch.device("meta"))
     assert [batch[0].device.type for batch in prepared] == ["meta", "meta"]
     assert isinstance(prepared, DataLoader)
     assert copy.deepcopy(prepared).batch_size == 2

@@ -1,0 +1,327 @@
+"""Save and load what a training run consists of, by the protocol of `durable`: complete or absent, never a pickle.
+
+Rank 0 writes what all ranks share, each rank its own random state. A step that fails on one rank fails on all, with the
+same words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any  # what is prepared and registered is of many kinds
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from accelify.errors import AccelifyError
+from accelify.runtime import data, durable, randomness, tensorfile
+from accelify.runtime.codec import Encoder, decode
+from accelify.runtime.collectives import Alone
+from accelify.runtime.options import ProjectConfiguration
+from accelify.runtime.process import World
+from accelify.runtime.seeding import set_seed
+
+SaveHook = Callable[[list[nn.Module], list[dict[str, Any]], str], None]
+LoadHook = Callable[[list[nn.Module], str], None]
+
+
+class CannotSave(AccelifyError):
+    """A checkpoint that was not written; what was there before still is. The same on every rank."""
+
+
+class CannotLoad(AccelifyError):
+    """A checkpoint that is not there, is damaged, or does not fit what was prepared. The same on every rank."""
+
+
+@dataclass
+class Parts:
+    """What a run consists of, as the accelerator knows it; the lists are its own."""
+
+    models: list[nn.Module]
+    optimizers: list[Any]
+    schedulers: list[Any]
+    loaders: list[Any]
+    scaler: Any = None
+    custom: list[Any] = field(default_factory=list)
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, world: World, collectives: Alone, parts: Parts, project: ProjectConfiguration) -> None:
+        self.parts = parts
+        self.project = project
+        self._world = world
+        self._collectives = collectives
+        self._save_hooks: OrderedDict[int, SaveHook] = OrderedDict()
+        self._load_hooks: OrderedDict[int, LoadHook] = OrderedDict()
+
+    # -- what belongs to it
+
+    def register(self, *objects: Any) -> None:
+        """Keep these objects' states, too. Raises: ValueError for one without state_dict and load_state_dict."""
+        bad = [one for one in objects if not (hasattr(one, "state_dict") and hasattr(one, "load_state_dict"))]
+        if bad:
+            kinds = ", ".join(type(one).__name__ for one in bad)
+            raise ValueError(f"register_for_checkpointing: {kinds} has no state_dict and load_state_dict")
+        self.parts.custom.extend(objects)
+
+    def before_saving(self, hook: SaveHook) -> RemovableHandle:
+        """Call `hook(models, weights, folder)` before each save; weights that it takes out are not saved."""
+        handle = RemovableHandle(self._save_hooks)
+        self._save_hooks[handle.id] = hook
+        return handle
+
+    def before_loading(self, hook: LoadHook) -> RemovableHandle:
+        """Call `hook(models, folder)` before each load; models that it takes out are not loaded."""
+        handle = RemovableHandle(self._load_hooks)
+        self._load_hooks[handle.id] = hook
+        return handle
+
+    # -- saving
+
+    def save(self, folder: str | os.PathLike[str] | None) -> str:
+        """Write a checkpoint and return its folder. Raises: CannotSave on every rank if any rank fails."""
+        target, staging, serial = self._on_main(lambda: self._begin(folder), CannotSave)
+        try:
+            entries = self._on_all(lambda: self._write(staging), CannotSave)
+            self._on_main(lambda: self._commit(target, staging, serial, entries), CannotSave)
+        except CannotSave:
+            if self._world.rank == 0:
+                shutil.rmtree(staging, ignore_errors=True)
+            raise
+        return str(target)
+
+    def _begin(self, folder: str | os.PathLike[str] | None) -> tuple[Path, Path, int]:
+        parents = self._parents() if folder is None else {Path(folder).absolute().parent, *self._parents()}
+        newest = durable.committed(parents)
+        serial = max([manifest.serial for manifest in newest], default=self.project.iteration - 1) + 1
+        if folder is not None:
+            target = Path(folder).absolute()
+        elif (home := self._home()) is not None:
+            target = home / f"checkpoint_{serial}"
+        else:
+            raise CannotSave("save_state: name a folder, or give the Accelerator a project_dir")
+        return target, durable.stage(target), serial
+
+    def _home(self) -> Path | None:
+        """Where checkpoints without a name of their own are."""
+        directory = self.project.project_dir
+        return None if directory is None else Path(directory).absolute() / "checkpoints"
+
+    def _parents(self) -> set[Path]:
+        home = self._home()
+        return set() if home is None else {home, home.parent}
+
+    def _write(self, staging: Path) -> list[durable.Entry]:
+        """This rank's files."""
+        weights = [model.state_dict() for model in self.parts.models]
+        for hook in self._save_hooks.values():
+            hook(self.parts.models, weights, str(staging))
+        entries = _write_state(staging, f"rng-rank{self._world.rank}", self._random_state())
+        if self._world.rank == 0:
+            for name, state in self._shared_states(weights).items():
+                entries += _write_state(staging, name, state)
+        return entries
+
+    def _shared_states(self, weights: list[dict[str, Any]]) -> dict[str, Any]:
+        parts = self.parts
+        states: dict[str, Any] = {_numbered("model", index): state for index, state in enumerate(weights)}
+        for kind, objects in (("optimizer", parts.optimizers), ("scheduler", parts.schedulers)):
+            states.update({_numbered(kind, index): one.state_dict() for index, one in enumerate(objects)})
+        if parts.scaler is not None:
+            states["scaler"] = parts.scaler.state_dict()
+        states["loaders"] = [data.state_of(loader) for loader in parts.loaders]
+        for index, one in enumerate(parts.custom):
+            states[f"custom-{index}"] = {"type": type(one).__qualname__, "state": one.state_dict()}
+        return states
+
+    def _commit(self, target: Path, staging: Path, serial: int, entries: list[list[durable.Entry]]) -> None:
+        about = {
+            **durable.about_now(),
+            "processes": self._world.size,
+            "torch": torch.__version__,
+            "counts": {kind: len(getattr(self.parts, kind)) for kind in ("optimizers", "schedulers", "custom")},
+        }
+        durable.commit(staging, target, serial, [entry for rank in entries for entry in rank], about)
+        limit = self.project.total_limit
+        if limit is not None and target.parent == self._home():
+            self._prune(target.parent, max(limit, 1))
+
+    def _prune(self, home: Path, limit: int) -> None:
+        named = [found for found in durable.committed([home]) if found.folder.name.startswith("checkpoint_")]
+        try:
+            for old in named[limit:]:
+                durable.remove(old.folder)
+        except OSError as error:
+            # The new checkpoint is there; an old one too many harms nobody.
+            warnings.warn(f"an old checkpoint could not be removed: {error}", stacklevel=2)
+
+    def _random_state(self) -> dict[str, Any]:
+        state = randomness.global_state()
+        if self._world.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self._world.device)
+        return state
+
+    # -- loading
+
+    def load(self, folder: str | os.PathLike[str] | None, **options: Any) -> str:
+        """Load a checkpoint and return its folder; without a name, the newest of the project that checks out.
+
+        Raises: CannotLoad on every rank if any rank fails.
+        """
+        manifest: durable.Manifest = self._on_main(lambda: self._choose(folder), CannotLoad)
+        self._collectives.agree("load_state", manifest.digest)
+        models = list(self.parts.models)
+
+        states: dict[str, Any] = {}
+
+        def read() -> None:
+            for hook in self._load_hooks.values():
+                hook(models, str(manifest.folder))
+            states.update(self._read(manifest, len(models)))
+
+        self._on_all(read, CannotLoad)
+        self._on_all(lambda: self._restore(states, models, options), CannotLoad)
+        return str(manifest.folder)
+
+    def _choose(self, folder: str | os.PathLike[str] | None) -> durable.Manifest:
+        if folder is not None:
+            places = durable.candidates(Path(folder).absolute())
+        else:
+            places = [manifest.folder for manifest in durable.committed(self._parents())]
+            if not places:
+                where = "give the Accelerator a project_dir" if self._home() is None else f"{self._home()} has none"
+                raise CannotLoad(f"load_state without a folder loads the project's newest checkpoint: {where}")
+        reasons = []
+        for place in places:
+            try:
+                manifest = durable.verify(place)
+            except durable.Damaged as error:
+                reasons.append(str(error))
+                continue
+            if reasons:
+                warnings.warn(f"{'; '.join(reasons)}. Going back to {place}", stacklevel=2)
+            return manifest
+        raise CannotLoad("; ".join(reasons[:1] if folder is not None else reasons))
+
+    def _read(self, manifest: durable.Manifest, models: int) -> dict[str, Any]:
+        """Every state that this rank needs, before any is changed."""
+        counts = manifest.about["counts"]
+        for kind, count in counts.items():
+            if (here := len(getattr(self.parts, kind))) != count:
+                raise CannotLoad(f"{manifest.folder} has {count} {kind}, and {here} were given: prepare the same first")
+        names = [_numbered("model", index) for index in range(models)]
+        names += [_numbered("optimizer", index) for index in range(counts["optimizers"])]
+        names += [_numbered("scheduler", index) for index in range(counts["schedulers"])]
+        names += [f"custom-{index}" for index in range(counts["custom"])]
+        names += ["loaders"] + (["scaler"] if "scaler.json" in manifest.files else [])
+        states = {name: _read_state(manifest, name) for name in names}
+        states["random"] = self._read_random_state(manifest)
+        return states
+
+    def _read_random_state(self, manifest: durable.Manifest) -> Any:
+        """This rank's; a rank that did not exist then draws what all drew alike, or something of its own."""
+        saved, rank = manifest.about["processes"], self._world.rank
+        if rank < saved:
+            return _read_state(manifest, f"rng-rank{rank}")
+        hashes = {entry.sha256 for name, entry in manifest.files.items() if name.startswith("rng-rank")}
+        kinds = {name.rpartition(".")[2] for name in manifest.files if name.startswith("rng-rank")}
+        first = _read_state(manifest, "rng-rank0")
+        if len(hashes) == len(kinds):
+            return first
+        return {"seed": zlib.crc32(f"{manifest.digest} {rank}".encode())}
+
+    def _restore(self, states: dict[str, Any], models: list[nn.Module], options: dict[str, Any]) -> None:
+        parts = self.parts
+        for index, model in enumerate(models):
+            model.load_state_dict(states[_numbered("model", index)], **options)
+        for index, optimizer in enumerate(parts.optimizers):
+            optimizer.load_state_dict(states[_numbered("optimizer", index)])
+        for index, scheduler in enumerate(parts.schedulers):
+            scheduler.load_state_dict(states[_numbered("scheduler", index)])
+        if parts.scaler is not None and "scaler" in states:
+            parts.scaler.load_state_dict(states["scaler"])
+        for index, one in enumerate(parts.custom):
+            saved = states[f"custom-{index}"]
+            if saved["type"] != type(one).__qualname__:
+                raise CannotLoad(f"registered object {index} is a {type(one).__qualname__}, and was a {saved['type']}")
+            one.load_state_dict(saved["state"])
+        self._restore_loaders(states["loaders"])
+        self._restore_random(states["random"])
+
+    def _restore_loaders(self, states: list[Any]) -> None:
+        loaders = self.parts.loaders
+        problems = [data.load_state(loader, state) for loader, state in zip(loaders, states, strict=False)]
+        if len(loaders) != len(states):
+            problems.append(f"{len(loaders)} loaders are prepared, and {len(states)} were")
+        for problem in problems:
+            if problem is not None and self._world.rank == 0:
+                warnings.warn(f"load_state: the data cannot go on exactly where it was: {problem}", stacklevel=2)
+
+    def _restore_random(self, state: dict[str, Any]) -> None:
+        if "seed" in state:
+            set_seed(state["seed"])
+            return
+        randomness.set_global_state(state)
+        if "cuda" in state and self._world.device.type == "cuda":
+            torch.cuda.set_rng_state(state["cuda"], self._world.device)
+
+    # -- together
+
+    def _on_main(self, work: Callable[[], Any], kind: type[AccelifyError]) -> Any:
+        """What `work` gives on rank 0, on every rank; its failure too."""
+        outcome, cause = self._attempt(work) if self._world.rank == 0 else ((None, None), None)
+        value, reason = self._collectives.broadcast_object(outcome)
+        if reason is not None:
+            raise kind(reason) from cause
+        return value
+
+    def _on_all(self, work: Callable[[], Any], kind: type[AccelifyError]) -> list[Any]:
+        """What `work` gives on each rank; if it fails on any, every rank raises the same."""
+        outcome, cause = self._attempt(work)
+        outcomes = self._collectives.gather_object(outcome)
+        failed = [f"rank {rank}: {reason}" for rank, (_, reason) in enumerate(outcomes) if reason is not None]
+        if failed:
+            raise kind("; ".join(failed)) from cause
+        return [value for value, _ in outcomes]
+
+    def _attempt(self, work: Callable[[], Any]) -> tuple[tuple[Any, str | None], Exception | None]:
+        try:
+            return (work(), None), None
+        except Exception as error:  # whatever it is, the other ranks wait to hear of it; all raise it
+            words = str(error) if isinstance(error, AccelifyError) else f"{type(error).__name__}: {error}"
+            return (None, words), error
+
+
+def _numbered(kind: str, index: int) -> str:
+    return f"{kind}_{index}" if index else kind
+
+
+def _write_state(folder: Path, name: str, state: Any) -> list[durable.Entry]:
+    encoder = Encoder()
+    try:
+        table = encoder.encode(state)
+    except AccelifyError as error:
+        raise CannotSave(f"{name}: {error}") from error
+    entries = [durable.write_file(folder, f"{name}.json", [json.dumps(table).encode()])]
+    if encoder.tensors:
+        entries.append(tensorfile.write_tensors(folder, f"{name}.safetensors", encoder.tensors))
+    return entries
+
+
+def _read_state(manifest: durable.Manifest, name: str) -> Any:
+    if f"{name}.json" not in manifest.files:
+        raise CannotLoad(f"{manifest.folder} has no {name}")
+    table = json.loads((manifest.folder / f"{name}.json").read_bytes())
+    tensors_name = f"{name}.safetensors"
+    tensors = tensorfile.read_tensors(manifest.folder / tensors_name) if tensors_name in manifest.files else {}
+    return decode(table, tensors)

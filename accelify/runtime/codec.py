@@ -1,0 +1,178 @@
+"""States as JSON beside named tensors, and back: nothing that is read here can run.
+
+What JSON lacks carries a tag: `{"~": "tuple", "v": [...]}`. Tensors and arrays are named by their place in the state
+("state.0.exp_avg"), so that a model's file has the model's own keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import math
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any  # states are made of anything
+
+import numpy
+import torch
+
+from accelify.errors import AccelifyError
+
+_TAG = "~"
+_MAPPINGS = {"OrderedDict": collections.OrderedDict, "Counter": collections.Counter}
+
+
+class CannotEncode(AccelifyError, TypeError):
+    """Something in a state that is neither data nor a tensor."""
+
+
+class CannotDecode(AccelifyError):
+    """What was read is no state that we wrote."""
+
+
+class Encoder:
+    """Turns one state into JSON values and `tensors` by name; a tensor met twice is kept once."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, torch.Tensor] = {}
+        self._kept: dict[tuple[Any, ...], str] = {}
+
+    def encode(self, value: Any, path: str = "") -> Any:
+        """The value for JSON. Raises: CannotEncode naming the place of what cannot be kept."""
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {_TAG: "float", "v": repr(value)}
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, path)
+        if isinstance(value, dict):
+            return self._mapping(value, path)
+        if isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+            return self._sequence(value, path)
+        return self._other(value, path)
+
+    def _sequence(self, value: Any, path: str) -> Any:
+        items = [self.encode(item, _join(path, index)) for index, item in enumerate(value)]
+        if type(value) is list:
+            return items
+        if type(value) in (tuple, set, frozenset, torch.Size):
+            return {_TAG: type(value).__name__, "v": items}
+        if type(value) is collections.deque:
+            return {_TAG: "deque", "v": items, "length": value.maxlen}
+        raise self._refusal(value, path)
+
+    def _mapping(self, value: dict[Any, Any], path: str) -> Any:
+        is_plain = type(value) is dict and all(type(key) is str for key in value) and _TAG not in value
+        if is_plain:
+            return {key: self.encode(item, _join(path, key)) for key, item in value.items()}
+        kind = type(value).__name__ if type(value).__name__ in _MAPPINGS else "dict"
+        if type(value) is not dict and kind == "dict" and type(value) is not collections.defaultdict:
+            raise self._refusal(value, path)
+        pairs = [[self.encode(key, path), self.encode(item, _join(path, key))] for key, item in value.items()]
+        return {_TAG: kind, "v": pairs}
+
+    def _tensor(self, tensor: torch.Tensor, path: str) -> Any:
+        is_dense = tensor.layout == torch.strided and not tensor.is_quantized and tensor.device.type != "meta"
+        if not is_dense or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise self._refusal(tensor, path)
+        tensor = tensor.detach()
+        if tensor.dtype == torch.complex128:
+            return {_TAG: "complex", "v": self._tensor(torch.view_as_real(tensor.resolve_conj()), path)}
+        tensor = tensor.resolve_conj().resolve_neg()
+        same = (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        if tensor.numel() and same in self._kept:
+            return {_TAG: "tensor", "v": self._kept[same]}
+        name = path
+        while name in self.tensors:
+            name += "'"
+        self.tensors[name] = tensor
+        self._kept[same] = name
+        return {_TAG: "tensor", "v": name}
+
+    def _other(self, value: Any, path: str) -> Any:
+        if isinstance(value, numpy.ndarray) and value.dtype.kind in "biuf" and value.dtype != numpy.longdouble:
+            return {_TAG: "array", "v": self._tensor(torch.from_numpy(numpy.array(value)), path)}
+        if isinstance(value, numpy.generic) and value.dtype.kind in "biuf":
+            return {_TAG: "scalar", "dtype": value.dtype.str, "v": _bytes(value.tobytes())}
+        if isinstance(value, (torch.dtype, torch.device)):
+            return {_TAG: type(value).__name__, "v": str(value)}
+        if type(value) in (bytes, bytearray):
+            return {_TAG: type(value).__name__, "v": _bytes(value)}
+        if type(value) is complex:
+            return {_TAG: "number", "v": [self.encode(value.real), self.encode(value.imag)]}
+        if type(value) is range:
+            return {_TAG: "range", "v": [value.start, value.stop, value.step]}
+        if isinstance(value, PurePath):
+            return {_TAG: "path", "v": str(value)}
+        # Subclasses of plain values (an IntEnum, a str of a library's own) are kept as the plain value.
+        for plain in (bool, int, float, str):
+            if isinstance(value, plain):
+                return self.encode(plain(value), path)
+        raise self._refusal(value, path)
+
+    def _refusal(self, value: Any, path: str) -> CannotEncode:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        return CannotEncode(
+            f"{path or 'the state'}: a {kind} cannot be kept in a checkpoint, which holds data only. Have state_dict "
+            "give tensors, numbers, strings and containers of them"
+        )
+
+
+def decode(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    """The state that was encoded. Raises: CannotDecode for what no encoder wrote."""
+    if isinstance(value, list):
+        return [decode(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if _TAG not in value:
+        return {key: decode(item, tensors) for key, item in value.items()}
+    kind, content = value[_TAG], value.get("v")
+    if kind == "tensor":
+        if content not in tensors:
+            raise CannotDecode(f"the tensor {content!r} is missing")
+        return tensors[content]
+    if kind not in _DECODERS:
+        raise CannotDecode(f"unknown kind {kind!r}")
+    if kind == "scalar" and isinstance(content, str):
+        return numpy.frombuffer(base64.b64decode(content), dtype=numpy.dtype(value["dtype"]))[0]
+    if kind == "deque":
+        return collections.deque(decode(content, tensors), maxlen=value["length"])
+    return _DECODERS[kind](decode(content, tensors))
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "array": lambda tensor: tensor.numpy(),
+    "bytearray": lambda text: bytearray(base64.b64decode(text)),
+    "bytes": lambda text: base64.b64decode(text),
+    "complex": torch.view_as_complex,
+    "Counter": lambda pairs: collections.Counter(dict(pairs)),
+    "deque": collections.deque,
+    "device": torch.device,
+    "dict": dict,
+    "dtype": lambda text: _dtype(text),
+    "float": lambda text: float(text),
+    "frozenset": frozenset,
+    "number": lambda parts: complex(*parts),
+    "OrderedDict": collections.OrderedDict,
+    "path": lambda text: text,
+    "range": lambda parts: range(*parts),
+    "scalar": lambda scalar: scalar,
+    "set": set,
+    "Size": torch.Size,
+    "tuple": tuple,
+}
+
+
+def _dtype(text: str) -> torch.dtype:
+    found = getattr(torch, text.removeprefix("torch."), None)
+    if not isinstance(found, torch.dtype):
+        raise CannotDecode(f"unknown dtype {text!r}")
+    return found
+
+
+def _bytes(content: bytes | bytearray) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _join(path: str, part: object) -> str:
+    return f"{path}.{part}" if path else str(part)

@@ -1,0 +1,236 @@
+"""Files and folders that are there whole, or not at all, whatever happens while they are written. Knows no torch.
+
+A folder is written beside its place under another name, every file synchronised and its sha256 taken; then a manifest
+that lists them; then one rename makes it real. What has no manifest that checks out was never there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any  # what a manifest tells of its checkpoint
+
+from accelify.errors import AccelifyError
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+STAGING, PREVIOUS, TRASH = ".staging-", ".previous-", ".trash-"
+# Units: bytes
+CHUNK = 8 << 20
+
+
+class Damaged(AccelifyError):
+    """A folder that is no checkpoint, or not as it was written."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of a folder: its name there, its size in bytes and its hash."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a committed folder holds. `serial` counts the checkpoints of a project, the newest has the greatest."""
+
+    folder: Path
+    serial: int
+    files: dict[str, Entry]
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything in it."""
+        return _digest(_table(self))
+
+
+def write_file(folder: Path, name: str, chunks: Iterable[bytes | memoryview]) -> Entry:
+    """A new file of this content, on the disk when this returns."""
+    path = folder / name
+    digest, size = hashlib.sha256(), 0
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        for chunk in chunks:
+            view = memoryview(chunk).cast("B")
+            for start in range(0, len(view), CHUNK):
+                piece = view[start : start + CHUNK]
+                digest.update(piece)
+                size += len(piece)
+                while piece:
+                    piece = piece[os.write(descriptor, piece) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return Entry(name, size, digest.hexdigest())
+
+
+def stage(target: Path) -> Path:
+    """An empty folder beside the target to write into; what earlier attempts left behind there goes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    sweep(target.parent)
+    staging = target.with_name(f"{STAGING}{target.name}-{secrets.token_hex(4)}")
+    staging.mkdir()
+    return staging
+
+
+def sweep(parent: Path) -> None:
+    """Remove what unfinished saves and removals left behind."""
+    for left in [*parent.glob(f"{STAGING}*"), *parent.glob(f"{TRASH}*")]:
+        shutil.rmtree(left, ignore_errors=True)
+    for previous in parent.glob(f"{PREVIOUS}*"):
+        if is_sound(previous.with_name(previous.name.removeprefix(PREVIOUS))):
+            shutil.rmtree(previous, ignore_errors=True)
+
+
+def commit(staging: Path, target: Path, serial: int, entries: Iterable[Entry], about: dict[str, Any]) -> Manifest:
+    """Make the staged folder the target, at once. What stood there stays until the new one does."""
+    files = {entry.name: entry for entry in entries}
+    for name in _names(staging):
+        if name not in files:
+            files[name] = _adopt(staging, name)
+    for entry in files.values():
+        path = staging / entry.name
+        if not path.is_file() or path.stat().st_size != entry.size:
+            raise Damaged(f"{path} is not what its rank wrote: all machines must share this file system")
+    manifest = Manifest(target, serial, files, about)
+    table = _table(manifest)
+    content = json.dumps({**table, "sha256": _digest(table)}, indent=1).encode()
+    write_file(staging, MANIFEST, [content])
+    for folder in {(staging / name).parent for name in files} | {staging}:
+        sync(folder)
+    if target.exists():
+        # The loader looks under the second name, too, if we end between these two.
+        previous = target.with_name(f"{PREVIOUS}{target.name}")
+        if is_sound(target) or not is_sound(previous):
+            shutil.rmtree(previous, ignore_errors=True)
+            os.rename(target, previous)  # noqa: PTH104  # the calls that tests make fail are os's
+        else:
+            shutil.rmtree(target)
+    os.rename(staging, target)  # noqa: PTH104
+    sync(target.parent)
+    shutil.rmtree(target.with_name(f"{PREVIOUS}{target.name}"), ignore_errors=True)
+    return manifest
+
+
+def remove(folder: Path) -> None:
+    """Take a committed folder away; it is no checkpoint any more before its first file goes."""
+    trash = folder.with_name(f"{TRASH}{folder.name}-{secrets.token_hex(4)}")
+    os.rename(folder, trash)  # noqa: PTH104
+    shutil.rmtree(trash)
+
+
+def sync(folder: Path) -> None:
+    """Make the names in a folder last, where the system lets a folder be synchronised."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What a folder says it holds. Raises: Damaged if it says nothing, or not what was written."""
+    try:
+        table = json.loads((folder / MANIFEST).read_bytes())
+        digest = table.pop("sha256")
+        files = {name: Entry(name, *row) for name, row in table["files"].items()}
+        manifest = Manifest(folder, table["serial"], files, table["about"])
+    except OSError as error:
+        raise Damaged(f"{folder} is no checkpoint: {MANIFEST}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"{folder / MANIFEST} cannot be read: {error!r}") from None
+    if table.get("format") != FORMAT:
+        raise Damaged(f"{folder / MANIFEST} has format {table.get('format')}, this accelify reads {FORMAT}")
+    if _digest(table) != digest:
+        raise Damaged(f"{folder / MANIFEST} is not as it was written")
+    for name in files:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise Damaged(f"{folder / MANIFEST} names {name!r}, which is outside")
+    return manifest
+
+
+def verify(folder: Path) -> Manifest:
+    """The folder's manifest, once every file has been read and is as it was written. Raises: Damaged."""
+    manifest = read_manifest(folder)
+    for entry in manifest.files.values():
+        path = folder / entry.name
+        try:
+            found = _hash(path)
+        except OSError as error:
+            raise Damaged(f"{path}: {error.strerror}") from None
+        if found != (entry.size, entry.sha256):
+            raise Damaged(f"{path} is not as it was written")
+    return manifest
+
+
+def is_sound(folder: Path) -> bool:
+    """Whether this folder is a checkpoint, by its manifest alone."""
+    try:
+        read_manifest(folder)
+    except Damaged:
+        return False
+    return True
+
+
+def committed(parents: Iterable[Path]) -> list[Manifest]:
+    """The checkpoints in these folders, the newest first; by their manifests alone."""
+    found = []
+    for parent in parents:
+        for folder in parent.iterdir() if parent.is_dir() else ():
+            if folder.is_dir() and not folder.name.startswith((STAGING, TRASH)):
+                try:
+                    found.append(read_manifest(folder))
+                except Damaged:
+                    continue
+    return sorted(found, key=lambda manifest: manifest.serial, reverse=True)
+
+
+def candidates(folder: Path) -> list[Path]:
+    """Where the checkpoint of this name may be: in its place, or in that of the one which it was to replace."""
+    return [folder, folder.with_name(f"{PREVIOUS}{folder.name}")]
+
+
+def about_now() -> dict[str, Any]:
+    """What any manifest tells: when it was written."""
+    return {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _adopt(folder: Path, name: str) -> Entry:
+    """A file that somebody else wrote there, made to last."""
+    with (folder / name).open("rb") as file:
+        os.fsync(file.fileno())
+    return Entry(name, *_hash(folder / name))
+
+
+def _hash(path: Path) -> tuple[int, str]:
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.hexdigest()
+
+
+def _table(manifest: Manifest) -> dict[str, Any]:
+    files = {name: [entry.size, entry.sha256] for name, entry in sorted(manifest.files.items())}
+    return {"format": FORMAT, "serial": manifest.serial, "about": manifest.about, "files": files}
+
+
+def _digest(table: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,161 @@
+"""Where this process stands among the others, and what it says to them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ParamSpec, TypeVar  # objects of every kind travel
+
+import torch
+
+from accelify.runtime import sharding
+from accelify.runtime.collectives import Alone
+from accelify.runtime.process import World
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Standing:
+    """The part of the accelerator that has to do with processes alone, not with training."""
+
+    _world: World
+    _collectives: Alone
+    _is_triggered: bool = False
+
+    # -- where this process stands
+
+    @property
+    def device(self) -> torch.device:
+        """The device of this process."""
+        return self._world.device
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes train together."""
+        return self._world.size
+
+    @property
+    def process_index(self) -> int:
+        """This process's number among all."""
+        return self._world.rank
+
+    @property
+    def local_process_index(self) -> int:
+        """This process's number on its machine."""
+        return self._world.local_rank
+
+    @property
+    def is_main_process(self) -> bool:
+        """Whether this is process 0."""
+        return self._world.rank == 0
+
+    @property
+    def is_local_main_process(self) -> bool:
+        """Whether this is process 0 of its machine."""
+        return self._world.local_rank == 0
+
+    @property
+    def is_last_process(self) -> bool:
+        """Whether this is the process with the highest number."""
+        return self._world.rank == self._world.size - 1
+
+    @property
+    def use_distributed(self) -> bool:
+        """Whether there are several processes."""
+        return self._world.size > 1
+
+    # -- between the processes
+
+    def gather(self, tensor: Any) -> Any:
+        """Every rank's tensors one after the other, in whatever containers; shapes must agree.
+
+        Shapes: (n, ...) on each rank -> (world_size * n, ...). A number becomes the list of all ranks' numbers.
+        """
+        return self._collectives.gather(tensor)
+
+    def reduce(self, tensor: Any, reduction: str = "sum") -> Any:
+        """The sum, mean, max or min over all ranks, in kind: tensors stay tensors, numbers numbers."""
+        return self._collectives.reduce(tensor, reduction)
+
+    def broadcast(self, tensor: Any, from_process: int = 0) -> Any:
+        """One rank's tensors on all ranks."""
+        return self._collectives.broadcast(tensor, from_process)
+
+    def gather_object(self, value: Any) -> list[Any]:
+        """Every rank's object, in the order of ranks."""
+        return self._collectives.gather_object(value)
+
+    def pad_across_processes(self, tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False) -> Any:
+        """Tensors padded with `pad_index` to the greatest length along `dim` that any rank has."""
+        return self._collectives.pad(tensor, dim, pad_index, pad_first)
+
+    @contextmanager
+    def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
+        """This rank's contiguous part of a list, tuple, tensor or dict; padded with the last element if asked."""
+        yield sharding.part(inputs, self._world.rank, self._world.size, apply_padding)
+
+    def set_trigger(self) -> None:
+        """Let the next `check_trigger` be true on every rank."""
+        self._is_triggered = True
+
+    def check_trigger(self) -> bool:
+        """Whether any rank called `set_trigger` since the last check. Every rank must ask."""
+        is_triggered = bool(self._collectives.reduce(int(self._is_triggered), "max"))
+        self._is_triggered = False
+        return is_triggered
+
+    def wait_for_everyone(self) -> None:
+        """Return once every process has come here."""
+        self._collectives.barrier()
+
+    def main_process_first(self) -> AbstractContextManager[None]:
+        """Let process 0 go through the block before the others."""
+        return self._first("main_process_first", self.is_main_process)
+
+    def local_main_process_first(self) -> AbstractContextManager[None]:
+        """Let process 0 of each machine go through the block before the others."""
+        return self._first("local_main_process_first", self.is_local_main_process)
+
+    @contextmanager
+    def _first(self, name: str, is_first: bool) -> Iterator[None]:
+        if not is_first:
+            self._collectives.barrier(name)
+        try:
+            yield
+        finally:
+            # After an error, too: the others must not wait for what does not come.
+            if is_first:
+                self._collectives.barrier(name)
+
+    def on_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on process 0 only; None on the others."""
+        return _only(function, self.is_main_process)
+
+    def on_local_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on process 0 of each machine only."""
+        return _only(function, self.is_local_main_process)
+
+    def on_last_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on the last process only."""
+        return _only(function, self.is_last_process)
+
+    def on_process(self, process_index: int) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+        """A decorator for functions to run on this one process only."""
+        return functools.partial(_only, is_wanted=self.process_index == process_index)
+
+    # -- output
+
+    def print(self, *values: Any, **options: Any) -> None:
+        """`print`, on process 0."""
+        if self.is_main_process:
+            print(*values, **options)
+
+
+def _only(function: Callable[P, R], is_wanted: bool) -> Callable[P, R | None]:
+    @functools.wraps(function)
+    def wanted(*arguments: P.args, **options: P.kwargs) -> R | None:
+        return function(*arguments, **options) if is_wanted else None
+
+    return wanted

@@ -1,0 +1,73 @@
+"""A two-rank run, killed with -9 at random times and started again, ends as if nothing had happened."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.runtime.world import environment, free_port
+
+# Units: kills; `make soak` asks for more.
+KILLS = int(os.environ.get("ACCELIFY_TEST_KILLS", "5"))
+STEPS_PER_EPOCH = 4
+
+
+def start(folder, epochs):
+    port = free_port()
+    options = {"kind": "shuffle", "workers": 0, "epochs": epochs, "saves": "always", "load": "newest"}
+    text = json.dumps({**options, "project": str(folder), "out": str(folder)})
+    command = [sys.executable, "-m", "tests.runtime.training", text]
+    return [
+        subprocess.Popen(
+            command, env=environment(rank, 2, port), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for rank in range(2)
+    ]
+
+
+def begin_of(process):
+    """The step at which a run begins, once it does; what it printed before must not be an error."""
+    printed = ""
+    for line in process.stdout:
+        printed += line
+        if match := re.match(r"begins at (\d+)", line):
+            return int(match[1])
+    raise AssertionError(printed)
+
+
+def finish(folder, epochs):
+    ranks = start(folder, epochs)
+    outputs = [process.communicate(timeout=240)[0] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0], outputs
+    return [{**json.loads((folder / str(rank)).read_text()), "seen": None} for rank in range(2)]
+
+
+def test_killed_at_random_times(tmp_path):
+    chance = random.Random(KILLS)
+    epochs = 4 + 2 * KILLS
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+    for folder in (broken, whole):
+        folder.mkdir()
+    reached = 0
+    for _ in range(KILLS):
+        ranks = start(broken, epochs)
+        begins = begin_of(ranks[0])
+        assert begins >= reached
+        time.sleep(chance.random() * 0.3)
+        for process in chance.sample(ranks, 2):
+            process.send_signal(signal.SIGKILL)
+            time.sleep(chance.random() * 0.01)
+        for process in ranks:
+            process.communicate()
+        names = [path.name for path in Path(broken, "checkpoints").glob("checkpoint_*")]
+        # A name is a promise: whatever bears one was committed, so the next run must not begin before it.
+        reached = max([int(name.rpartition("_")[2]) + 1 for name in names], default=0)
+    assert 0 < reached < epochs * STEPS_PER_EPOCH
+    assert finish(broken, epochs) == finish(whole, epochs)
+    left = {path.name.partition("_")[0] for path in Path(broken, "checkpoints").iterdir()}
+    assert left == {"checkpoint"}

@@ -1,0 +1,128 @@
+"""A resumed run is the uninterrupted one, bit for bit; on another number of processes it sees what is left, once."""
+
+import collections
+import json
+from pathlib import Path
+
+import pytest
+
+from accelify.runtime import Accelerator, Environment
+from tests.runtime.training import LENGTH, train
+from tests.runtime.world import launch, together
+
+KINDS = (
+    "sequential",
+    "shuffle",
+    "generator",
+    "subset",
+    "weighted",
+    "replacement",
+    "drop_last",
+    "drawing",
+    "iterable",
+    "pairs",
+)
+
+test_two_processes_resume = together("resuming")
+
+
+def alone():
+    return Accelerator(cpu=True, environment=Environment())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("resumes", [[3], [7], [10], [3, 5], [4, 11]])
+def test_one_process_resumes_bit_for_bit(kind, resumes, tmp_path):
+    check_resumes(kind, 0, resumes, tmp_path)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "drawing"])
+def test_one_process_resumes_bit_for_bit_with_workers(kind, tmp_path):
+    check_resumes(kind, 2, [4, 11], tmp_path)
+
+
+def check_resumes(kind, workers, resumes, folder):
+    whole = train(alone(), kind, workers, 2)
+    parts, load = [], None
+    for number, step in enumerate(resumes):
+        target = str(folder / str(step))
+        # Seeded differently, so that nothing but the checkpoint can bring the states back.
+        part = train(alone(), kind, workers, 2, [(step, target)], step, load, seeded=number)
+        parts += part["seen"]
+        load = target
+    last = train(alone(), kind, workers, 2, load=load, seeded=9)
+    assert parts + last["seen"] == whole["seen"]
+    assert {**last, "seen": None} == {**whole, "seen": None}
+
+
+def samples(results):
+    return [sample for result in results for _, _, batch in result["seen"] for sample in batch]
+
+
+def on_two(folder, **options):
+    done = launch(["-m", "tests.runtime.training", json.dumps({**options, "out": str(folder)})], 2)
+    assert [status for status, _ in done] == [0, 0], done
+    return [json.loads(Path(folder, str(rank)).read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("kind", ["shuffle", "iterable"])
+def test_one_process_goes_on_where_two_were(kind, tmp_path):
+    target = str(tmp_path / "checkpoint")
+    before = on_two(tmp_path, kind=kind, workers=0, epochs=1, saves=[(2, target)], stop=2)
+    after = train(alone(), kind, 0, 1, load=target, seeded=3)
+    assert collections.Counter(samples([*before, after])) == collections.Counter(range(LENGTH))
+
+
+@pytest.mark.parametrize("kind", ["shuffle", "iterable"])
+def test_two_processes_go_on_where_one_was(kind, tmp_path):
+    target = str(tmp_path / "checkpoint")
+    before = train(alone(), kind, 0, 1, [(5, target)], 5)
+    after = on_two(tmp_path, kind=kind, workers=0, epochs=1, load=target, seeded=3)
+    counts = collections.Counter(samples([before, *after]))
+    assert set(counts) == set(range(LENGTH))
+    # 8 rows are left for two ranks: one row makes the shares of the last step equal, as at any epoch's end.
+    assert sum(counts.values()) <= LENGTH + 3
+    assert len(samples([before])) == 15
+    assert not set(samples([before])) & {row for result in after for _, _, b in result["seen"][:1] for row in b}
+
+
+def test_skipping_by_hand_does_not_skip_twice(tmp_path):
+    whole = train(alone(), "shuffle", 0, 1)["seen"]
+    target = str(tmp_path / "checkpoint")
+    train(alone(), "shuffle", 0, 1, [(3, target)], 3)
+    accelerator = alone()
+    loader, counter, model = load_by_hand(accelerator, target)
+    rest = [index.tolist() for index, _ in accelerator.skip_first_batches(loader, 3)]
+    assert rest == [batch for _, _, batch in whole[3:]]
+    assert counter.steps == 3
+    assert model is not None
+
+
+def test_saved_at_the_last_batch_and_counted_by_hand_no_epoch_is_lost(tmp_path):
+    whole = train(alone(), "shuffle", 0, 2)["seen"]
+    steps = len(whole) // 2
+    target = str(tmp_path / "checkpoint")
+    train(alone(), "shuffle", 0, 2, [(steps, target)], steps)
+    accelerator = alone()
+    loader, counter, _ = load_by_hand(accelerator, target)
+    epoch, rest = divmod(counter.steps, len(loader))
+    assert (epoch, rest) == (1, 0)
+    assert len(list(accelerator.skip_first_batches(loader, rest))) == steps
+    assert loader.iteration == 2
+
+
+def load_by_hand(accelerator, target):
+    import torch
+
+    from tests.runtime.training import Counter, loader_of
+
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 1)
+    )
+    optimizer = torch.optim.Adam(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+    *_, loader = accelerator.prepare(model, optimizer, scheduler, loader_of("shuffle", 0))
+    counter = Counter()
+    accelerator.register_for_checkpointing(counter)
+    accelerator.load_state(target)
+    return loader, counter, model

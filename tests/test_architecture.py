@@ -41,7 +41,17 @@ MAY_IMPORT = {
     "accelify.report": {"accelify.codemod.result", "accelify.errors", "rich"},
     "accelify.verify": {"accelify.codemod", "accelify.errors", "accelify.report", "accelify.runtime.environment"},
     "accelify.verify.inside": {"PIL", "accelify.runtime", "numpy", "torch"},
-    "accelify.runtime": {"accelify.errors", "numpy", "torch", "safetensors", "cloudpickle", "yaml", "tomllib", "tomli"},
+    "accelify.runtime": {
+        "accelify.errors",
+        "numpy",
+        "torch",
+        "safetensors",
+        "cloudpickle",
+        "yaml",
+        "tomllib",
+        "tomli",
+        "wandb",
+    },
 }
 # Parts of the runtime that the command line uses before any process has torch.
 TORCH_FREE_RUNTIME = ("environment", "config", "launch", "devices")

@@ -77,7 +77,7 @@ def test_wandb_offline(tmp_path):
     accelerator = tracked("wandb", tmp_path, init_kwargs={"wandb": options})
     run = accelerator.get_tracker("wandb", unwrap=True)
     assert run.config["lr"] == 0.1
-    assert run.step == 3
+    assert run.step == 2
     accelerator.end_training()
     (file,) = Path(tmp_path, "wandb").glob("offline-run-*/run-*.wandb")
     content = file.read_bytes()

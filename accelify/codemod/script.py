@@ -16,7 +16,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach, Reacher, node_of
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Binding, Tracer
-from accelify.codemod.analysis.values import Collection, Element, External, Instance, View
+from accelify.codemod.analysis.values import Collection, Element, External, FunctionValue, Instance, View
 from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
 
 from accelify.codemod.options import Options
@@ -416,6 +416,8 @@ def _trains(program: Program, training: Training) -> bool:
     """Whether a backward pass is part of a training loop here, and not a helper for somebody else's."""
     frames = {program.frame(b) for b in training.backwards}
     stepping = {program.frame(s) for s in training.steps}
+    # `optimizer.step(closure)` calls what it is given
+    stepping |= {v.scope for s in training.steps for a in s.args for v in program.values(a) if isinstance(v, FunctionValue)}
     return any(training.loops.values()) or bool(frames & stepping) or _updates_by_hand(program, training)
 
 

@@ -42,7 +42,7 @@ test-all:
 	@.ci/test-all
 
 bench: venv
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for name in rewrite step loader two_processes; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:
 	rm -rf .venv .venv-* dist build

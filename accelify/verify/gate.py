@@ -9,7 +9,7 @@ from pathlib import Path
 
 from accelify.codemod.result import FileResult, Note, Status, Tier
 from accelify.verify.prove import Request, prove
-from accelify.verify.runs import Progress
+from accelify.verify.runs import Progress, Server
 from accelify.verify.scratch import CannotVerify, Project, Rewritten
 from accelify.verify.verdict import Status as RowStatus
 from accelify.verify.verdict import Verdict
@@ -17,15 +17,21 @@ from accelify.verify.verdict import Verdict
 Program = tuple[FileResult, ...]
 
 
-def keep_proven(programs: Sequence[Program], progress: Progress) -> tuple[Program, ...]:
+def keep_proven(programs: Sequence[Program], progress: Progress, server: Server | None = None) -> tuple[Program, ...]:
     """The programs, those that were migrated and are not proven declined: their files are as before, with the reasons.
 
     A program is run by its first file, without arguments.
     """
-    return tuple(_checked(program, progress) for program in programs)
+    if server is not None:
+        return tuple(_checked(program, progress, server) for program in programs)
+    if not any(result.status is Status.MIGRATED for program in programs for result in program):
+        return tuple(programs)
+    progress("importing torch")
+    with Server() as own:
+        return keep_proven(programs, progress, own)
 
 
-def _checked(program: Program, progress: Progress) -> Program:
+def _checked(program: Program, progress: Progress, server: Server) -> Program:
     migrated = [result for result in program if result.status is Status.MIGRATED]
     if not migrated:
         return program
@@ -36,7 +42,7 @@ def _checked(program: Program, progress: Progress) -> Program:
     except CannotVerify as error:
         verdict = Verdict(str(script), request.processes, error=str(error))
     else:
-        verdict = prove(request, lambda words: progress(f"{script}, {words}"))
+        verdict = prove(request, lambda words: progress(f"{script}, {words}"), server)
     if verdict.status == 0:
         return program
     notes = tuple(_reasons(verdict))

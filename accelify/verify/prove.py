@@ -14,8 +14,12 @@ from accelify.verify.trace import Run
 from accelify.verify.verdict import Verdict
 
 # What can be taken away in all runs alike, so that runs over several processes can be compared.
-REMOVABLE = {"dropout": "dropout off", "BatchNorm": "BatchNorm with its running statistics"}
-SEEDED = "augmentation seeded by sample"
+REMOVABLE = {
+    "dropout": "dropout off",
+    "BatchNorm": "BatchNorm with its running statistics",
+    "augmentation": "augmentation seeded by sample",
+    "draw": "noise drawn for the whole batch, of which each rank takes its rows",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ def gather(request: Request, runner: Runner, project: Project, rewritten: Rewrit
     first = runner.run(ordered("original", project), limits)
     _check_original(first, runner.log())
     one = runner.run(ordered("rewritten, 1 process", rewritten.project, split=True), limits, change)
-    made = _made_comparable(first, one)
+    made = _made_comparable(first)
     baseline = first
     if made:
         baseline = runner.run(ordered("original, made comparable", project, comparable=True), limits)
@@ -118,14 +122,16 @@ def gather(request: Request, runner: Runner, project: Project, rewritten: Rewrit
         limits,
         change,
     )
+    if any(nature.kind == "draw" for nature in many.ranks[0].natures):  # some are not one draw for each row
+        made = tuple(words for words in made if not words.startswith(REMOVABLE["draw"]))
     return Evidence(first, one, baseline, many, rewritten.notes, made)
 
 
-def _made_comparable(*runs: Run) -> tuple[str, ...]:
+def _made_comparable(original: Run) -> tuple[str, ...]:
     """What has to be taken away, with the lines."""
     found: dict[str, list[str]] = {}
-    for nature in runs[0].ranks[0].natures:
-        what = REMOVABLE.get(nature.kind) or (SEEDED if nature.kind == "augmentation" else None)
+    for nature in original.ranks[0].natures:
+        what = REMOVABLE.get(nature.kind)
         if what is not None:
             found.setdefault(what, []).append(nature.at or nature.what)
     return tuple(f"{what} ({', '.join(sorted(set(places)))})" for what, places in found.items())

@@ -237,3 +237,21 @@ RANDOM_BY_NATURE_MIGRATED = (
     )
     .replace("loss.backward()", "accelerator.backward(loss)")
 )
+
+# Noise in the training step, one draw for each row, twice: by torch and by its distributions.
+WITH_NOISE = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+train = DataLoader(TensorDataset(torch.randn(30, 4)), batch_size=7)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for (x,) in train:
+    y = model(x)
+    y = y + torch.randn_like(y) * 0.1 + torch.distributions.Normal(torch.zeros_like(y), 0.2).sample()
+    loss = (y + torch.randn(len(x), 1)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""

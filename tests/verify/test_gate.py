@@ -8,16 +8,17 @@ from pathlib import Path
 
 from accelify.codemod.result import FileResult, Status
 from accelify.verify import gate
+from accelify.verify.runs import Server
 from tests.verify import scripts
 
 
-def test_what_is_not_proven_is_declined_with_the_reasons(tmp_path: Path) -> None:
+def test_what_is_not_proven_is_declined_with_the_reasons(server: Server, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(scripts.RANDOM_BATCHES)
     sabotaged = scripts.RANDOM_BATCHES_MIGRATED.replace("5 + accelerator.process_index", "5").encode()
     before = script.read_bytes()
     program = (FileResult(str(script), Status.MIGRATED, before, sabotaged),)
-    ((result,),) = gate.keep_proven([program], lambda words: None)
+    ((result,),) = gate.keep_proven([program], lambda words: None, server)
     assert (result.status, result.after) == (Status.DECLINED, before)
     assert [note.rule for note in result.notes] == ["verify"]
     assert "data on 2: ranks 0 and 1 compute on the same data" in result.notes[0].message

@@ -85,6 +85,19 @@ def test_a_fault_shows_also_where_runs_were_made_comparable(proving: Prove) -> N
     assert (found.status, found.words) == (Status.DIFFERS, "the gradient of 0.weight is half the original's at step 1")
 
 
+def test_noise_in_the_training_step_is_drawn_for_the_whole_batch(proving: Prove) -> None:
+    verdict = proving(scripts.WITH_NOISE)
+    assert differing(verdict) == []
+    assert row(verdict, "losses").status is Status.HOLDS
+    assert row(verdict, "gradients").status is Status.HOLDS
+    assert "noise drawn for the whole batch" in verdict.made_comparable[0]
+
+
+def test_a_summed_loss_with_noise_is_known_to_be_half(proving: Prove) -> None:
+    found = row(proving(scripts.WITH_NOISE.replace(".mean()", ".sum()").replace("7)", "6)")), "gradients")
+    assert (found.status, found.words) == (Status.DIFFERS, "the gradient of weight is half the original's at step 1")
+
+
 def test_a_script_may_not_write_outside_its_copy(proving: Prove, tmp_path: Path) -> None:
     elsewhere = CLASSIFIER.replace('"model.pt")', f'"{tmp_path / "model.pt"}")')
     verdict = proving(elsewhere, MIGRATED)

@@ -37,7 +37,7 @@ def run(order: dict[str, Any]) -> NoReturn:
 
         synthetic.install(recorder, order["synthetic"])
     _share_batches(recorder, order["split"])
-    natures.install(recorder, comparable=order["comparable"])
+    natures.install(recorder, order["comparable"], order["rank"])
     training.install(recorder, order["steps"], ending.stop)
     samples.install(recorder)
     prints.install(recorder)

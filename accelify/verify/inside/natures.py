@@ -20,6 +20,7 @@ from torch.nn import functional
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from accelify.verify.inside.record import Recorder
+from accelify.verify.inside.rows import Rows
 
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 DRAWS = (
@@ -54,16 +55,19 @@ class Natures:
             self._recorder.write("nature", kind=kind, at=place, what=what)
 
 
-def install(recorder: Recorder, comparable: bool) -> None:
+def install(recorder: Recorder, comparable: bool, rank: int) -> None:
     """Look out from here on; with `comparable`, also take away what differs by nature."""
     natures = Natures(recorder, comparable)
+    rows = Rows(rank)
+    if comparable:
+        rows.watch()
     for name in DROPOUTS:
         _watch_dropout(natures, name)
     _watch_attention(natures)
     _watch_recurrence(natures)
     _watch_batch_norm(natures)
     _watch_fetching(natures)
-    _watch_draws(natures, recorder)
+    _watch_draws(natures, recorder, rows)
     _watch_seeds(recorder)
 
 
@@ -190,7 +194,7 @@ def _seed_of(index: Any) -> int:
     return hash(("sample", index if isinstance(index, (int, str)) else str(index))) % 2**31
 
 
-def _watch_draws(natures: Natures, recorder: Recorder) -> None:
+def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
     """Notice random numbers that the user's own code draws once training is under way."""
     passes = [0]
     backward = torch.autograd.backward
@@ -201,14 +205,21 @@ def _watch_draws(natures: Natures, recorder: Recorder) -> None:
 
     torch.autograd.backward = counted
 
+    def is_users(frame: Any) -> bool:
+        name = frame.f_code.co_filename
+        return recorder.owns(name) or "torch/distributions" in name.replace("\\", "/")
+
     def watch(owner: Any, name: str) -> None:
         real = getattr(owner, name)
 
         def draw(*given: Any, **options: Any) -> Any:
-            if passes[0] and not natures.is_fetching and torch.is_grad_enabled() and options.get("generator") is None:
-                caller = sys._getframe(1).f_code.co_filename
-                if recorder.owns(caller) or "torch/distributions" in caller.replace("\\", "/"):
-                    natures.tell("draw", name)
+            if natures.is_fetching or options.get("generator") is not None or not is_users(sys._getframe(1)):
+                return real(*given, **options)
+            drawn = rows.draw(name, real, given, options)
+            if drawn is not None:
+                return drawn
+            if passes[0] and torch.is_grad_enabled():
+                natures.tell("draw", name)
             return real(*given, **options)
 
         setattr(owner, name, draw)

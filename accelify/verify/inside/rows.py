@@ -1,0 +1,85 @@
+"""Noise for a rank's rows of a batch as those rows of one draw for the whole batch, as the original draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any  # drawing functions take sizes in many ways
+
+import torch
+
+from accelify.runtime.passage import Passage
+
+_NORMAL = torch.normal  # as it is before draws are watched
+
+
+class Rows:
+    """Which rows of the batch under way are this rank's; none outside of a pass over a prepared loader."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._bounds: tuple[int, int, int] | None = None
+
+    def watch(self) -> None:
+        """Follow every prepared loader from here on."""
+        following: Callable[[Passage], Any] = Passage.__next__
+
+        def handed(passage: Passage) -> Any:
+            self._bounds = None
+            batch = following(passage)
+            step = passage.step
+            if step is not None and step.is_split:
+                start, total = sum(step.valid[: self._rank]), sum(step.valid)
+                if not step.valid[self._rank]:
+                    start = self._rank % total
+                self._bounds = start, start + max(step.valid[self._rank], 1), total
+            return batch
+
+        Passage.__next__ = handed  # type: ignore[method-assign, assignment]
+
+    def draw(self, name: str, real: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """This rank's rows of a draw for the whole batch; None where the draw is not one for each row."""
+        if self._bounds is None:
+            return None
+        start, stop, total = self._bounds
+        if name == "normal":
+            return _scaled_normal(given, start, stop, total)
+        whole = _for_rows(name, given, options, stop - start, total)
+        if whole is None:
+            return None
+        if name.endswith("_"):
+            drawn = real(*whole[0], **whole[1])
+            return given[0].copy_(drawn[start:stop])
+        kept = {key: value for key, value in whole[1].items() if key != "requires_grad"}
+        drawn = real(*whole[0], **kept)[start:stop].clone()
+        return drawn.requires_grad_(bool(options.get("requires_grad")))
+
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def _for_rows(name: str, given: tuple[Any, ...], options: dict[str, Any], rows: int, total: int) -> Call | None:
+    """The same call for `total` rows, where it is one for `rows` of them."""
+    if name.endswith(("_like", "_")):
+        like = given[0]
+        if not like.ndim or like.shape[0] != rows:
+            return None
+        return (like.detach().new_empty((total, *like.shape[1:])), *given[1:]), options
+    if name in ("rand", "randn") and given:
+        sizes = tuple(given[0]) if not isinstance(given[0], int) else given
+        return ((total, *sizes[1:]), options) if sizes and sizes[0] == rows else None
+    if name == "randint" and given and isinstance(given[-1], (tuple, list)):
+        sizes = tuple(given[-1])
+        return ((*given[:-1], (total, *sizes[1:])), options) if sizes and sizes[0] == rows else None
+    return None
+
+
+def _scaled_normal(given: tuple[Any, ...], start: int, stop: int, total: int) -> torch.Tensor | None:
+    """`torch.normal(mean, std)` of tensors, as torch.distributions draws; None for its other forms."""
+    if len(given) != 2 or not all(isinstance(each, torch.Tensor) and each.ndim for each in given):
+        return None
+    mean, deviation = given
+    if mean.shape != deviation.shape or mean.shape[0] != stop - start:
+        return None
+    drawn: torch.Tensor = _NORMAL(mean.new_zeros((total, *mean.shape[1:])), mean.new_ones((total, *mean.shape[1:])))
+    scaled: torch.Tensor = drawn[start:stop] * deviation + mean
+    return scaled

@@ -1,0 +1,255 @@
+"""What a script means over many processes: kept, told in a note, or the script is declined; never silently changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.codemod.result import FileResult, Status
+from tests import scripts
+from tests.codemod.pairs import run, script
+
+
+def wrong(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, reason=reason)
+
+
+def told(result: FileResult, *words: str) -> bool:
+    """Whether the script is declined, or a note says so."""
+    return result.status is Status.DECLINED or any(any(w in n.message for w in words) for n in result.notes)
+
+
+# Every process takes the same steps.
+
+
+@wrong("a step that depends on the batch gets no note: the processes wait for each other")
+@pytest.mark.parametrize(
+    "skip",
+    [
+        "if (y > 0).sum() == 0:\n    continue",
+        "if torch.isnan(model(x)).any():\n    continue",
+        "if model(x).mean().item() > 5:\n    break",
+    ],
+)
+def test_a_step_that_depends_on_the_batch_is_told(skip: str) -> None:
+    assert told(run(script(batch=skip)), "number of steps", "wait for each other")
+
+
+@wrong("a backward pass under a condition on the loss gets no note")
+def test_a_backward_that_depends_on_the_loss_is_told() -> None:
+    result = run(script(backward="if loss.item() > 0.1:\n    loss.backward()"))
+    assert told(result, "number of steps", "wait for each other")
+
+
+@pytest.mark.parametrize(
+    "condition", ["if epoch > 5:\n    break", "if len(loader) > 100:\n    continue", "if use_cuda:\n    continue"]
+)
+def test_a_step_that_depends_on_what_all_processes_share_is_fine(condition: str) -> None:
+    result = run(script(batch=condition))
+    assert result.status is Status.MIGRATED
+    assert not told(result, "number of steps", "wait for each other")
+
+
+# Metrics.
+
+EVALUATE = """\
+def accuracy(data):
+    right = 0
+    for x, y in data:
+        right += (model(x).argmax(1) == y).sum().item()
+    return right / len(data.dataset)
+"""
+
+
+def test_a_loader_that_only_evaluates_stays_whole() -> None:
+    text = script(
+        before="valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8)))",
+        prepared=EVALUATE,
+        end="accuracy(valid)",
+    )
+    result = run(text)
+    assert "valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8)))\n" in result.after.decode()
+    assert told(result, "stays whole")
+
+
+@wrong("a loader that trains and evaluates is dealt out, and the note says that it is whole")
+def test_a_loader_that_trains_and_evaluates_is_told() -> None:
+    valid = "valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8)))"
+    result = run(script(before=valid, prepared=EVALUATE, end="accuracy(loader)\naccuracy(valid)"))
+    assert told(result, "share only", "share of")
+    assert not told(result, "stays whole: every process")
+
+
+def test_a_loader_that_trains_and_is_then_gone_over_is_told() -> None:
+    assert told(run(script(prepared=EVALUATE, end="accuracy(loader)")), "share only")
+
+
+@wrong("a list of phases prepares the loader that evaluates, too")
+def test_a_list_of_phases_prepares_the_loader_that_trains() -> None:
+    text = script(before="valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)))")
+    text = text.replace(
+        "    for x, y in loader:\n        loss = nn.functional.mse_loss(model(x), y)\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n        optimizer.step()\n",
+        "    for phase, data in [('train', loader), ('valid', valid)]:\n        total = 0\n        for x, y in data:\n"
+        "            loss = nn.functional.mse_loss(model(x), y)\n            if phase == 'train':\n"
+        "                optimizer.zero_grad()\n                loss.backward()\n                optimizer.step()\n"
+        "            total += loss.item()\n        print(phase, total / len(data))\n",
+    )
+    after = run(text).after.decode()
+    assert "valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)))\n" in after
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in after
+
+
+def test_a_sum_over_the_training_data_is_told() -> None:
+    text = script(prepared="total = 0", end="print(total / len(loader.dataset))")
+    text = text.replace("        optimizer.step()\n", "        optimizer.step()\n        total += loss.item()\n")
+    assert told(run(text), "share only")
+
+
+# Data without a loader.
+
+NO_LOADER = """\
+import torch
+from torch import nn
+
+data = torch.randn(40, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in {steps}:
+    loss = model(data[{index}]).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{end}
+"""
+
+
+def test_slices_are_dealt_out() -> None:
+    result = run(NO_LOADER.format(steps="range(0, 40, 8)", index="i:i + 8", end=""))
+    assert "for i in accelerator.shard(range(0, 40, 8)):" in result.after.decode()
+    assert told(result, "global batch")
+
+
+def test_a_full_batch_is_told() -> None:
+    result = run(NO_LOADER.format(steps="range(10)", index=":", end=""))
+    assert "shard" not in result.after.decode()
+    assert told(result, "the same data")
+
+
+@wrong("process 0 gets 0, 16, 32, ... and never prints at 8 and 24; a checkpoint could be lost so")
+def test_a_counter_that_decides_is_not_dealt_out_silently() -> None:
+    end = "    if i % 16 == 8:\n        torch.save(model.state_dict(), 'model.pt')\n"
+    result = run(NO_LOADER.format(steps="range(0, 40, 8)", index="i:i + 8", end=end))
+    assert told(result, "`i`", "counter") or "accelerator.shard(range(" not in result.after.decode()
+
+
+# Devices.
+
+
+@wrong("nothing is said of a device that the user chose")
+def test_a_choice_of_device_that_is_gone_is_told() -> None:
+    parser = """\
+        import argparse
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", default="cuda")
+        args = parser.parse_args()
+        """
+    result = run(
+        script(before=parser, model="model.to(args.device)", batch="x, y = x.to(args.device), y.to(args.device)")
+    )
+    assert told(result, "args.device", "--device")
+
+
+@wrong("all processes would go to one GPU")
+@pytest.mark.parametrize("line", ["torch.cuda.set_device(0)", "os.environ['CUDA_VISIBLE_DEVICES'] = '0'"])
+def test_a_gpu_that_is_set_by_hand_is_removed_or_told(line: str) -> None:
+    result = run(script(imports="import os", before=line, end="print(os)"))
+    assert line not in result.after.decode() or told(result, "GPU")
+
+
+def test_a_device_chosen_in_a_file_without_a_loop_follows(tmp_path: Path) -> None:
+    results, after = scripts.rewrite(
+        tmp_path, scripts.read(scripts.FIXTURES / "scripts" / "trainer_with_a_base", "before")
+    )
+    notes = [note for result in results if result.path == "base.py" for note in result.notes]
+    if b"cuda:0" in after["base.py"] and not notes:
+        pytest.xfail("base.py keeps `torch.device('cuda:0')`: every process moves the model there, and no note says so")
+    assert b"cuda:0" not in after["base.py"] or notes
+
+
+# Files.
+
+
+@wrong("the second process finds the folder made")
+def test_a_folder_is_made_once() -> None:
+    result = run(script(imports="import os", before="os.makedirs('out')"))
+    after = result.after.decode()
+    assert "os.makedirs('out', exist_ok=True)" in after or "is_main_process" in after or told(result, "os.makedirs")
+
+
+def test_a_checkpoint_is_saved_once_and_read_when_it_is_there() -> None:
+    result = run(script(end="torch.save(model.state_dict(), 'a.pt')\nmodel.load_state_dict(torch.load('a.pt'))"))
+    after = result.after.decode()
+    assert "accelerator.save(model.state_dict(), 'a.pt')\naccelerator.wait_for_everyone()\n" in after
+
+
+# Where the accelerator lives.
+
+
+@wrong("`partial` is not followed: a new accelerator for each batch, and the model is not prepared")
+def test_a_step_behind_partial_is_followed_or_declined() -> None:
+    text = """\
+from functools import partial
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def step(model, optimizer, batch):
+    loss = model(batch).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+loader = DataLoader(torch.randn(8, 4))
+model = nn.Linear(4, 1)
+run = partial(step, model, torch.optim.SGD(model.parameters(), lr=0.1))
+for batch in loader:
+    run(batch)
+"""
+    result = run(text)
+    assert result.status is Status.DECLINED or "\naccelerator = Accelerator()\n" in result.after.decode()
+
+
+@wrong("`optimizer = None` is prepared where the module starts, above the accelerator")
+def test_globals_that_a_function_fills_are_prepared_there() -> None:
+    text = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+model = None
+optimizer = None
+
+
+def setup():
+    global model, optimizer
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def step(x):
+    loss = model(x).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+if __name__ == "__main__":
+    setup()
+    for x in DataLoader(torch.randn(8, 4)):
+        step(x)
+"""
+    assert "model = None\noptimizer = None\n\n" in run(text).after.decode()

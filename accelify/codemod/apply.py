@@ -51,7 +51,9 @@ def restore(parsed: Parsed, text: str) -> str:
     common = max(counts, key=lambda end: counts[end])
     after = text.split("\n")
     out = []
-    for tag, start, end, new_start, new_end in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for tag, start, end, new_start, new_end in difflib.SequenceMatcher(
+        None, before, after, autojunk=False
+    ).get_opcodes():
         if tag == "equal":
             out.extend(raw[start:end])
         else:
@@ -130,7 +132,9 @@ class _Applier(cst.CSTTransformer):
         return node
 
     def _small(
-        self, original: cst.SimpleStatementLine | cst.SimpleStatementSuite, updated: cst.SimpleStatementLine | cst.SimpleStatementSuite
+        self,
+        original: cst.SimpleStatementLine | cst.SimpleStatementSuite,
+        updated: cst.SimpleStatementLine | cst.SimpleStatementSuite,
     ) -> cst.CSTNode:
         pairs = zip(original.body, updated.body, strict=True)
         kept = [new for old, new in pairs if old not in self.removed]
@@ -304,7 +308,8 @@ def _with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDe
     listed = list(params.params)
     if edit.instead_of is not None:
         renamed = [
-            p.with_changes(name=cst.Name(edit.name), annotation=None) if p.name.value == edit.instead_of else p for p in listed
+            p.with_changes(name=cst.Name(edit.name), annotation=None) if p.name.value == edit.instead_of else p
+            for p in listed
         ]
         return node.with_changes(params=params.with_changes(params=renamed))
     if edit.position >= len(listed):

@@ -122,7 +122,11 @@ def _name_troubles(tree: ast.Module) -> Counter[str]:
     return found
 
 
-_BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__) | {"__file__", "__name__", "WindowsError"}
+_BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__) | {
+    "__file__",
+    "__name__",
+    "WindowsError",
+}
 
 
 def _unpacked(tree: ast.AST) -> set[ast.AST]:

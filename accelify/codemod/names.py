@@ -118,7 +118,9 @@ def is_module(name: str | None) -> bool:
     """Classes and factories of `nn.Module`s, losses included."""
     if name is None:
         return False
-    if name.startswith(("torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.nn.parameter", "torch.nn.Param")):
+    if name.startswith(
+        ("torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.nn.parameter", "torch.nn.Param")
+    ):
         return False
     if name.startswith("torch.nn."):
         return name.rpartition(".")[2][:1].isupper()

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from accelify.codemod.concrete import Concrete
 
 # `print x`, `exec x`, `except E, e`, `raise E, x`, `0777`, `<>`, backquotes: what CPython says of each.
-_PYTHON_2 = ("Missing parentheses in call to", "multiple exception types must be parenthesized", "leading zeros in decimal")
+_PYTHON_2 = (
+    "Missing parentheses in call to",
+    "multiple exception types must be parenthesized",
+    "leading zeros in decimal",
+)
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,16 @@ def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
                 continue
             for name, writes in scope.writes.items():
                 reads = [n for n in script.reads_of(scope, name)]
-                if not scope.binds(name) or not reads or any(n not in gone for n in reads) or name in added.get(path, ()):
+                if (
+                    not scope.binds(name)
+                    or not reads
+                    or any(n not in gone for n in reads)
+                    or name in added.get(path, ())
+                ):
                     continue
                 left = [w for w in writes if w not in removed and (scope.node, name) not in renamed]
-                left = [w for w in left if not (isinstance(w, ast.alias) and (script.program.parent(w), name) in dropped)]
+                left = [
+                    w for w in left if not (isinstance(w, ast.alias) and (script.program.parent(w), name) in dropped)
+                ]
                 if left:
                     yield from (script.program.statement(n) for n in reads)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from accelify.codemod.parse import Parsed, parse

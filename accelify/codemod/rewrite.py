@@ -13,7 +13,6 @@ from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Sta
 from accelify.codemod.source import encode, may_train, read
 from accelify.errors import CannotParse, FileError
 
-
 if TYPE_CHECKING:
     from accelify.codemod.edits import Plan
 
@@ -128,7 +127,9 @@ def _declined(named: Sequence[Parsed], reasons: Sequence[tuple[str, ast.AST, str
             if path != parsed.path:
                 message, line = f"{path}:{line}: {message}", 1
             notes.append(Note(line, rule, Tier.ADVICE, message))
-        results.append(FileResult(parsed.path, Status.DECLINED, parsed.data, parsed.data, notes=tuple(dict.fromkeys(notes))))
+        results.append(
+            FileResult(parsed.path, Status.DECLINED, parsed.data, parsed.data, notes=tuple(dict.fromkeys(notes)))
+        )
     return results
 
 
@@ -153,10 +154,20 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
         return f"a check of the result failed, which is a fault of accelify: {trouble}"
     records = [ChangeRecord(c.line, c.rule, c.tier, c.reason) for c in changes]
     if applied.dropped:
-        records.append(ChangeRecord(1, "comments", Tier.SAFE, "comments that went with removed lines: " + "  ".join(applied.dropped)))
+        records.append(
+            ChangeRecord(
+                1, "comments", Tier.SAFE, "comments that went with removed lines: " + "  ".join(applied.dropped)
+            )
+        )
     after = line_after(parsed.text, applied.text)
-    notes = [Note(after(int(getattr(r.node, "lineno", 1))), r.rule, r.tier, r.message) for r in made.remarks if r.path == parsed.path]
+    notes = [
+        Note(after(int(getattr(r.node, "lineno", 1))), r.rule, r.tier, r.message)
+        for r in made.remarks
+        if r.path == parsed.path
+    ]
     records.sort(key=lambda r: (r.line, r.rule))
     notes.sort(key=lambda n: (n.line, n.rule))
     data = encode(restore(parsed, applied.text), parsed.decoded)
-    return FileResult(parsed.path, Status.MIGRATED, parsed.data, data, tuple(dict.fromkeys(records)), tuple(dict.fromkeys(notes)))
+    return FileResult(
+        parsed.path, Status.MIGRATED, parsed.data, data, tuple(dict.fromkeys(records)), tuple(dict.fromkeys(notes))
+    )

@@ -18,7 +18,6 @@ from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Binding, Tracer
 from accelify.codemod.analysis.values import Collection, Element, External, FunctionValue, Instance, View
 from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
-
 from accelify.codemod.options import Options
 
 
@@ -88,7 +87,11 @@ class Script:
         """The calls of the changed files that move something to a device."""
         found = []
         for call in self.program.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda") and self.path(call) in self.files:
+            if (
+                isinstance(call.func, ast.Attribute)
+                and call.func.attr in ("to", "cuda")
+                and self.path(call) in self.files
+            ):
                 move = self._move(call)
                 if move is not None:
                     found.append(move)
@@ -122,7 +125,9 @@ class Script:
             node
             for parsed in self.program.files
             for node in parsed.parents
-            if isinstance(node, (ast.For, ast.AsyncFor)) and self.program.values(node.iter) and self.is_prepared_loader(node.iter)
+            if isinstance(node, (ast.For, ast.AsyncFor))
+            and self.program.values(node.iter)
+            and self.is_prepared_loader(node.iter)
         }
 
     def is_prepared_loader(self, node: ast.expr) -> bool:
@@ -138,7 +143,9 @@ class Script:
         for item in self.preparation.items:
             if item.kind != "loader" or item.frame is not binding.scope:
                 continue
-            if item.text.split("[")[0] == binding.text and (item.statement is binding.statement or item.statement is None):
+            if item.text.split("[")[0] == binding.text and (
+                item.statement is binding.statement or item.statement is None
+            ):
                 return "[" not in item.text or False
         return False
 
@@ -274,7 +281,9 @@ class Script:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             text = ast.unparse(statement.targets[0])
         group = self.prepares_after(move.call, text)
-        return group is not None and group.anchor is not None and not self._is_used_between(text, statement, group.anchor)
+        return (
+            group is not None and group.anchor is not None and not self._is_used_between(text, statement, group.anchor)
+        )
 
     def _is_used_between(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
         """Whether a model is used, other than to be set up, between a move and where it is prepared."""
@@ -296,7 +305,9 @@ class Script:
         return [
             call
             for call in self.program.calls
-            if call.args and self.path(call) in self.files and any(names.is_wrapper(n) for n in self.program.called(call))
+            if call.args
+            and self.path(call) in self.files
+            and any(names.is_wrapper(n) for n in self.program.called(call))
         ]
 
     # What the edits leave.
@@ -363,7 +374,12 @@ def _parts(node: ast.expr) -> list[ast.expr] | None:
         return [node.generators[0].iter]
     if isinstance(node, ast.Dict):
         return list(node.values)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tuple", "list") and len(node.args) == 1:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("tuple", "list")
+        and len(node.args) == 1
+    ):
         return list(node.args)
     return None
 
@@ -417,7 +433,9 @@ def _trains(program: Program, training: Training) -> bool:
     frames = {program.frame(b) for b in training.backwards}
     stepping = {program.frame(s) for s in training.steps}
     # `optimizer.step(closure)` calls what it is given
-    stepping |= {v.scope for s in training.steps for a in s.args for v in program.values(a) if isinstance(v, FunctionValue)}
+    stepping |= {
+        v.scope for s in training.steps for a in s.args for v in program.values(a) if isinstance(v, FunctionValue)
+    }
     return any(training.loops.values()) or bool(frames & stepping) or _updates_by_hand(program, training)
 
 
@@ -453,7 +471,10 @@ def _by_hand(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, 
             if names.is_distributed(name):
                 kind = ("distributed", f"`{name}`: the script already distributes itself")
             elif name.startswith(("apex.amp", "apex.fp16_utils", "apex.optimizers")):
-                kind = ("amp", f"`{name}`: mixed precision by apex is not migrated; use torch.amp or `mixed_precision=`")
+                kind = (
+                    "amp",
+                    f"`{name}`: mixed precision by apex is not migrated; use torch.amp or `mixed_precision=`",
+                )
             if kind is not None and program.scope(node).root.module and (kind[1], program.path(node)) not in seen:
                 if program.frame(node) in program.reachable:
                     seen.add((kind[1], program.path(node)))

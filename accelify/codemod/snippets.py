@@ -38,7 +38,9 @@ def bare(node: cst.BaseExpression) -> cst.BaseExpression:
     """An expression without its outer parentheses, where it needs none as a call's argument."""
     if not node.lpar or isinstance(node, (cst.Tuple, cst.GeneratorExp, cst.Yield, cst.NamedExpr)):
         return node
-    if any(_has_comment(p.whitespace_after) for p in node.lpar) or any(_has_comment(p.whitespace_before) for p in node.rpar):
+    if any(_has_comment(p.whitespace_after) for p in node.lpar) or any(
+        _has_comment(p.whitespace_before) for p in node.rpar
+    ):
         return node
     return node.with_changes(lpar=(), rpar=())
 

@@ -8,8 +8,26 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.values import Made
 
-_HARMLESS_CALLS = ("is_available", "device_count", "isinstance", "hasattr", "getattr", "is_built", "len", ".device", "format")
-_RANDOM = ("numpy.random.", "random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial", "np.random.")
+_HARMLESS_CALLS = (
+    "is_available",
+    "device_count",
+    "isinstance",
+    "hasattr",
+    "getattr",
+    "is_built",
+    "len",
+    ".device",
+    "format",
+)
+_RANDOM = (
+    "numpy.random.",
+    "random.",
+    "torch.rand",
+    "torch.normal",
+    "torch.bernoulli",
+    "torch.multinomial",
+    "np.random.",
+)
 _ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
 
 
@@ -18,7 +36,11 @@ def is_pure(node: ast.expr) -> bool:
     for part in ast.walk(node):
         if isinstance(part, ast.Call):
             text = ast.unparse(part.func)
-            if not text.endswith(_HARMLESS_CALLS) and not text.startswith(("torch.accelerator.", "torch.cuda.")) and text not in ("str", "int", "bool"):
+            if (
+                not text.endswith(_HARMLESS_CALLS)
+                and not text.startswith(("torch.accelerator.", "torch.cuda."))
+                and text not in ("str", "int", "bool")
+            ):
                 return False
         elif isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
             return False
@@ -46,6 +68,8 @@ def function_draws(program: Program, function: Scope, depth: int = 3) -> bool:
         if isinstance(node, ast.Call):
             if draws_at_random(program, node):
                 return True
-            if depth and any(function_draws(program, f, depth - 1) for f in program.flow.callees.get(node, ()) if f is not function):
+            if depth and any(
+                function_draws(program, f, depth - 1) for f in program.flow.callees.get(node, ()) if f is not function
+            ):
                 return True
     return False

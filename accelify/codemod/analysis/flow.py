@@ -39,12 +39,88 @@ from accelify.codemod.project import Project, absolute
 Key = tuple[Any, ...]  # what a cell belongs to: ("var", scope, name), ("attr", owner, name), ("item", node, key), ...
 # A method of a library's object that returns the object itself, or a tensor on the same device.
 _SAME = frozenset(
-    "to cuda cpu float double half long int bool type type_as train eval requires_grad_ share_memory apply detach detach_ "
-    "clone contiguous view view_as reshape permute transpose squeeze unsqueeze flatten t expand expand_as repeat mean sum "
-    "pin_memory byte clamp clamp_ add sub mul div add_ sub_ mul_ div_ items values keys copy copy_ zero_ xpu mps compile "
-    "index_select gather narrow chunk split unbind max min argmax topk resize_ resize_as_ data_ptr bfloat16 unfold masked_fill".split()
+    [
+        "to",
+        "cuda",
+        "cpu",
+        "float",
+        "double",
+        "half",
+        "long",
+        "int",
+        "bool",
+        "type",
+        "type_as",
+        "train",
+        "eval",
+        "requires_grad_",
+        "share_memory",
+        "apply",
+        "detach",
+        "detach_",
+        "clone",
+        "contiguous",
+        "view",
+        "view_as",
+        "reshape",
+        "permute",
+        "transpose",
+        "squeeze",
+        "unsqueeze",
+        "flatten",
+        "t",
+        "expand",
+        "expand_as",
+        "repeat",
+        "mean",
+        "sum",
+        "pin_memory",
+        "byte",
+        "clamp",
+        "clamp_",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "add_",
+        "sub_",
+        "mul_",
+        "div_",
+        "items",
+        "values",
+        "keys",
+        "copy",
+        "copy_",
+        "zero_",
+        "xpu",
+        "mps",
+        "compile",
+        "index_select",
+        "gather",
+        "narrow",
+        "chunk",
+        "split",
+        "unbind",
+        "max",
+        "min",
+        "argmax",
+        "topk",
+        "resize_",
+        "resize_as_",
+        "data_ptr",
+        "bfloat16",
+        "unfold",
+        "masked_fill",
+    ]
 )
-_SIGNATURE_KEPT = ("torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.compile", "torch.autocast", "staticmethod")
+_SIGNATURE_KEPT = (
+    "torch.no_grad",
+    "torch.inference_mode",
+    "torch.enable_grad",
+    "torch.compile",
+    "torch.autocast",
+    "staticmethod",
+)
 _MOST_VISITS = 40
 _MOST_VALUES = 32  # a variable that may hold more than this tells nobody anything
 
@@ -557,7 +633,11 @@ class Flow:
         return NOTHING
 
     def _constant(self, node: ast.Constant) -> Values:
-        return frozenset({Constant(node.value)}) if isinstance(node.value, (str, int, bool)) or node.value is None else NOTHING
+        return (
+            frozenset({Constant(node.value)})
+            if isinstance(node.value, (str, int, bool)) or node.value is None
+            else NOTHING
+        )
 
     def _name(self, node: ast.Name) -> Values:
         scope = self.scope_of[node]
@@ -761,7 +841,9 @@ class Flow:
                 found |= known
         return frozenset(found)
 
-    def _called(self, node: ast.Call, callee: Value, arguments: list[Values], keywords: list[tuple[str | None, Values]]) -> Values:
+    def _called(
+        self, node: ast.Call, callee: Value, arguments: list[Values], keywords: list[tuple[str | None, Values]]
+    ) -> Values:
         if isinstance(callee, FunctionValue):
             return self._enter(node, callee.scope, callee.owner, arguments, keywords)
         if isinstance(callee, ClassValue):
@@ -779,7 +861,12 @@ class Flow:
         return frozenset({Made(node, None)})
 
     def _enter(
-        self, node: ast.Call, scope: Scope, owner: Value | None, arguments: list[Values], keywords: list[tuple[str | None, Values]]
+        self,
+        node: ast.Call,
+        scope: Scope,
+        owner: Value | None,
+        arguments: list[Values],
+        keywords: list[tuple[str | None, Values]],
     ) -> Values:
         self.callees[node].add(scope)
         self.callers[scope].add(node)
@@ -790,7 +877,12 @@ class Flow:
         return self._get(("return", scope)) or frozenset({Made(node, None)})
 
     def _bind(
-        self, scope: Scope, owner: Value | None, node: ast.Call, arguments: list[Values], keywords: list[tuple[str | None, Values]]
+        self,
+        scope: Scope,
+        owner: Value | None,
+        node: ast.Call,
+        arguments: list[Values],
+        keywords: list[tuple[str | None, Values]],
     ) -> None:
         assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         parameters = [*scope.node.args.posonlyargs, *scope.node.args.args]
@@ -822,14 +914,18 @@ class Flow:
                 self._put(kwarg, name, values)
                 self._add(("var", scope, kwarg.arg), frozenset({Collection(kwarg)}))
 
-    def _construct(self, node: ast.Call, cls: Scope, arguments: list[Values], keywords: list[tuple[str | None, Values]]) -> Values:
+    def _construct(
+        self, node: ast.Call, cls: Scope, arguments: list[Values], keywords: list[tuple[str | None, Values]]
+    ) -> Values:
         instance = Instance(cls)
         init = self.method(cls, "__init__")
         if init is not None:
             self._enter(node, init, instance, arguments, keywords)
         return frozenset({instance})
 
-    def _library(self, node: ast.Call, name: str, arguments: list[Values], keywords: list[tuple[str | None, Values]]) -> Values:
+    def _library(
+        self, node: ast.Call, name: str, arguments: list[Values], keywords: list[tuple[str | None, Values]]
+    ) -> Values:
         if name == "super":
             return self._super(node)
         if name == "getattr" and len(arguments) >= 2:
@@ -890,7 +986,9 @@ class Flow:
                 found.add(External(f"{owner.name}.?"))
             elif isinstance(owner, ModuleValue):
                 for name in owner.root.writes:
-                    found |= {v for v in self._get(("var", owner.root, name)) if isinstance(v, (ClassValue, FunctionValue))}
+                    found |= {
+                        v for v in self._get(("var", owner.root, name)) if isinstance(v, (ClassValue, FunctionValue))
+                    }
         return frozenset(found)
 
     def _view(self, node: ast.Call, kind: str, name: str, arguments: list[Values]) -> Values:
@@ -925,7 +1023,16 @@ class Flow:
 
     def _mutated(self, node: ast.Call, function: ast.Attribute, arguments: list[Values]) -> None:
         """`items.append(x)` and its like fill a collection."""
-        if function.attr not in ("append", "add", "extend", "insert", "update", "add_module", "add_param_group", "setdefault"):
+        if function.attr not in (
+            "append",
+            "add",
+            "extend",
+            "insert",
+            "update",
+            "add_module",
+            "add_param_group",
+            "setdefault",
+        ):
             return
         for owner in self.values.get(function.value, NOTHING):
             if not arguments:

@@ -11,8 +11,20 @@ from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import Argument, Collection, Element, FunctionValue, Instance, Made, Member, Parameters, Value, View
+from accelify.codemod.analysis.values import (
+    Argument,
+    Collection,
+    Element,
+    FunctionValue,
+    Instance,
+    Made,
+    Member,
+    Parameters,
+    Value,
+    View,
+)
 
+_COUNTERS = ("range", "trange", "tqdm.trange", "tqdm.auto.trange", "numpy.arange", "itertools.count", "torch.arange")
 Loop = ast.For | ast.AsyncFor | ast.While
 
 
@@ -133,16 +145,28 @@ class Loops:
 
     def is_loader_loop(self, loop: Loop) -> bool:
         """Whether a loop goes over a loader."""
-        return isinstance(loop, (ast.For, ast.AsyncFor)) and any(self.roles.is_loader(v) for v in self.owners(loop.iter))
+        return isinstance(loop, (ast.For, ast.AsyncFor)) and any(
+            self.roles.is_loader(v) for v in self.owners(loop.iter)
+        )
 
     def _data(self, backward: ast.Call, loops: list[Loop]) -> list[Data]:
-        found = [Data("loaders", loop, (loop.iter,)) for loop in loops if isinstance(loop, ast.For) and self.is_loader_loop(loop)]
+        found = [
+            Data("loaders", loop, (loop.iter,))
+            for loop in loops
+            if isinstance(loop, ast.For) and self.is_loader_loop(loop)
+        ]
         drawn = self._next_calls(loops)
         found.extend(Data("loaders", loops[0], (call.args[0] if call.args else _receiver(call),)) for call in drawn)
         if found:
-            return found[:1] + [d for d in found[1:] if d.sources and d.loop is not found[0].loop and not self._holds(d.loop, found[0].loop)] + [
-                d for d in found[1:] if d.loop is found[0].loop
-            ]
+            return (
+                found[:1]
+                + [
+                    d
+                    for d in found[1:]
+                    if d.sources and d.loop is not found[0].loop and not self._holds(d.loop, found[0].loop)
+                ]
+                + [d for d in found[1:] if d.loop is found[0].loop]
+            )
         for loop in loops:
             source = self._own_source(loop)
             if source is not None:
@@ -161,7 +185,9 @@ class Loops:
             is_next = (isinstance(call.func, ast.Name) and call.func.id == "next" and call.args) or (
                 isinstance(call.func, ast.Attribute) and call.func.attr in ("next", "__next__") and not call.args
             )
-            if not is_next or not any(isinstance(v, Element) and self.roles.is_loader(v.owner) for v in self.program.values(call)):
+            if not is_next or not any(
+                isinstance(v, Element) and self.roles.is_loader(v.owner) for v in self.program.values(call)
+            ):
                 continue
             if any(loop in loops for loop in self.stack(call)):
                 found.append(call)
@@ -176,7 +202,7 @@ class Loops:
         values = self.program.values(source)
         if values and all(isinstance(v, Element) for v in values):
             return None  # a part of what an outer loop deals out
-        if any(isinstance(o, Made) and o.name in ("range", "trange", "tqdm.trange", "numpy.arange") for o in owners):
+        if any(isinstance(o, Made) and o.name in _COUNTERS for o in owners):
             text = ast.unparse(source).lower()
             if "epoch" in text or "step" in text.split("(")[0]:
                 return None
@@ -195,7 +221,10 @@ class Loops:
     @staticmethod
     def _is_literal(owners: set[Value]) -> bool:
         listed = [o.node for o in owners if isinstance(o, Collection)]
-        return bool(listed) and all(isinstance(n, (ast.List, ast.Tuple, ast.Dict)) and getattr(n, "elts", getattr(n, "keys", [])) for n in listed)
+        return bool(listed) and all(
+            isinstance(n, (ast.List, ast.Tuple, ast.Dict)) and getattr(n, "elts", getattr(n, "keys", []))
+            for n in listed
+        )
 
     def _unwrapped(self, loop: ast.For) -> ast.expr:
         """The expression inside `enumerate`, `tqdm` and their like."""
@@ -236,7 +265,8 @@ class Loops:
                 if not isinstance(node.value, ast.Call) and _reads(node.value) & names:
                     names.add(node.targets[0].id)
         return any(
-            isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and _reads(n.slice) & names for n in ast.walk(function.node)
+            isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and _reads(n.slice) & names
+            for n in ast.walk(function.node)
         )
 
     def _is_only_shown(self, node: ast.AST, loop: ast.For) -> bool:
@@ -247,7 +277,9 @@ class Loops:
                 return True
             if isinstance(ancestor, ast.Call):
                 text = ast.unparse(ancestor.func)
-                if text in ("print", "str", "len") or text.endswith((".format", ".info", ".write", ".add_scalar", ".append", ".plot")):
+                if text in ("print", "str", "len") or text.endswith(
+                    (".format", ".info", ".write", ".add_scalar", ".append", ".plot")
+                ):
                     return True
         return False
 
@@ -258,7 +290,10 @@ class Loops:
             return False  # a loop over networks, optimizers or weights deals out no data
         names = {n.id for n in targets}
         return any(
-            isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names and not self._is_only_shown(n, loop)
+            isinstance(n, ast.Name)
+            and isinstance(n.ctx, ast.Load)
+            and n.id in names
+            and not self._is_only_shown(n, loop)
             for n in self._body_nodes(loop)
         )
 

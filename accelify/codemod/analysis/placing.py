@@ -96,7 +96,11 @@ def _section(script: Script, statement: ast.stmt) -> int:
 def body_start(body: list[ast.stmt]) -> ast.stmt:
     """The first statement after the docstring and `from __future__` imports; the last of those when there is no other."""
     for index, statement in enumerate(body):
-        is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)
+        is_text = (
+            isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Constant)
+            and isinstance(statement.value.value, str)
+        )
         if not (is_text and index == 0) and not _is_future(statement):
             return statement
     return body[-1]

@@ -277,7 +277,7 @@ class Preparer:
             if isinstance(inner, ast.Name) and inner.id == "self" and not self._is_trainer_module(inner):
                 return expression
             values = self.program.values(inner)
-            if not any(self.roles.is_model(v) for v in values) or isinstance(inner, ast.Name) and inner.id == "self":
+            if not any(self.roles.is_model(v) for v in values) or (isinstance(inner, ast.Name) and inner.id == "self"):
                 return expression
             expression = inner
         return expression
@@ -352,7 +352,9 @@ class Preparer:
         self.found.loaders |= Loops(self.program, self.roles, self.tracer).owners(source)
 
     def _add_loader(self, item: Item) -> None:
-        if not any(i.text == item.text and i.frame is item.frame and i.statement is item.statement for i in self._items):
+        if not any(
+            i.text == item.text and i.frame is item.frame and i.statement is item.statement for i in self._items
+        ):
             self._items.append(item)
 
     def _loader_binding(self, chain: Chain) -> Binding:
@@ -397,10 +399,18 @@ class Preparer:
         for frame in frames:
             for name, writes in frame.writes.items():
                 for write in writes:
-                    if not isinstance(write, ast.Name) or frame.reads.get(name) or any(c.reads.get(name) for c in frame.walk()):
+                    if (
+                        not isinstance(write, ast.Name)
+                        or frame.reads.get(name)
+                        or any(c.reads.get(name) for c in frame.walk())
+                    ):
                         continue
                     values = self.program.flow.variable(frame, name)
-                    if values and all(self.roles.is_torch_loader(v) for v in values) and not self._is_exported(frame, name):
+                    if (
+                        values
+                        and all(self.roles.is_torch_loader(v) for v in values)
+                        and not self._is_exported(frame, name)
+                    ):
                         statement = self.program.statement(write)
                         self._add_loader(Item("loader", name, frame, statement, write.lineno))
 
@@ -442,7 +452,11 @@ class Preparer:
             parent = self.program.parent(statement)
             if isinstance(parent, ast.If) and self._binds_always(parent, text):
                 statement = parent
-            elif isinstance(parent, ast.If) and self._is_elif(parent) and self._binds_always(self._first_if(parent), text):
+            elif (
+                isinstance(parent, ast.If)
+                and self._is_elif(parent)
+                and self._binds_always(self._first_if(parent), text)
+            ):
                 statement = self._first_if(parent)
             elif isinstance(parent, ast.Try) and any(self._binds(h.body, text) for h in parent.handlers):
                 statement = parent
@@ -483,9 +497,9 @@ class Preparer:
                     parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
                     if any(ast.unparse(p) == text for p in parts):
                         return True
-            elif isinstance(statement, ast.If) and self._binds_always(statement, text):
-                return True
-            elif isinstance(statement, ast.With) and self._binds(statement.body, text):
+            elif (isinstance(statement, ast.If) and self._binds_always(statement, text)) or (
+                isinstance(statement, ast.With) and self._binds(statement.body, text)
+            ):
                 return True
         return False
 
@@ -494,7 +508,11 @@ class Preparer:
         last = block[-1]
         if isinstance(last, (ast.Raise, ast.Return, ast.Continue, ast.Break)):
             return True
-        return isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and ast.unparse(last.value.func) in ("exit", "sys.exit", "quit")
+        return (
+            isinstance(last, ast.Expr)
+            and isinstance(last.value, ast.Call)
+            and ast.unparse(last.value.func) in ("exit", "sys.exit", "quit")
+        )
 
     def _group_block(self, frame: Scope, block: list[ast.stmt], placed: list[tuple[int, Item]]) -> None:
         current: list[Item] = []
@@ -522,9 +540,14 @@ class Preparer:
         """Whether a statement needs an item prepared: it reads a loader, or it trains."""
         if item.kind == "loader":
             base = item.text.split("[")[0]
-            members = {n.value for n in ast.walk(statement) if isinstance(n, ast.Attribute)}  # `loader.dataset` needs nothing
+            members = {
+                n.value for n in ast.walk(statement) if isinstance(n, ast.Attribute)
+            }  # `loader.dataset` needs nothing
             return any(
-                isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and n not in members and ast.unparse(n) == base
+                isinstance(n, (ast.Name, ast.Attribute))
+                and isinstance(n.ctx, ast.Load)
+                and n not in members
+                and ast.unparse(n) == base
                 for n in ast.walk(statement)
             )
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
@@ -532,5 +555,8 @@ class Preparer:
         if any(n in self.training.backwards for n in ast.walk(statement)):
             return True
         return any(
-            callee in self.training.frames for n in ast.walk(statement) if isinstance(n, ast.Call) for callee in self.program.flow.callees.get(n, ())
+            callee in self.training.frames
+            for n in ast.walk(statement)
+            if isinstance(n, ast.Call)
+            for callee in self.program.flow.callees.get(n, ())
         )

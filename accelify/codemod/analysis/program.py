@@ -156,7 +156,11 @@ class Program:
             if scope in found:
                 continue
             found.add(scope)
-            queue.extend(child for child in scope.walk() if child.kind == "function" and child is not scope and scope.kind == "function")
+            queue.extend(
+                child
+                for child in scope.walk()
+                if child.kind == "function" and child is not scope and scope.kind == "function"
+            )
             for call in calls_in.get(scope, ()):
                 queue.extend(self.flow.callees.get(call, ()))
         return found

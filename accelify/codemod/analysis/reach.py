@@ -78,7 +78,10 @@ def _is_static(function: Scope) -> bool:
 def main_guard(root: Scope) -> ast.If | None:
     """`if __name__ == "__main__":` of a module."""
     for statement in root.body:
-        if isinstance(statement, ast.If) and ast.unparse(statement.test) in ("__name__ == '__main__'", "'__main__' == __name__"):
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) in (
+            "__name__ == '__main__'",
+            "'__main__' == __name__",
+        ):
             return statement
     return None
 
@@ -195,7 +198,11 @@ class Reacher:
 
     def _meeting(self, nodes: set[Scope]) -> Scope | None:
         """A function or module from which several homes are called, so that one accelerator serves them all."""
-        roots = [n for n in nodes if n.kind != "module" and not self._sees_global(n, nodes) and not set(self.callers(n)) & nodes]
+        roots = [
+            n
+            for n in nodes
+            if n.kind != "module" and not self._sees_global(n, nodes) and not set(self.callers(n)) & nodes
+        ]
         if len(roots) < 2:
             return None
         shared: set[Scope] | None = None
@@ -206,7 +213,10 @@ class Reacher:
         if not candidates:
             return None
         # the nearest: one that none of the others is reached from
-        return min(candidates, key=lambda s: (sum(s in self._ancestors(o) for o in candidates), s.kind == "module", s.qualified_name))
+        return min(
+            candidates,
+            key=lambda s: (sum(s in self._ancestors(o) for o in candidates), s.kind == "module", s.qualified_name),
+        )
 
     def _settle(self, node: Scope, nodes: set[Scope]) -> None:
         if node.kind == "module":
@@ -254,11 +264,16 @@ class Reacher:
         )
 
     def _no_constructor(self, node: Scope) -> None:
-        self.reach.obstacles.append((node.node, f"class {node.name} has no `__init__` in which it could keep the accelerator"))
+        self.reach.obstacles.append(
+            (node.node, f"class {node.name} has no `__init__` in which it could keep the accelerator")
+        )
 
     def _settle_function(self, function: Scope) -> None:
         if function in self.flow.escaped and not function.is_method:
             self.reach.obstacles.append(
-                (function.node, f"`{function.name}` is handed on as a value, so its callers cannot be given the accelerator")
+                (
+                    function.node,
+                    f"`{function.name}` is handed on as a value, so its callers cannot be given the accelerator",
+                )
             )
         self.reach.parameters.append(function)

@@ -27,7 +27,11 @@ from accelify.codemod.analysis.values import (
 def stepped(call: ast.Call) -> ast.expr:
     """The optimizer of `optimizer.step()` and of `scaler.step(optimizer)`."""
     assert isinstance(call.func, ast.Attribute)
-    by_scaler = len(call.args) == 1 and isinstance(call.args[0], (ast.Name, ast.Attribute)) and "scaler" in ast.unparse(call.func.value).lower()
+    by_scaler = (
+        len(call.args) == 1
+        and isinstance(call.args[0], (ast.Name, ast.Attribute))
+        and "scaler" in ast.unparse(call.func.value).lower()
+    )
     return call.args[0] if by_scaler else call.func.value
 
 
@@ -45,7 +49,9 @@ class Roles:
         if isinstance(value, Made):
             return names.is_optimizer(value.name) or value in self.optimizers_by_use
         if isinstance(value, Instance):
-            return any(b == "torch.optim.Optimizer" or names.is_optimizer(b) for b in self.flow.external_bases(value.cls))
+            return any(
+                b == "torch.optim.Optimizer" or names.is_optimizer(b) for b in self.flow.external_bases(value.cls)
+            )
         return value in self.optimizers_by_use
 
     def is_scheduler(self, value: Value) -> bool:
@@ -63,7 +69,9 @@ class Roles:
         """A loader that is a `torch.utils.data.DataLoader`."""
         if isinstance(value, Made):
             return names.is_torch_loader(value.name)
-        return isinstance(value, Instance) and any(names.is_torch_loader(b) for b in self.flow.external_bases(value.cls))
+        return isinstance(value, Instance) and any(
+            names.is_torch_loader(b) for b in self.flow.external_bases(value.cls)
+        )
 
     def is_module(self, value: Value) -> bool:
         """An `nn.Module`."""
@@ -96,12 +104,16 @@ class Roles:
             into = zeroed if call.func.attr == "zero_grad" else taken
             into |= {v for v in self.program.values(stepped(call)) if isinstance(v, (Made, Argument, Member))}
         taken &= zeroed | self._stepped_after_backward()
-        return {v for v in taken if not (isinstance(v, Made) and (names.is_scheduler(v.name) or names.is_module(v.name)))}
+        return {
+            v for v in taken if not (isinstance(v, Made) and (names.is_scheduler(v.name) or names.is_module(v.name)))
+        }
 
     def _stepped_after_backward(self) -> set[Value]:
         """Unknown values named for an optimizer whose `step` is called in a function that runs a backward pass."""
         frames = {
-            self.program.frame(c) for c in self.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "backward"
+            self.program.frame(c)
+            for c in self.program.calls
+            if isinstance(c.func, ast.Attribute) and c.func.attr == "backward"
         }
         found: set[Value] = set()
         for call in self.program.calls:
@@ -116,7 +128,11 @@ class Roles:
         """Values whose parameters are handed to an optimizer."""
         found: set[Value] = set()
         for call in self.program.calls:
-            if any(self.is_optimizer(v) for v in self.program.values(call) if isinstance(v, (Made, Instance)) and self._made_at(v, call)):
+            if any(
+                self.is_optimizer(v)
+                for v in self.program.values(call)
+                if isinstance(v, (Made, Instance)) and self._made_at(v, call)
+            ):
                 for argument in [*call.args, *[k.value for k in call.keywords]]:
                     found |= self.parameter_owners(self.program.values(argument))
         return found

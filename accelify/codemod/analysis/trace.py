@@ -10,7 +10,24 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.values import External, Instance, Made
 
-_THROUGH = frozenset("to cuda cpu train eval float double half requires_grad_ share_memory next __next__ module compile".split())
+_THROUGH = frozenset(
+    [
+        "to",
+        "cuda",
+        "cpu",
+        "train",
+        "eval",
+        "float",
+        "double",
+        "half",
+        "requires_grad_",
+        "share_memory",
+        "next",
+        "__next__",
+        "module",
+        "compile",
+    ]
+)
 _DEPTH = 12
 
 
@@ -59,7 +76,10 @@ class Tracer:
                 return self.chains(node.value, seen)
             return self._attribute(node, seen)
         if isinstance(node, ast.Subscript):
-            return [(Binding("item", self.program.frame(node), node, self.program.statement(node)), *chain) for chain in self.chains(node.value, seen)]
+            return [
+                (Binding("item", self.program.frame(node), node, self.program.statement(node)), *chain)
+                for chain in self.chains(node.value, seen)
+            ]
         if isinstance(node, ast.IfExp):
             return [*self.chains(node.body, seen), *self.chains(node.orelse, seen)]
         if isinstance(node, ast.BoolOp):
@@ -98,7 +118,13 @@ class Tracer:
 
     @staticmethod
     def _is_progress(node: ast.Call) -> bool:
-        name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        name = (
+            node.func.id
+            if isinstance(node.func, ast.Name)
+            else node.func.attr
+            if isinstance(node.func, ast.Attribute)
+            else ""
+        )
         return bool(node.args) and ("tqdm" in name.lower() or "progress" in name.lower() or name == "track")
 
     def is_pass_through(self, node: ast.expr) -> bool:
@@ -202,7 +228,9 @@ class Tracer:
     def _is_unbound(self, call: ast.Call, function: Scope) -> bool:
         """Whether a method is called on its class, with `self` as the first argument."""
         values = self.program.values(call.func)
-        owners = {getattr(v, "owner", None) for v in values if getattr(v, "scope", None) is function and hasattr(v, "owner")}
+        owners = {
+            getattr(v, "owner", None) for v in values if getattr(v, "scope", None) is function and hasattr(v, "owner")
+        }
         return bool(owners) and owners == {None}
 
     def _imported(self, owner: Scope, name: str, alias: ast.alias, seen: tuple[object, ...]) -> list[Chain]:

@@ -23,6 +23,7 @@ from accelify.codemod.rules import (
 )
 from accelify.codemod.script import Script
 
+
 def pages() -> dict[str, str]:
     """The page of each rule, by its name."""
     return {name: inspect.cleandoc(sys.modules[find.__module__].__doc__ or "") for name, find in RULES}

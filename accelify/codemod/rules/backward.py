@@ -70,7 +70,9 @@ def through_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpressi
     loss = cst.Arg(snippets.bare(call.func.value))
     named = zip(_POSITIONAL, call.args, strict=False)
     rest = [a if a.keyword else _keyword(name, a) for name, a in named] + list(call.args[len(_POSITIONAL) :])
-    arguments = [loss.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))), *rest] if rest else [loss]
+    arguments = (
+        [loss.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))), *rest] if rest else [loss]
+    )
     return call.with_changes(func=cst.parse_expression(f"{accelerator}.backward"), args=arguments)
 
 

@@ -29,7 +29,9 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             continue
         accelerator = script.accelerator(call)
         if accelerator is None:
-            yield Remark(NAME, script.path(call), call, "every process writes this file: save from one of them", Tier.ADVICE)
+            yield Remark(
+                NAME, script.path(call), call, "every process writes this file: save from one of them", Tier.ADVICE
+            )
             continue
         saved.update(ast.unparse(a) for a in call.args[1:2])
         yield Change(
@@ -60,7 +62,9 @@ def _waits(script: Script, saved: set[str]) -> Iterator[Change]:
             continue
         done.add(statement)
         edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
-        yield Change(NAME, script.path(call), call.lineno, "the process that writes this file may not be done yet", (edit,))
+        yield Change(
+            NAME, script.path(call), call.lineno, "the process that writes this file may not be done yet", (edit,)
+        )
 
 
 def saved_by(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

@@ -39,11 +39,24 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             path=path,
             line=source.lineno,
             reason="the loop deals out the data: each process takes its share, one process takes all",
-            edits=(Replace(source, partial(snippets.passed_to, function=f"{accelerator}.shard"), keeps=(source,), reads=(accelerator.split(".")[0],)),),
+            edits=(
+                Replace(
+                    source,
+                    partial(snippets.passed_to, function=f"{accelerator}.shard"),
+                    keeps=(source,),
+                    reads=(accelerator.split(".")[0],),
+                ),
+            ),
             tier=Tier.REVIEW,
         )
         assert data.loop is not None
-        yield Remark(NAME, path, data.loop, "N processes take N items of this loop at a time: the global batch is N times as large", Tier.REVIEW)
+        yield Remark(
+            NAME,
+            path,
+            data.loop,
+            "N processes take N items of this loop at a time: the global batch is N times as large",
+            Tier.REVIEW,
+        )
     kinds = {d.kind for d in script.training.data}
     draws = "random" in kinds or ("loaders" in kinds and script.draws_in_its_data)
     if draws and not _sets_learning_rate(script):
@@ -63,8 +76,18 @@ def _sets_learning_rate(script: Script) -> bool:
     """Whether a step sets its own learning rate, which ranks with random numbers of their own might set apart."""
     loops = {loop for listed in script.training.loops.values() for loop in listed[:1]}
     return any(
-        isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and isinstance(n.slice, ast.Constant) and n.slice.value == "lr"
-        for place in [*loops, *[script.program.frame(b).node for b in script.training.backwards if script.program.frame(b).kind == "function"]]
+        isinstance(n, ast.Subscript)
+        and isinstance(n.ctx, ast.Store)
+        and isinstance(n.slice, ast.Constant)
+        and n.slice.value == "lr"
+        for place in [
+            *loops,
+            *[
+                script.program.frame(b).node
+                for b in script.training.backwards
+                if script.program.frame(b).kind == "function"
+            ],
+        ]
         for n in ast.walk(place)
     )
 
@@ -73,7 +96,9 @@ def _random(script: Script) -> Iterator[Change | Remark]:
     groups = script.preparation.groups
     backward = script.training.backwards[0]
     if not groups:
-        message = "every process computes on the same data here, unless it draws it at random: more processes bring no speed"
+        message = (
+            "every process computes on the same data here, unless it draws it at random: more processes bring no speed"
+        )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
         return
     group = next((g for g in groups if any(i.kind == "optimizer" for i in g.items)), groups[-1])
@@ -89,4 +114,10 @@ def _random(script: Script) -> Iterator[Change | Remark]:
         edits=(Insert(group.anchor, "after", f"{accelerator}.seed_by_rank()", order=6),),
         tier=Tier.REVIEW,
     )
-    yield Remark(NAME, script.path(backward), backward, "each process draws its own data: N processes see N times as much in a step", Tier.REVIEW)
+    yield Remark(
+        NAME,
+        script.path(backward),
+        backward,
+        "each process draws its own data: N processes see N times as much in a step",
+        Tier.REVIEW,
+    )

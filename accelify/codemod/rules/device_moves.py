@@ -92,7 +92,11 @@ def without_device(call: cst.CSTNode, kept: int) -> cst.BaseExpression:
         if isinstance(receiver, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
             return receiver.with_changes(lpar=(*call.lpar, *receiver.lpar), rpar=(*receiver.rpar, *call.rpar))
         return receiver
-    arguments = [a for i, a in enumerate(call.args) if (i if a.keyword is None else a.keyword.value in ("dtype", "memory_format"))]
+    arguments = [
+        a
+        for i, a in enumerate(call.args)
+        if (i if a.keyword is None else a.keyword.value in ("dtype", "memory_format"))
+    ]
     arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
     return call.with_changes(args=arguments)
 
@@ -158,7 +162,13 @@ def _emptied(script: Script, removed: set[ast.stmt]) -> Iterator[Change]:
             if parent.orelse or not all(s in removed for s in parent.body) or not is_pure(parent.test):
                 break
             removed.add(parent)
-            yield Change(NAME, script.path(parent), parent.lineno, "nothing is left to do under this condition", (Remove(parent),))
+            yield Change(
+                NAME,
+                script.path(parent),
+                parent.lineno,
+                "nothing is left to do under this condition",
+                (Remove(parent),),
+            )
             parent = script.program.parent(parent)
 
 
@@ -169,7 +179,9 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     accelerator = script.accelerator(move.call)
     literal = move.device is not None and any(isinstance(v, Constant) for v in script.program.values(move.device))
     inside_data = _is_worker_code(script, move.call)
-    if move.call.func.attr == "to" and not (literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))):
+    if move.call.func.attr == "to" and not (
+        literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
+    ):
         yield Remark(NAME, path, move.call, "stays: this move takes whatever device its variable holds", Tier.ADVICE)
         return
     if accelerator is None or inside_data:
@@ -212,7 +224,11 @@ def to_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     """`x.to(accelerator.device, ...)` for `x.cuda(...)` and `x.to("cuda", ...)`."""
     assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
     device = cst.Arg(cst.parse_expression(f"{accelerator}.device"))
-    rest = [a for i, a in enumerate(call.args) if (a.keyword is not None and a.keyword.value != "device") or (a.keyword is None and i)]
+    rest = [
+        a
+        for i, a in enumerate(call.args)
+        if (a.keyword is not None and a.keyword.value != "device") or (a.keyword is None and i)
+    ]
     if rest:
         device = device.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
     function = call.func.with_changes(attr=cst.Name("to"))

@@ -50,12 +50,18 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         done.add(statement)
         yield from _lost_choice(script, statement, gone)
         make = partial(its_device, accelerator=accelerator)
-        yield Change(NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),))
+        yield Change(
+            NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
+        )
 
 
 def _lost_choice(script: Script, statement: ast.stmt, gone: set[ast.AST]) -> Iterator[Remark]:
     """An option of the script that chose the device chooses it no more."""
-    options = {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, ast.Attribute) and ast.unparse(n).startswith(_OPTIONS)}
+    options = {
+        ast.unparse(n)
+        for n in ast.walk(statement)
+        if isinstance(n, ast.Attribute) and ast.unparse(n).startswith(_OPTIONS)
+    }
     if options:
         message = f"{', '.join(sorted(options))} no longer chooses the device: `accelify launch --cpu` or `Accelerator(cpu=True)` does"
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
@@ -83,14 +89,27 @@ def _is_device_value(script: Script, node: ast.Assign) -> bool:
         if isinstance(value, ast.Name) or (isinstance(value, ast.Attribute) and not _is_opaque(script, value)):
             return False
         return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
-    return name == "device" and isinstance(value, ast.Attribute) and _is_opaque(script, value) and value.attr in ("device", "dev")
+    return (
+        name == "device"
+        and isinstance(value, ast.Attribute)
+        and _is_opaque(script, value)
+        and value.attr in ("device", "dev")
+    )
 
 
 def _is_opaque(script: Script, value: ast.Attribute) -> bool:
     """Whether an attribute is a setting from outside: `args.device`."""
     values = script.program.values(value)
     base = ast.unparse(value.value)
-    return all(isinstance(v, (Member, Argument)) for v in values) and base.split(".")[-1] in ("args", "opt", "opts", "config", "cfg", "hparams", "params")
+    return all(isinstance(v, (Member, Argument)) for v in values) and base.split(".")[-1] in (
+        "args",
+        "opt",
+        "opts",
+        "config",
+        "cfg",
+        "hparams",
+        "params",
+    )
 
 
 def _is_read(script: Script, target: ast.expr, gone: set[ast.AST]) -> bool:

@@ -30,7 +30,13 @@ def find(script: Script, plan: Plan) -> Iterator[Change]:
             continue
         make = made_anyway if "os.makedirs" in called else made_deep
         keeps = (call.func, *call.args) if "os.makedirs" in called else (call.func, *call.args)
-        yield Change(NAME, script.path(call), call.lineno, "another process may have made it meanwhile", (Replace(call, make, keeps=keeps),))
+        yield Change(
+            NAME,
+            script.path(call),
+            call.lineno,
+            "another process may have made it meanwhile",
+            (Replace(call, make, keeps=keeps),),
+        )
 
 
 def _is_checked(script: Script, call: ast.Call) -> bool:

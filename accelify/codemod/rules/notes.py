@@ -18,7 +18,18 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "notes"
-_FILES = ("SummaryWriter", "savefig", "save_image", "to_csv", "imsave", "imwrite", "savetxt", "dump", "writeHTML", "savemat")
+_FILES = (
+    "SummaryWriter",
+    "savefig",
+    "save_image",
+    "to_csv",
+    "imsave",
+    "imwrite",
+    "savetxt",
+    "dump",
+    "writeHTML",
+    "savemat",
+)
 
 
 def find(script: Script, plan: Plan) -> Iterator[Remark]:
@@ -36,7 +47,9 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
 
 def _shared_loops(script: Script) -> list[ast.For | ast.AsyncFor]:
     """The loops whose items are dealt out to the processes."""
-    found = [n for n in script.prepared_loops if isinstance(n, (ast.For, ast.AsyncFor)) and script.path(n) in script.files]
+    found = [
+        n for n in script.prepared_loops if isinstance(n, (ast.For, ast.AsyncFor)) and script.path(n) in script.files
+    ]
     found.extend(d.loop for d, _ in script.preparation.sharded if isinstance(d.loop, (ast.For, ast.AsyncFor)))
     return sorted(set(found), key=lambda n: (script.path(n), n.lineno))
 
@@ -49,14 +62,20 @@ def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
         text = ast.unparse(node.target)
         if text not in seen:
             seen.add(text)
-            message = f"`{text}` adds up this process's share only: reduce it over the processes where the whole is meant"
+            message = (
+                f"`{text}` adds up this process's share only: reduce it over the processes where the whole is meant"
+            )
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _is_measured(value: ast.expr) -> bool:
     """Whether a summand is read from tensors."""
     return any(
-        (isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in ("item", "sum", "size", "detach", "cpu"))
+        (
+            isinstance(n, ast.Call)
+            and isinstance(n.func, ast.Attribute)
+            and n.func.attr in ("item", "sum", "size", "detach", "cpu")
+        )
         or (isinstance(n, ast.Attribute) and n.attr in ("data", "shape"))
         for n in ast.walk(value)
     )
@@ -70,19 +89,25 @@ def _carried(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
             continue
         given = {n.id for a in node.value.args for n in ast.walk(a) if isinstance(n, ast.Name)}
         kept = [e.id for e in node.targets[0].elts if isinstance(e, ast.Name) and e.id in given]
-        if kept and not any(_binds(s, kept[0]) for s in loop.body if s.lineno < node.lineno and not _is_detached(s, kept[0])):
+        if kept and not any(
+            _binds(s, kept[0]) for s in loop.body if s.lineno < node.lineno and not _is_detached(s, kept[0])
+        ):
             message = f"`{kept[0]}` is carried from one batch to the next, and each process takes only its share of them, in turn"
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
             return
 
 
 def _binds(statement: ast.stmt, name: str) -> bool:
-    return isinstance(statement, ast.Assign) and any(isinstance(n, ast.Name) and n.id == name for t in statement.targets for n in ast.walk(t))
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(n, ast.Name) and n.id == name for t in statement.targets for n in ast.walk(t)
+    )
 
 
 def _is_detached(statement: ast.stmt, name: str) -> bool:
     """`hidden = hidden.detach()` and its like go on with the same state."""
-    return isinstance(statement, ast.Assign) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(statement.value))
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(n, ast.Name) and n.id == name for n in ast.walk(statement.value)
+    )
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
@@ -95,8 +120,19 @@ def _files(script: Script) -> Iterator[Remark]:
     for call in script.program.calls:
         if script.path(call) not in script.files:
             continue
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
-        writes = name in _FILES or (name == "open" and any(isinstance(a, ast.Constant) and str(a.value)[:1] in ("w", "a") for a in call.args[1:]))
+        name = (
+            call.func.attr
+            if isinstance(call.func, ast.Attribute)
+            else call.func.id
+            if isinstance(call.func, ast.Name)
+            else ""
+        )
+        writes = name in _FILES or (
+            name == "open"
+            and any(isinstance(a, ast.Constant) and str(a.value)[:1] in ("w", "a") for a in call.args[1:])
+        )
         if writes:
-            message = f"`{name}`: every process writes this; put it under `if accelerator.is_main_process:` if one should"
+            message = (
+                f"`{name}`: every process writes this; put it under `if accelerator.is_main_process:` if one should"
+            )
             yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)

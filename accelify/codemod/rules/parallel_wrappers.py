@@ -60,7 +60,9 @@ def _members(script: Script) -> Iterator[Change]:
     for node in list(script.program.flow.values):
         if not isinstance(node, ast.Attribute) or node.attr != "module" or not isinstance(node.ctx, ast.Load):
             continue
-        if script.path(node) in script.files and any(script.roles.is_model(v) for v in script.program.values(node.value)):
+        if script.path(node) in script.files and any(
+            script.roles.is_model(v) for v in script.program.values(node.value)
+        ):
             yield Change(
                 NAME,
                 script.path(node),

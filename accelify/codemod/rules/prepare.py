@@ -61,14 +61,26 @@ def _bare(script: Script, item: Item) -> Iterator[Change | Obstacle]:
     statement = item.statement or body_start(item.frame.body)
     accelerator = script.reach.expression(item.frame)
     if accelerator is None:
-        yield Obstacle(NAME, script.path(statement), statement, f"the accelerator cannot be handed to where {item.text} would be prepared")
+        yield Obstacle(
+            NAME,
+            script.path(statement),
+            statement,
+            f"the accelerator cannot be handed to where {item.text} would be prepared",
+        )
         return
     yield Change(
         rule=NAME,
         path=script.path(statement),
         line=statement.end_lineno or statement.lineno,
         reason=f"prepared in place: {item.text} ({item.kind})",
-        edits=(Insert(statement, "after" if item.statement is not None else "before", f"{accelerator}.prepare({item.text})", order=4),),
+        edits=(
+            Insert(
+                statement,
+                "after" if item.statement is not None else "before",
+                f"{accelerator}.prepare({item.text})",
+                order=4,
+            ),
+        ),
     )
 
 
@@ -83,5 +95,12 @@ def _wrap(script: Script, kind: str, node: ast.expr) -> Iterator[Change | Obstac
         path=path,
         line=node.lineno,
         reason=f"prepared where it is built, because it gets no name of its own: {kind}",
-        edits=(Replace(node, partial(snippets.passed_to, function=f"{accelerator}.prepare"), keeps=(node,), reads=(accelerator.split(".")[0],)),),
+        edits=(
+            Replace(
+                node,
+                partial(snippets.passed_to, function=f"{accelerator}.prepare"),
+                keeps=(node,),
+                reads=(accelerator.split(".")[0],),
+            ),
+        ),
     )

@@ -43,7 +43,7 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
             if scope.kind not in ("module", "function"):
                 continue
             for name, writes in list(scope.writes.items()):
-                if name in added.get(path, ()) or name in exported and scope is root or not scope.binds(name):
+                if name in added.get(path, ()) or (name in exported and scope is root) or not scope.binds(name):
                     continue
                 reads = script.reads_of(scope, name)
                 if not reads or any(n not in gone for n in reads):
@@ -58,12 +58,19 @@ def _exported(script: Script, root: Scope) -> set[str]:
         found.update(root.writes)
     for statement in root.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
-            found.update(n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+            found.update(
+                n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+            )
     return found
 
 
 def _remove(
-    script: Script, path: str, name: str, writes: list[ast.AST], removed: set[ast.stmt], dropped: set[tuple[ast.Import | ast.ImportFrom, str]]
+    script: Script,
+    path: str,
+    name: str,
+    writes: list[ast.AST],
+    removed: set[ast.stmt],
+    dropped: set[tuple[ast.Import | ast.ImportFrom, str]],
 ) -> Iterator[Change]:
     reason = f"nothing reads `{name}` any more"
     for write in writes:

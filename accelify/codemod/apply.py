@@ -285,7 +285,8 @@ def _merge(above: list[cst.EmptyLine], below: list[cst.EmptyLine]) -> list[cst.E
 
 
 def _without_names(node: cst.CSTNode, gone: set[str]) -> cst.CSTNode:
-    assert isinstance(node, (cst.Import, cst.ImportFrom)) and not isinstance(node.names, cst.ImportStar)
+    assert isinstance(node, (cst.Import, cst.ImportFrom))
+    assert not isinstance(node.names, cst.ImportStar)
     kept = [alias for alias in node.names if _bound_name(alias) not in gone]
     last = kept[-1]
     multiline = isinstance(node, cst.ImportFrom) and node.lpar is not None

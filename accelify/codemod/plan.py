@@ -58,7 +58,7 @@ def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
             if scope.kind != "function":
                 continue
             for name, writes in scope.writes.items():
-                reads = [n for n in script.reads_of(scope, name)]
+                reads = list(script.reads_of(scope, name))
                 if (
                     not scope.binds(name)
                     or not reads

@@ -102,8 +102,10 @@ def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], op
     """
     from accelify.codemod.analysis.program import Program
     from accelify.codemod.plan import plan
-    from accelify.codemod.script import understand
+    from accelify.codemod.script import is_migrated, understand
 
+    if is_migrated(named):
+        return None
     roots = list(named)
     for _ in range(_ROUNDS):
         verdict = understand(Program(files, project, roots), options)

@@ -19,6 +19,7 @@ from accelify.codemod.analysis.trace import Binding, Tracer
 from accelify.codemod.analysis.values import Collection, Element, External, FunctionValue, Instance, View
 from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
 from accelify.codemod.options import Options
+from accelify.codemod.parse import Parsed
 
 
 @dataclass(frozen=True)
@@ -398,8 +399,6 @@ class Verdict:
 
 def understand(program: Program, options: Options) -> Verdict:
     """Form the model of a program."""
-    if _already_migrated(program):
-        return Verdict(None)
     roles = Roles(program)
     tracer = Tracer(program)
     training = Loops(program, roles, tracer).find()
@@ -432,6 +431,9 @@ def _trains(program: Program, training: Training) -> bool:
     """Whether a backward pass is part of a training loop here, and not a helper for somebody else's."""
     frames = {program.frame(b) for b in training.backwards}
     stepping = {program.frame(s) for s in training.steps}
+    stepping |= {
+        program.frame(c) for c in program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "zero_grad"
+    }
     # `optimizer.step(closure)` calls what it is given
     stepping |= {
         v.scope for s in training.steps for a in s.args for v in program.values(a) if isinstance(v, FunctionValue)
@@ -447,8 +449,9 @@ def _updates_by_hand(program: Program, training: Training) -> bool:
     )
 
 
-def _already_migrated(program: Program) -> bool:
-    for parsed in program.named:
+def is_migrated(named: Iterable[Parsed]) -> bool:
+    """Whether a library that runs training loops is imported already."""
+    for parsed in named:
         for node in ast.walk(parsed.tree):
             modules = []
             if isinstance(node, ast.Import):

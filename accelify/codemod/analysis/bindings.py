@@ -40,7 +40,9 @@ class Scope:
     @property
     def body(self) -> list[ast.stmt]:
         """The statements of a module, class or function."""
-        return self.node.body if isinstance(self.node, (ast.Module, ast.ClassDef, *FunctionNode.__args__)) else []
+        if isinstance(self.node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            return self.node.body
+        return []
 
     @property
     def is_function(self) -> bool:

@@ -108,7 +108,7 @@ class Loops:
                 continue
             seen.add(frame)
             queue.extend(c for c in self.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable)
-            if frame.parent is not None and frame.parent.is_function:
+            if frame in self.flow.escaped:
                 queue.extend(self._uses_of(frame))
         return found
 

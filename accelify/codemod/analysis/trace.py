@@ -11,22 +11,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.values import External, Instance, Made
 
 _THROUGH = frozenset(
-    [
-        "to",
-        "cuda",
-        "cpu",
-        "train",
-        "eval",
-        "float",
-        "double",
-        "half",
-        "requires_grad_",
-        "share_memory",
-        "next",
-        "__next__",
-        "module",
-        "compile",
-    ]
+    "to cuda cpu train eval float double half requires_grad_ share_memory next __next__ module compile".split()
 )
 _DEPTH = 12
 

@@ -66,7 +66,8 @@ def _obstacle(script: Script, call: ast.Call) -> str | None:
 
 def through_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     """`loss.backward(...)` as `accelerator.backward(loss, ...)`; `call` already holds any edits made inside it."""
-    assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
+    assert isinstance(call, cst.Call)
+    assert isinstance(call.func, cst.Attribute)
     loss = cst.Arg(snippets.bare(call.func.value))
     named = zip(_POSITIONAL, call.args, strict=False)
     rest = [a if a.keyword else _keyword(name, a) for name, a in named] + list(call.args[len(_POSITIONAL) :])

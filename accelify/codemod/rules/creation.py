@@ -5,6 +5,7 @@
 Why: at module level when the script's set-up is there; at the top of the function that does the set-up otherwise, so that
 importing the file starts nothing. A `device` parameter whose uses are all gone becomes `accelerator`, at the definition
 and at every call; else a parameter is added. A class that owns its loop keeps `self.accelerator`.
+Left alone: functions that are handed on as values: their callers are not known, so the file is declined.
 """
 
 from __future__ import annotations

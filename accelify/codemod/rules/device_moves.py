@@ -30,7 +30,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     dropped = {m.call: m for m in script.moves if script.is_needless(m)}
     done: set[ast.AST] = set()
     taken = {e.node for e in edits_of(plan.changes) if isinstance(e, Remove)}
-    emptied: set[ast.stmt] = set(n for n in taken if isinstance(n, ast.stmt))
+    emptied: set[ast.stmt] = {n for n in taken if isinstance(n, ast.stmt)}
     for move in dropped.values():
         statement = script.program.statement(move.call)
         if statement in done or statement in emptied:
@@ -86,7 +86,8 @@ def _casts(call: ast.Call) -> tuple[ast.expr, ...]:
 
 def without_device(call: cst.CSTNode, kept: int) -> cst.BaseExpression:
     """`x` for `x.to(device)`; `x.to(dtype=t)` for `x.to(device, dtype=t)`."""
-    assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
+    assert isinstance(call, cst.Call)
+    assert isinstance(call.func, cst.Attribute)
     if not kept:
         receiver = call.func.value
         if isinstance(receiver, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
@@ -145,7 +146,8 @@ def _stripped_dict(node: ast.DictComp, dropped: dict[ast.Call, Move]) -> ast.exp
     items = generator.iter
     is_items = isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) and items.func.attr == "items"
     if not generator.ifs and is_items and _same(generator.target, pair):
-        assert isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute)
+        assert isinstance(items, ast.Call)
+        assert isinstance(items.func, ast.Attribute)
         return items.func.value
     return node
 
@@ -222,7 +224,8 @@ def _is_worker_code(script: Script, node: ast.AST) -> bool:
 
 def to_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     """`x.to(accelerator.device, ...)` for `x.cuda(...)` and `x.to("cuda", ...)`."""
-    assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
+    assert isinstance(call, cst.Call)
+    assert isinstance(call.func, cst.Attribute)
     device = cst.Arg(cst.parse_expression(f"{accelerator}.device"))
     rest = [
         a

@@ -15,7 +15,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from accelify.runtime import collectives, optim, parallel, precision, process, randomness, sharding
+from accelify.errors import AccelifyError
+from accelify.runtime import collectives, optim, parallel, precision, process, randomness, settings, sharding
 from accelify.runtime.accumulation import Accumulation
 from accelify.runtime.checkpoint import Checkpoints, LoadHook, Parts, SaveHook
 from accelify.runtime.data import is_loader, prepare_loader, skip_first_batches
@@ -49,7 +50,7 @@ class Accelerator(Standing):
         self,
         *,
         mixed_precision: str | None = None,
-        gradient_accumulation_steps: int = 1,
+        gradient_accumulation_steps: int | None = None,
         split_batches: bool = False,
         even_batches: bool = True,
         cpu: bool = False,
@@ -62,17 +63,16 @@ class Accelerator(Standing):
         kwargs_handlers: Sequence[object] = (),
         environment: Environment | None = None,
     ) -> None:
+        own = settings.settle(environment, mixed_precision, gradient_accumulation_steps, cpu)
         environment = environment or Environment.read()
         given = Handlers.sort(kwargs_handlers)
         data = dataloader_config or DataLoaderConfiguration(split_batches=split_batches, even_batches=even_batches)
-        windows = gradient_accumulation_plugin or GradientAccumulationPlugin(num_steps=gradient_accumulation_steps)
-        self._world = process.join(environment, cpu=cpu, timeout=given.process_group.timeout)
+        windows = gradient_accumulation_plugin or GradientAccumulationPlugin(num_steps=own.gradient_accumulation_steps)
+        self._world = process.join(environment, cpu=own.cpu, timeout=given.process_group.timeout)
         self._collectives = collectives.choose(self._world)
         randomness.begin_together(self._world, self._collectives)
         self._parallel = parallel.choose(self._world, self._collectives)
-        self._precision = precision.choose(
-            mixed_precision or environment.mixed_precision or "no", self.device, given.autocast, given.scaler
-        )
+        self._precision = precision.choose(own.mixed_precision, self.device, given.autocast, given.scaler)
         self._passages = Passages()
         self._sharing = Sharing(
             rank=self._world.rank,
@@ -108,13 +108,13 @@ class Accelerator(Standing):
 
     def __reduce__(self) -> tuple[Callable[..., Accelerator], tuple[dict[str, Any]]]:
         """In another process (a loader's worker, a later run) it stands alone, or joins the group running there."""
-        settings = {
+        chosen = {
             "mixed_precision": self.mixed_precision,
             "gradient_accumulation_steps": self.gradient_accumulation_steps,
             "split_batches": self.split_batches,
             "even_batches": self.even_batches,
         }
-        return _stand_alone, (settings,)
+        return _stand_alone, (chosen,)
 
     @property
     def split_batches(self) -> bool:
@@ -236,6 +236,11 @@ class Accelerator(Standing):
         over the window's micro-batches and over the ranks. The other options are those of `Tensor.backward`.
         """
         step = self._passages.step
+        if step is not None and step.is_partial and not self._parallel.is_joining:
+            raise UnevenInputs(
+                "backward on a step for which some ranks have no batch (even_batches=False): the others would wait for "
+                "them forever. Train inside join_uneven_inputs, or leave even_batches on"
+            )
         share = 1.0 if step is None or weight is not None else step.weight(self._world.rank)
         loss = self._accumulation.divide(loss if share == 1.0 else loss * share, weight)
         self._parallel.backward(self._precision.scale(loss), **options)
@@ -260,14 +265,38 @@ class Accelerator(Standing):
         """Let gradients add up on each rank inside; the next backward pass outside averages the sums."""
         return self._parallel.no_sync()
 
+    def trigger_sync_in_backward(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
+        """Have the backward passes inside average the gradients, sums made under `no_sync` included."""
+        return self._parallel.sync()
+
     @contextmanager
-    def join_uneven_inputs(self, models: Sequence[nn.Module], even_batches: bool | None = None) -> Iterator[None]:
-        """Accepted for scripts that have it: prepared loaders give all ranks equally many batches."""
-        if not (self.even_batches if even_batches is None else even_batches):
-            raise NotImplementedError(
-                "join_uneven_inputs without even_batches: let even_batches complete the last step"
-            )
-        yield
+    def join_uneven_inputs(
+        self, joinables: Sequence[nn.Module] = (), even_batches: bool | None = None
+    ) -> Iterator[None]:
+        """Let ranks have different numbers of batches inside; one that has no more waits, and ends with the same state.
+
+        `even_batches` holds for the loaders' passes inside. Gradients are means over the ranks that had a batch. Other
+        collectives must not be called inside while some rank is through: that raises Desync.
+        """
+        before = self._sharing.even_batches
+        self._sharing.even_batches = before if even_batches is None else even_batches
+        try:
+            with self._parallel.join(self._catch_up):
+                yield
+        finally:
+            self._sharing.even_batches = before
+
+    def _catch_up(self, source: int) -> None:
+        """Take over what a rank has that took more steps: weights, optimizers, schedulers."""
+        kept = [*self._models, *self._optimizers, *self._schedulers]
+        loose = self._parallel.loose_parameters()
+        states = [one.state_dict() for one in kept], [parameter.detach() for parameter in loose]
+        theirs, values = self._collectives.broadcast_object(states, source)
+        if self.process_index != source:
+            for one, state in zip(kept, theirs, strict=True):
+                one.load_state_dict(state)
+            for parameter, value in zip(loose, values, strict=True):
+                parameter.data.copy_(value)
 
     def autocast(self, autocast_handler: AutocastKwargs | None = None) -> AbstractContextManager[Any]:
         """The context in which mixed precision computes; nothing in full precision."""
@@ -434,8 +463,12 @@ class Accelerator(Standing):
         return [None] * len(objects)
 
 
-def _stand_alone(settings: dict[str, Any]) -> Accelerator:
-    return Accelerator(environment=Environment(), **settings)
+class UnevenInputs(AccelifyError):
+    """A training step that not all ranks take."""
+
+
+def _stand_alone(chosen: dict[str, Any]) -> Accelerator:
+    return Accelerator(environment=Environment(), **chosen)
 
 
 def _remember(known: list[Any], given: object) -> None:

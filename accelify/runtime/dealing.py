@@ -11,9 +11,9 @@ from accelify.runtime import nested
 from accelify.runtime.passage import Step
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Sharing:
-    """How an epoch is divided among ranks."""
+    """How an epoch is divided among ranks; one for all loaders of an accelerator."""
 
     rank: int = 0
     size: int = 1

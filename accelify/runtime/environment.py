@@ -47,6 +47,7 @@ TABLE = {
 }
 ADDRESS, PORT, RESTARTS = "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"
 MIXED_PRECISION, DEBUG, CPU = "ACCELIFY_MIXED_PRECISION", "ACCELIFY_DEBUG", "ACCELIFY_CPU"
+STEPS, CONFIG = "ACCELIFY_GRADIENT_ACCUMULATION_STEPS", "ACCELIFY_CONFIG"
 
 
 class BadEnvironment(AccelifyError):
@@ -55,7 +56,7 @@ class BadEnvironment(AccelifyError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """This process's place in the world and accelify's own three settings."""
+    """This process's place in the world and accelify's own settings."""
 
     launcher: str = "none"
     rank: int = 0
@@ -68,6 +69,8 @@ class Environment:
     mixed_precision: str | None = None
     debug: bool = False
     cpu: bool = False
+    gradient_accumulation_steps: int | None = None
+    config: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:
@@ -95,6 +98,8 @@ class Environment:
             mixed_precision=variables.get(MIXED_PRECISION) or None,
             debug=_flag(variables, DEBUG),
             cpu=_flag(variables, CPU),
+            gradient_accumulation_steps=_integer(variables, (STEPS,)),
+            config=variables.get(CONFIG) or None,
             **place,  # type: ignore[arg-type]  # one dict holds the integers and the address
         )
 
@@ -117,6 +122,10 @@ class Environment:
             variables[RESTARTS] = str(self.restarts)
         if self.mixed_precision is not None:
             variables[MIXED_PRECISION] = self.mixed_precision
+        if self.gradient_accumulation_steps is not None:
+            variables[STEPS] = str(self.gradient_accumulation_steps)
+        if self.config is not None:
+            variables[CONFIG] = self.config
         variables.update({name: "1" for name, value in ((DEBUG, self.debug), (CPU, self.cpu)) if value})
         return variables
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any  # backward hands on what Tensor.backward takes
 
@@ -39,6 +39,25 @@ class Single:
         """Nothing is ever synchronised."""
         yield
 
+    @contextmanager
+    def sync(self) -> Iterator[None]:
+        """Nothing has to be."""
+        yield
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether ranks may come to their end at different times: one process never does."""
+        return True
+
+    @contextmanager
+    def join(self, catch_up: Callable[[int], None]) -> Iterator[None]:
+        """Nobody to wait for."""
+        yield
+
+    def loose_parameters(self) -> list[torch.Tensor]:
+        """None that would need to be known."""
+        return []
+
 
 class Replicated(Single):
     """Several processes, each with a copy of the model; gradients agree after every backward pass that synchronises."""
@@ -51,6 +70,8 @@ class Replicated(Single):
         self._loose: list[tuple[Loose, Replica]] = []
         self._groups: list[Groups] = []
         self._announced = False
+        self._joining = False
+        self._active: list[int] = []
 
     def prepare_model(self, model: nn.Module) -> nn.Module:
         """The model itself, equal on all ranks from now on. Its parameters carry the hooks; nothing wraps it."""
@@ -115,6 +136,8 @@ class Replicated(Single):
         if not self.synchronises or self._announced:
             loss.backward(**options)  # type: ignore[no-untyped-call]
             return
+        if self._joining:
+            self._call_roll(is_here=True)
         self._begin()
         self._announced = True
         try:
@@ -125,6 +148,8 @@ class Replicated(Single):
         finally:
             self._announced = False
         self._finish()
+        if self._joining:
+            self._rescale()
 
     def begin_unannounced(self) -> None:
         """Average after a backward pass that did not come through the accelerator, too. Called by autograd's hooks."""
@@ -180,6 +205,68 @@ class Replicated(Single):
             yield
         finally:
             self.synchronises = before
+
+    @contextmanager
+    def sync(self) -> Iterator[None]:
+        """Average in the backward passes inside, also where `no_sync` is around."""
+        before, self.synchronises = self.synchronises, True
+        try:
+            yield
+        finally:
+            self.synchronises = before
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether ranks may come to their end at different times."""
+        return self._joining
+
+    @contextmanager
+    def join(self, catch_up: Callable[[int], None]) -> Iterator[None]:
+        """Let ranks run out of batches at different times: one that has none left takes part with nothing in hand.
+
+        Means are over the ranks that had a batch. At the end `catch_up` is called with a rank that went all the way.
+        """
+        self._joining, self._active = True, list(range(self._world.size))
+        try:
+            yield
+            while self._call_roll(is_here=False):
+                self._forget_gradients()
+                self._begin()
+                self._finish()
+                self._forget_gradients()
+        finally:
+            self._joining = False
+        if len(self._active) < self._world.size:
+            catch_up(self._active[0])
+
+    def _call_roll(self, *, is_here: bool) -> bool:
+        """Whether any rank still has a batch; who has is kept."""
+        self._collectives.agree("backward in join_uneven_inputs")
+        present = torch.zeros(self._world.size, dtype=torch.int32)
+        present[self._world.rank] = is_here
+        dist.all_reduce(present)
+        active = [rank for rank, is_there in enumerate(present.tolist()) if is_there]
+        self._active = active or self._active
+        return bool(active)
+
+    def _rescale(self) -> None:
+        """Turn means over all ranks into means over those that had a batch."""
+        if len(self._active) == self._world.size:
+            return
+        with torch.no_grad():
+            for gradient in {id(p.grad): p.grad for p in self._trained() if p.grad is not None}.values():
+                gradient.mul_(self._world.size / len(self._active))
+
+    def _forget_gradients(self) -> None:
+        for parameter in self._trained():
+            parameter.grad = None
+
+    def _trained(self) -> list[torch.Tensor]:
+        return [parameter for replica in self._replicas for parameter in replica.parameters]
+
+    def loose_parameters(self) -> list[torch.Tensor]:
+        """What optimizers step beside the models."""
+        return [parameter for _, replica in self._loose for parameter in replica.parameters]
 
 
 def choose(world: World, collectives: Alone) -> Single:

@@ -35,6 +35,11 @@ class Step:
         """Whether nothing was added on any rank."""
         return all(self.valid) if self.rows is None else self.rows == self.valid
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether some ranks have no batch at all in this step."""
+        return self.rows is not None and 0 in self.rows
+
     def weight(self, rank: int) -> float:
         """What the mean over this rank's slice must be multiplied by, so that the ranks' mean is the whole batch's."""
         if not self.is_split or len(set(self.valid)) == 1:

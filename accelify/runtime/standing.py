@@ -87,6 +87,12 @@ class Standing:
         """Every rank's object, in the order of ranks."""
         return self._collectives.gather_object(value)
 
+    def broadcast_object_list(self, object_list: list[Any], from_process: int = 0) -> list[Any]:
+        """The list, its elements replaced in place by those of one rank; the lengths must agree."""
+        self._collectives.agree("broadcast_object_list", str(len(object_list)))
+        object_list[:] = self._collectives.broadcast_object(object_list, from_process)
+        return object_list
+
     def pad_across_processes(self, tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False) -> Any:
         """Tensors padded with `pad_index` to the greatest length along `dim` that any rank has."""
         return self._collectives.pad(tensor, dim, pad_index, pad_first)

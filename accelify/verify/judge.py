@@ -14,6 +14,8 @@ from accelify.verify.verdict import Row, Status
 
 HOLDS, NATURE, NOTHING, DIFFERS = Status.HOLDS, Status.NATURE, Status.NOTHING, Status.DIFFERS
 
+OWN_RANDOM_NUMBERS = "each rank draws random numbers of its own"
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -370,7 +372,7 @@ def _why_by_nature(evidence: Evidence) -> str | None:
     seeds = [sorted({(stream, value) for stream, value, _ in trace.seeds}) for trace in many.ranks]
     if any(seed != seeds[0] for seed in seeds[1:]):
         where = next((at for _, _, at in many.ranks[-1].seeds[::-1] if at), None)
-        return f"each rank draws random numbers of its own ({where or 'seeded by rank'})"
+        return f"{OWN_RANDOM_NUMBERS} ({where or 'seeded by rank'})"
     if many.ranks[0].shards:
         times = f"so a step's batch is {many.world} times the original's"
         return f"each rank takes whole elements of its own, {times} ({many.ranks[0].shards[0]})"
@@ -389,6 +391,8 @@ def losses(evidence: Evidence) -> Row:
     nature = _why_by_nature(evidence)
     size = sum(abs(each.loss) for each in theirs if math.isfinite(each.loss)) / max(len(theirs), 1)
     furthest = 0.0
+    if problem := _first_loss_of_rank_0(evidence, nature):
+        return problem
     for index, (ranks, other) in enumerate(zip(rows, theirs, strict=False)):
         mean = sum(each.loss for each in ranks) / len(ranks)
         scale = max(abs(other.loss), 0.1 * size)
@@ -414,6 +418,19 @@ def losses(evidence: Evidence) -> Row:
     allowance = f"allowed for {dtype}: {compare.tolerance(dtype):.1g} times the step"
     words = f"{_count(len(rows), 'backward pass')}, the ranks' mean within {furthest:.1g} ({allowance})"
     return _row("losses", many, HOLDS, words)
+
+
+def _first_loss_of_rank_0(evidence: Evidence, nature: str | None) -> Row | None:
+    """Where every rank has batches of its own, rank 0 has the original's first one, and so its first loss."""
+    many, baseline = evidence.many, evidence.baseline.ranks[0]
+    own_batches = many.ranks[0].shards or (nature or "").startswith(OWN_RANDOM_NUMBERS)
+    if not own_batches or _training(baseline) or not many.ranks[0].backwards:
+        return None
+    mine, other = many.ranks[0].backwards[0], baseline.backwards[0]
+    if compare.is_close(mine.loss, other.loss, compare.tolerance(other.dtype) * abs(other.loss)):
+        return None
+    words = f"the first loss of rank 0 is {mine.loss:.6g} for {other.loss:.6g}{_factor(mine.loss, other.loss)}"
+    return _row("losses", many, DIFFERS, words, mine.at, 1)
 
 
 def gradients(evidence: Evidence) -> Row:

@@ -79,6 +79,14 @@ def test_random_batches_are_the_same_on_all_ranks(proving: Prove) -> None:
     assert "ranks 0 and 1 compute on the same data" in row(verdict, "data").words
 
 
+def test_a_fault_shows_also_where_each_rank_draws_its_own_batches(proving: Prove) -> None:
+    text = broken(scripts.RANDOM_BATCHES_MIGRATED, "backward(loss)", "backward(loss / accelerator.num_processes)")
+    found = row(proving(scripts.RANDOM_BATCHES, text), "losses")
+    assert found.status is Status.DIFFERS
+    assert found.words.startswith("the first loss of rank 0 is")
+    assert found.words.endswith("(half the original's)")
+
+
 def test_the_gradient_is_divided_twice(proving: Prove) -> None:
     text = broken(MIGRATED, "backward(loss)", "backward(loss / accelerator.num_processes)")
     verdict = proving(CLASSIFIER, text)

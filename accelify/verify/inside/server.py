@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn  # an order is JSON
 
@@ -30,7 +32,10 @@ def main() -> None:
     while True:
         if select.select([0], [], [], INTERVAL if running else None)[0]:
             data = os.read(0, 65536)
-            if not data:
+            if not data:  # whoever asked is gone, however it went
+                for pid in running:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(pid, signal.SIGKILL)
                 return
             *orders, pending = (pending + data).split(b"\n")
             for order in map(json.loads, orders):

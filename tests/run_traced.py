@@ -1,6 +1,6 @@
 """Run scripts one after another in this process, or in this rank, and write down what they computed.
 
-`run_traced.py MANIFEST`: a JSON list of `{name, folder, trace}`; each `folder/train.py` runs in its folder as `__main__`.
+`run_traced.py MANIFEST`: a JSON list of `{name, folder, trace}`; each `folder/train.py` runs there as `__main__`.
 A trace has `losses` (of each backward pass), `weights` (before each backward pass and after each optimizer step: a sum
 of the parameters, exact), `printed` and `error`. After an error the ranks are out of step, so the rest is not run.
 """

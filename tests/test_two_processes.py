@@ -1,4 +1,4 @@
-"""The scripts of `fixtures/scripts` train the same after the rewrite: to the bit in one process, with one meaning in two.
+"""The scripts of `fixtures/scripts` train the same after the rewrite: to the bit in one process, in meaning in two.
 
 All one-process runs share an interpreter, all two-process runs a world: starting costs seconds, the scripts do not.
 """

@@ -30,7 +30,7 @@ def _compiles(text: str) -> bool:
 
 
 def means_the_plan(applied: Applied) -> str | None:
-    """The text parses back to what was planned: each statement in which something was replaced has the planned shape."""
+    """The text parses back to what was planned: a statement in which something was replaced has its planned shape."""
     try:
         ast.parse(applied.text)
         lost = [node for node in map(_alone, applied.touched) if _shape(node) != _shape(_again(node))]

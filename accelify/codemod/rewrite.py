@@ -33,7 +33,7 @@ def rewrite_together(paths: tuple[str, ...], options: Options) -> tuple[FileResu
                 results[path] = FileResult(path, Status.UNCHANGED, data, data)
             else:
                 named.append(project.load(path))
-        except FileError as error:
+        except FileError as error:  # noqa: PERF203  # one bad file does not stop the rest
             results[path] = _failed(error)
     for result in _rewrite(named, project, options):
         results[result.path] = result

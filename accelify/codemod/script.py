@@ -391,7 +391,7 @@ def _names(node: ast.AST) -> list[ast.AST]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a program is: a script to migrate, something to leave alone, or a training loop that stands in its own way."""
+    """What a program is: a script to migrate, something to leave alone, or a training loop that cannot be migrated."""
 
     script: Script | None
     obstacles: tuple[tuple[ast.AST, str, str], ...] = ()
@@ -478,10 +478,14 @@ def _by_hand(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, 
                     "amp",
                     f"`{name}`: mixed precision by apex is not migrated; use torch.amp or `mixed_precision=`",
                 )
-            if kind is not None and program.scope(node).root.module and (kind[1], program.path(node)) not in seen:
-                if program.frame(node) in program.reachable:
-                    seen.add((kind[1], program.path(node)))
-                    yield node, *kind
+            if (
+                kind is not None
+                and program.scope(node).root.module
+                and (kind[1], program.path(node)) not in seen
+                and program.frame(node) in program.reachable
+            ):
+                seen.add((kind[1], program.path(node)))
+                yield node, *kind
 
 
 def _free_name(program: Program, wanted: str) -> str:

@@ -242,9 +242,14 @@ class Loops:
         counters = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
         for _ in range(2):
             for node in self._body_nodes(loop):
-                if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                    if not isinstance(node.value, ast.Call) and _reads(node.value) & counters:
-                        counters.add(node.targets[0].id)
+                if (
+                    isinstance(node, ast.Assign)
+                    and len(node.targets) == 1
+                    and isinstance(node.targets[0], ast.Name)
+                    and not isinstance(node.value, ast.Call)
+                    and _reads(node.value) & counters
+                ):
+                    counters.add(node.targets[0].id)
         return any(self._picks(node, counters, loop) for node in self._body_nodes(loop))
 
     def _picks(self, node: ast.AST, counters: set[str], loop: ast.For) -> bool:
@@ -261,9 +266,14 @@ class Loops:
     def _indexes_by(self, function: Scope, name: str) -> bool:
         names = {name}
         for node in ast.walk(function.node):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                if not isinstance(node.value, ast.Call) and _reads(node.value) & names:
-                    names.add(node.targets[0].id)
+            if (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and isinstance(node.targets[0], ast.Name)
+                and not isinstance(node.value, ast.Call)
+                and _reads(node.value) & names
+            ):
+                names.add(node.targets[0].id)
         return any(
             isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and _reads(n.slice) & names
             for n in ast.walk(function.node)
@@ -305,9 +315,12 @@ class Loops:
         """Whether the data of a step are drawn at random or come from an environment."""
         inside = set(loops)
         for call in self.program.calls:
-            if draws_at_random(self.program, call) and self.program.frame(call) in self.program.reachable:
-                if any(loop in inside for loop in self.stack(call)):
-                    return True
+            if (
+                draws_at_random(self.program, call)
+                and self.program.frame(call) in self.program.reachable
+                and any(loop in inside for loop in self.stack(call))
+            ):
+                return True
         return not loops and function_draws(self.program, self.program.frame(backward))
 
 

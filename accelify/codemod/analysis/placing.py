@@ -34,15 +34,19 @@ def import_block(script: Script, root: Scope) -> list[ast.stmt]:
 def first_use(script: Script, root: Scope) -> int:
     """The first line of a module at which the accelerator is needed."""
     lines = [10**9]
-    for node in script.reach.nodes | set(script.reach.homes):
-        if node.module == root.module and node.kind != "module":
-            lines.append(getattr(node.node, "lineno", 1))
-    for group in script.preparation.groups:
-        if group.frame.module == root.module and group.anchor is not None:
-            lines.append(_top(script, group.anchor).lineno)
-    for backward in script.training.backwards:
-        if script.path(backward) == root.module:
-            lines.append(_top(script, backward).lineno)
+    lines.extend(
+        getattr(node.node, "lineno", 1)
+        for node in script.reach.nodes | set(script.reach.homes)
+        if node.module == root.module and node.kind != "module"
+    )
+    lines.extend(
+        _top(script, group.anchor).lineno
+        for group in script.preparation.groups
+        if group.frame.module == root.module and group.anchor is not None
+    )
+    lines.extend(
+        _top(script, backward).lineno for backward in script.training.backwards if script.path(backward) == root.module
+    )
     for _, wrapped in script.preparation.wrapped:
         if script.path(wrapped) == root.module:
             lines.append(_top(script, wrapped).lineno)
@@ -94,7 +98,7 @@ def _section(script: Script, statement: ast.stmt) -> int:
 
 
 def body_start(body: list[ast.stmt]) -> ast.stmt:
-    """The first statement after the docstring and `from __future__` imports; the last of those when there is no other."""
+    """The first statement after the docstring and `from __future__` imports; the last of those if there is no other."""
     for index, statement in enumerate(body):
         is_text = (
             isinstance(statement, ast.Expr)

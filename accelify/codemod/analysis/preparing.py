@@ -102,7 +102,7 @@ class Preparer:
                 continue
             for chain in chains:
                 binding = self._outermost(chain)
-                if binding.node in done:
+                if binding.node in done or (isinstance(binding.value, ast.Constant) and binding.value.value is None):
                     continue
                 done.add(binding.node)
                 self._optimizer(binding, chain)
@@ -127,7 +127,7 @@ class Preparer:
         """Where a thing was first given a name; for a parameter that nobody fills, the attribute that keeps it."""
         last = chain[-1]
         if last.kind == "inline" and len(chain) > 1:
-            return chain[-2]
+            return last if chain[-2].kind == "parameter" else chain[-2]
         if last.kind == "parameter":
             for kept in reversed(chain[:-1]):
                 if kept.kind == "assign" and kept.scope is last.scope and isinstance(kept.node, ast.Attribute):
@@ -139,9 +139,13 @@ class Preparer:
             assert isinstance(binding.node, ast.expr)
             self.found.wrapped.append(("optimizer", binding.node))
             self.found.has_optimizer = True
+            self._add_models(binding, chain)
             return
         self.found.has_optimizer = True
         self._items.append(self._item("optimizer", binding))
+        self._add_models(binding, chain)
+
+    def _add_models(self, binding: Binding, chain: Chain) -> None:
         for model in self._models_of(binding, chain):
             if not any(i.text == model.text and i.frame is model.frame for i in self._items):
                 self._items.append(model)
@@ -239,9 +243,13 @@ class Preparer:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PARAMETERS:
                 if self._is_plain(node.func.value):
                     found.append(node.func.value)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and depth:
-                if self.roles.parameter_owners(self.program.values(node)):
-                    found.extend(self._owners_through(node, depth))
+            elif (
+                isinstance(node, ast.Name)
+                and isinstance(node.ctx, ast.Load)
+                and depth
+                and self.roles.parameter_owners(self.program.values(node))
+            ):
+                found.extend(self._owners_through(node, depth))
         return found
 
     def _owners_through(self, node: ast.Name, depth: int) -> list[ast.expr]:

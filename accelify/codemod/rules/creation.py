@@ -2,9 +2,9 @@
 
     accelerator = Accelerator()
 
-Why: at module level when the script's set-up is there; at the top of the function that does the set-up otherwise, so that
-importing the file starts nothing. A `device` parameter whose uses are all gone becomes `accelerator`, at the definition
-and at every call; else a parameter is added. A class that owns its loop keeps `self.accelerator`.
+Why: at module level when the script's set-up is there; at the top of the function that does the set-up otherwise, so
+that importing the file starts nothing. A `device` parameter whose uses are all gone becomes `accelerator`, at the
+definition and at every call; else a parameter is added. A class that owns its loop keeps `self.accelerator`.
 Left alone: functions that are handed on as values: their callers are not known, so the file is declined.
 """
 
@@ -84,7 +84,11 @@ def _call(script: Script) -> str:
 def _kept(init: Scope, code: str) -> Insert:
     """A line at the start of a constructor, after the call of the base class's."""
     first = body_start(init.body)
-    is_super = isinstance(first, ast.Expr) and isinstance(first.value, ast.Call) and ast.unparse(first.value.func).endswith("__init__")
+    is_super = (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Call)
+        and ast.unparse(first.value.func).endswith("__init__")
+    )
     return Insert(first, "after" if is_super else "before", code)
 
 
@@ -110,11 +114,22 @@ def _parameter(script: Script, function: Scope, plan: Plan) -> Iterator[Change |
     for call in calls:
         given = _given(script, call)
         if given is None:
-            yield Obstacle(NAME, script.path(call), call, f"`{function.name}` needs the accelerator, which does not reach this call")
+            yield Obstacle(
+                NAME,
+                script.path(call),
+                call,
+                f"`{function.name}` needs the accelerator, which does not reach this call",
+            )
             return
         edits.setdefault(script.path(call), []).append(_argument(script, call, function, given, old, at_end))
     for path, listed in edits.items():
-        yield Change(NAME, path, _line(function) if path == function.module else 1, f"`{function.name}` gets the accelerator", tuple(listed))
+        yield Change(
+            NAME,
+            path,
+            _line(function) if path == function.module else 1,
+            f"`{function.name}` gets the accelerator",
+            tuple(listed),
+        )
 
 
 def _given(script: Script, call: ast.Call) -> str | None:
@@ -166,7 +181,9 @@ def _argument(script: Script, call: ast.Call, function: Scope, given: str, old: 
     if keyword is None:
         return Replace(argument, partial(_just, code=given), reads=reads)
     keeps = (call.func, *call.args, *[k.value for k in call.keywords if k is not keyword])
-    return Replace(call, partial(renamed_keyword, old=old, name=script.reach.name, given=given), keeps=keeps, reads=reads)
+    return Replace(
+        call, partial(renamed_keyword, old=old, name=script.reach.name, given=given), keeps=keeps, reads=reads
+    )
 
 
 def _just(node: cst.CSTNode, code: str) -> cst.BaseExpression:
@@ -177,7 +194,9 @@ def renamed_keyword(call: cst.CSTNode, old: str, name: str, given: str) -> cst.B
     """`f(accelerator=accelerator)` for `f(device=device)`."""
     assert isinstance(call, cst.Call)
     arguments = [
-        a.with_changes(keyword=cst.Name(name), value=cst.parse_expression(given)) if a.keyword is not None and a.keyword.value == old else a
+        a.with_changes(keyword=cst.Name(name), value=cst.parse_expression(given))
+        if a.keyword is not None and a.keyword.value == old
+        else a
         for a in call.args
     ]
     return call.with_changes(args=arguments)
@@ -196,4 +215,10 @@ def with_argument(call: cst.CSTNode, given: str, at_end: bool) -> cst.BaseExpres
     last = listed[-1]
     if isinstance(last.comma, cst.Comma):
         return call.with_changes(args=[*listed, new])
-    return call.with_changes(args=[*listed[:-1], last.with_changes(comma=comma), new.with_changes(whitespace_after_arg=last.whitespace_after_arg)])
+    return call.with_changes(
+        args=[
+            *listed[:-1],
+            last.with_changes(comma=comma),
+            new.with_changes(whitespace_after_arg=last.whitespace_after_arg),
+        ]
+    )

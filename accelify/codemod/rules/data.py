@@ -3,8 +3,8 @@
     for i in range(0, len(x), batch_size):    ->    for i in accelerator.shard(range(0, len(x), batch_size)):
 
 Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is dealt out, an
-equal number to each process. Batches drawn at random get random numbers of their own in each process, and so do data sets
-that draw what they hand out.
+equal number to each process. Batches drawn at random get random numbers of their own in each process, and so do data
+sets that draw what they hand out.
 Left alone: a full batch, which more processes cannot divide; a note says so.
 """
 

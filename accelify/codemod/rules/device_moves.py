@@ -133,9 +133,13 @@ def _stripped(node: ast.expr, dropped: dict[ast.Call, Move]) -> ast.expr:
         return type(node)(elts=[_stripped(e, dropped) for e in node.elts], ctx=node.ctx)
     if isinstance(node, ast.DictComp) and len(node.generators) == 1:
         return _stripped_dict(node, dropped)
-    if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
-        if _same(_stripped(node.elt, dropped), node.generators[0].target):
-            return node.generators[0].iter
+    if (
+        isinstance(node, ast.ListComp)
+        and len(node.generators) == 1
+        and not node.generators[0].ifs
+        and _same(_stripped(node.elt, dropped), node.generators[0].target)
+    ):
+        return node.generators[0].iter
     return node
 
 

@@ -63,7 +63,8 @@ def _lost_choice(script: Script, statement: ast.stmt, gone: set[ast.AST]) -> Ite
         if isinstance(n, ast.Attribute) and ast.unparse(n).startswith(_OPTIONS)
     }
     if options:
-        message = f"{', '.join(sorted(options))} no longer chooses the device: `accelify launch --cpu` or `Accelerator(cpu=True)` does"
+        named = ", ".join(sorted(options))
+        message = f"{named} no longer chooses the device: `accelify launch --cpu` or `Accelerator(cpu=True)` does"
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 

@@ -29,7 +29,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change]:
         if len(call.args) != 1 or call.keywords or not _is_checked(script, call):
             continue
         make = made_anyway if "os.makedirs" in called else made_deep
-        keeps = (call.func, *call.args) if "os.makedirs" in called else (call.func, *call.args)
+        keeps = (call.func, *call.args)
         yield Change(
             NAME,
             script.path(call),

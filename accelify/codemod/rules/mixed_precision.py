@@ -2,8 +2,8 @@
 
     scaler.scale(loss).backward()    ->    accelerator.backward(scaler.scale(loss))
 
-Why: the script's own `autocast` and `GradScaler` stay right: gradients agree on all processes before the scaler looks at
-them, so every process skips the same steps and keeps the same scale.
+Why: the script's own `autocast` and `GradScaler` stay right: gradients agree on all processes before the scaler looks
+at them, so every process skips the same steps and keeps the same scale.
 Left alone: all of it but the backward pass.
 """
 
@@ -22,5 +22,8 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
     """A note for each gradient scaler."""
     for call in script.program.calls:
         if script.path(call) in script.files and any(n.endswith("GradScaler") for n in script.program.called(call)):
-            message = "stays: the script scales its losses itself, alike in every process; `Accelerator(mixed_precision=...)` would do it"
+            message = (
+                "stays: the script scales its losses itself, alike in every process; "
+                "`Accelerator(mixed_precision=...)` would do it"
+            )
             yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)

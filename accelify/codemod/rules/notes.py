@@ -92,7 +92,10 @@ def _carried(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
         if kept and not any(
             _binds(s, kept[0]) for s in loop.body if s.lineno < node.lineno and not _is_detached(s, kept[0])
         ):
-            message = f"`{kept[0]}` is carried from one batch to the next, and each process takes only its share of them, in turn"
+            message = (
+                f"`{kept[0]}` is carried from one batch to the next, "
+                "and each process takes only its share of them, in turn"
+            )
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
             return
 

@@ -31,9 +31,12 @@ def find(script: Script, plan: Plan) -> Iterator[Change]:
 def _unwrap(script: Script, call: ast.Call) -> Change:
     statement = script.program.statement(call)
     reason = "one process per device needs no wrapper round the model"
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        if ast.unparse(statement.targets[0]) == ast.unparse(_inside(script, statement.value)):
-            return Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),))
+    if (
+        isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+        and ast.unparse(statement.targets[0]) == ast.unparse(_inside(script, statement.value))
+    ):
+        return Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),))
     return Change(NAME, script.path(call), call.lineno, reason, (Replace(call, first_argument, keeps=(call.args[0],)),))
 
 

@@ -80,9 +80,14 @@ def _remove(
         if isinstance(write, ast.alias) and isinstance(statement, (ast.Import, ast.ImportFrom)):
             if (statement, name) not in dropped and not isinstance(script.program.parent(statement), ast.Try):
                 yield Change(NAME, path, statement.lineno, reason, (DropNames(statement, (name,)),))
-        elif isinstance(statement, ast.Assign) and isinstance(write, ast.Name) and [write] == statement.targets:
-            if is_pure(statement.value) and not _is_alone(script, statement):
-                yield Change(NAME, path, statement.lineno, reason, (Remove(statement),))
+        elif (
+            isinstance(statement, ast.Assign)
+            and isinstance(write, ast.Name)
+            and [write] == statement.targets
+            and is_pure(statement.value)
+            and not _is_alone(script, statement)
+        ):
+            yield Change(NAME, path, statement.lineno, reason, (Remove(statement),))
 
 
 def _is_alone(script: Script, statement: ast.stmt) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from accelify.codemod.result import FileResult
 from accelify.codemod.rewrite import Options
@@ -28,6 +29,13 @@ LIMIT = 300  # seconds
 NOT_RUN = {"tutorial", "tutorial_in_main", "tutorial_device_elsewhere"}
 NAMES = [name for name in scripts.names("scripts") if name not in NOT_RUN]
 WRONG_IN_TWO: dict[str, str] = {}
+# With the script's own batch shared by two processes, each step is the step of one process; but not where ...
+OTHER_STEPS = {
+    *("gan", "mnist", "random_batches", "replay", "rollout"),  # ... numbers are drawn beside the batch
+    *("language_model_slices", "per_sample", "slices"),  # ... no loader makes the batches
+    "carried_state",  # ... the state has the size of a whole batch
+}
+WRONG_TOGETHER = {"zipped_loaders": "two shuffled loaders side by side are not dealt out in the order of one process"}
 
 
 @dataclass(frozen=True)
@@ -43,12 +51,13 @@ NOTHING = Trace([], [], "", "did not finish")
 
 @dataclass(frozen=True)
 class Runs:
-    """What a script computed: before, after in one process, after on each of two ranks."""
+    """What a script computed: before, after, on each of two ranks, and on rank 0 of two that share batches."""
 
     notes: tuple[str, ...]
     before: Trace
     after: Trace
     ranks: tuple[Trace, Trace]
+    sharing: Trace
 
 
 @functools.cache
@@ -59,12 +68,14 @@ def runs() -> dict[str, Runs]:
         reports = {name: _lay_out(root, name) for name in NAMES}
         _alone(root, [(name, side) for name in NAMES for side in ("before", "after")])
         _together(root, [(name, "both") for name in NAMES])
+        _together(root, [(name, "sharing") for name in NAMES if name not in OTHER_STEPS])
         return {
             name: Runs(
                 tuple(note.message for result in reports[name] for note in result.notes),
                 _trace(root, name, "before", 0),
                 _trace(root, name, "after", 0),
                 (_trace(root, name, "both", 0), _trace(root, name, "both", 1)),
+                _trace(root, name, "sharing", 0),
             )
             for name in NAMES
         }
@@ -76,6 +87,8 @@ def _lay_out(root: Path, name: str) -> tuple[FileResult, ...]:
     results, after = scripts.rewrite(root / name / "after", before, Options())
     scripts.write(root / name / "after", after)
     scripts.write(root / name / "both", after)
+    _, sharing = scripts.rewrite(root / name / "sharing", before, Options(keep_global_batch=True))
+    scripts.write(root / name / "sharing", sharing)
     return results
 
 
@@ -119,7 +132,7 @@ def _trace(root: Path, name: str, side: str, rank: int) -> Trace:
     return Trace(**json.loads(path.read_text())) if path.exists() else NOTHING
 
 
-def known(wrong: dict[str, str]) -> list[object]:
+def known(wrong: dict[str, str]) -> list[ParameterSet]:
     return [
         pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=wrong[name])] if name in wrong else [])
         for name in NAMES
@@ -147,3 +160,10 @@ def test_two_processes_stay_together(name: str) -> None:
     assert first.weights == second.weights
     told = any("the same data" in note for note in run.notes)
     assert (first.losses == second.losses) == told
+
+
+@pytest.mark.parametrize("name", [p for p in known(WRONG_TOGETHER) if p.values[0] not in OTHER_STEPS])
+def test_two_processes_that_share_the_batch_take_the_same_steps(name: str) -> None:
+    run = runs()[name]
+    assert run.sharing.error is None, run.sharing.error
+    assert run.sharing.weights == pytest.approx(run.before.weights, rel=1e-3, abs=1e-3)

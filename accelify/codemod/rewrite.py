@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.codemod.options import Options
@@ -81,7 +82,18 @@ def _rewrite(named: Sequence[Parsed], project: Project, options: Options) -> lis
     if failures:
         return _declined(named, failures)
     changed = {r.path for r in results}
+    results = [_with_notes_of_others(r, made, changed) if i == 0 else r for i, r in enumerate(results)]
     return [*results, *[u for u in unchanged if u.path not in changed]]
+
+
+def _with_notes_of_others(result: FileResult, made: Plan, changed: set[str]) -> FileResult:
+    """What is to be looked at in files that do not change is told with the first one that does."""
+    found = [
+        Note(1, r.rule, r.tier, f"{r.path}:{getattr(r.node, 'lineno', 1)}: {r.message}")
+        for r in made.remarks
+        if r.path not in changed
+    ]
+    return replace(result, notes=(*result.notes, *dict.fromkeys(found)))
 
 
 def _would_change_again(

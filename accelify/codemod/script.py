@@ -16,7 +16,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach, Reacher, node_of
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Binding, Tracer
-from accelify.codemod.analysis.values import Collection, Element, External, FunctionValue, Instance, View
+from accelify.codemod.analysis.values import Collection, Element, External, FunctionValue, Generated, Instance, View
 from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
 from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed
@@ -264,6 +264,14 @@ class Script:
                 if getter is not None and function_draws(self.program, getter):
                     return True
         return False
+
+    def has_no_length(self, node: ast.expr) -> bool:
+        """Whether a thing that is looped over is a generator."""
+        return any(isinstance(v, Generated) for v in self.program.values(node))
+
+    def gets_a_prepared_loader(self, node: ast.expr) -> bool:
+        """Whether an expression is a prepared loader for some callers."""
+        return any(self._is_prepared_binding(b) for chain in self.tracer.chains(node) for b in chain)
 
     def iterates_a_loader(self, loop: ast.For | ast.AsyncFor) -> bool:
         """Whether a loop goes over a loader of batches."""

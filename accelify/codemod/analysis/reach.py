@@ -29,6 +29,7 @@ class Reach:
     holders: list[Scope] = field(default_factory=list)
     obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
     nodes: set[Scope] = field(default_factory=set)
+    under_guard: set[Scope] = field(default_factory=set)
 
     def expression(self, frame: Scope) -> str | None:
         """The accelerator's expression in a function, method or module; None where it does not reach."""
@@ -40,7 +41,8 @@ class Reach:
             if frame.root in self.homes and frame.root not in self.guarded:
                 return self.name
             return None
-        if node in self.nodes or (frame.root in self.homes and frame.root not in self.guarded):
+        sees_module = frame.root in self.homes and (frame.root not in self.guarded or node in self.under_guard)
+        if node in self.nodes or sees_module:
             return self.name
         return None
 
@@ -174,7 +176,14 @@ class Reacher:
 
     def _sees_global(self, node: Scope, nodes: set[Scope]) -> bool:
         root = node.root
-        return node is not root and root in nodes and not self._only_guarded(root)
+        if node is root or root not in nodes:
+            return False
+        return not self._only_guarded(root) or self._is_under_guard(node)
+
+    def _is_under_guard(self, node: Scope) -> bool:
+        """Whether a function is defined under the main guard, where it sees what is bound there."""
+        guard = main_guard(node.root)
+        return guard is not None and self.program.inside(node.node, guard)
 
     def _only_guarded(self, root: Scope) -> bool:
         """Whether a module needs the accelerator under its main guard alone."""
@@ -228,6 +237,8 @@ class Reacher:
             return
         if self._sees_global(node, nodes):
             self.reach.nodes = self.reach.nodes - {node}
+            if self._is_under_guard(node):
+                self.reach.under_guard.add(node)
             return
         passing = set(self.callers(node)) & nodes
         if node.kind == "class":
@@ -235,8 +246,20 @@ class Reacher:
             return
         if not passing:
             self.reach.homes.append(node)
+            if node in self.flow.escaped and not self.flow.callers.get(node) and self._only_trains(node):
+                self.reach.obstacles.append(
+                    (node.node, f"`{node.name}` is handed on as a value, and what it trains is set up elsewhere")
+                )
             return
         self._settle_function(node)
+
+    def _only_trains(self, function: Scope) -> bool:
+        """Whether all that a function needs the accelerator for is what its parameters hold."""
+        return all(
+            site is function.node or isinstance(site, ast.Call)
+            for frame, site in self.needs.items()
+            if node_of(frame) is function
+        )
 
     def _settle_class(self, node: Scope, nodes: set[Scope], passing: set[Scope]) -> None:
         init = self.constructor(node)

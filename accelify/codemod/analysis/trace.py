@@ -162,9 +162,23 @@ class Tracer:
 
     def _looped(self, statement: ast.For | ast.AsyncFor, write: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
         listed = statement.iter
-        if isinstance(listed, (ast.List, ast.Tuple)) and statement.target is write:
+        if not isinstance(listed, (ast.List, ast.Tuple)):
+            return []
+        if statement.target is write:
             return [c for e in listed.elts for c in self.chains(e, seen)]
-        return []
+        return [c for e in self._at_position(statement, write, listed.elts) for c in self.chains(e, seen)]
+
+    @staticmethod
+    def _at_position(statement: ast.For | ast.AsyncFor, write: ast.Name, listed: list[ast.expr]) -> list[ast.expr]:
+        """What a name gets in `for phase, loader in [("train", a), ("val", b)]`; of the phases, the one that trains."""
+        target = statement.target
+        rows = [e for e in listed if isinstance(e, (ast.Tuple, ast.List))]
+        if not isinstance(target, (ast.Tuple, ast.List)) or write not in target.elts or len(rows) != len(listed):
+            return []
+        named = [
+            r for r in rows if any(isinstance(e, ast.Constant) and "train" in str(e.value).lower() for e in r.elts)
+        ]
+        return [r.elts[target.elts.index(write)] for r in named or rows if len(r.elts) == len(target.elts)]
 
     def assigned(self, target: ast.expr) -> ast.expr | None:
         """The expression that an assignment gives to one of its targets; None where it is a part of something."""

@@ -39,8 +39,8 @@ RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (checkpoints.NAME, checkpoints.find),
     (devices.NAME, devices.find),
     (folders.NAME, folders.find),
-    (notes.NAME, notes.find),
     (mixed_precision.NAME, mixed_precision.find),
     (creation.NAME, creation.find),
     (unused.NAME, unused.find),
+    (notes.NAME, notes.find),
 )

@@ -50,13 +50,11 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             tier=Tier.REVIEW,
         )
         assert data.loop is not None
-        yield Remark(
-            NAME,
-            path,
-            data.loop,
-            "N processes take N items of this loop at a time: the global batch is N times as large",
-            Tier.REVIEW,
-        )
+        message = "N processes take N items of this loop at a time: the global batch is N times as large"
+        if script.has_no_length(source):
+            message += "; what has no length loses an incomplete last round"
+        yield Remark(NAME, path, data.loop, message, Tier.REVIEW)
+        yield from _counted(script, data.loop)
     kinds = {d.kind for d in script.training.data}
     draws = "random" in kinds or ("loaders" in kinds and script.draws_in_its_data)
     if draws and not _sets_learning_rate(script):
@@ -70,6 +68,22 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             "every process computes on the same data here: the result is right, but more processes bring no speed",
             Tier.REVIEW,
         )
+
+
+def _counted(script: Script, loop: ast.AST) -> Iterator[Remark]:
+    """What the script does every so many rounds, each process does at rounds of its own."""
+    if not isinstance(loop, ast.For):
+        return
+    counters = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    for node in ast.walk(loop):
+        if isinstance(node, ast.If) and any(
+            isinstance(n, ast.BinOp)
+            and isinstance(n.op, ast.Mod)
+            and any(isinstance(m, ast.Name) and m.id in counters for m in ast.walk(n.left))
+            for n in ast.walk(node.test)
+        ):
+            message = "each process has only its own share of this counter's values, so some may never get here"
+            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _sets_learning_rate(script: Script) -> bool:

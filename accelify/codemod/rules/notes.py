@@ -13,11 +13,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.edits import Plan, Remark
+from accelify.codemod.edits import Plan, Remark, Remove
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "notes"
+_OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.", "params.")
 _FILES = (
     "SummaryWriter",
     "savefig",
@@ -43,15 +44,18 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
             if isinstance(node, (ast.For, ast.AsyncFor)) and node not in shared:
                 yield from _evaluation(script, node)
     yield from _files(script)
+    yield from _uneven(script)
+    yield from _particular_devices(script)
+    yield from _lost_choices(script, plan)
 
 
 def _shared_loops(script: Script) -> list[ast.For | ast.AsyncFor]:
     """The loops whose items are dealt out to the processes."""
-    found = [
-        n for n in script.prepared_loops if isinstance(n, (ast.For, ast.AsyncFor)) and script.path(n) in script.files
-    ]
-    found.extend(d.loop for d, _ in script.preparation.sharded if isinstance(d.loop, (ast.For, ast.AsyncFor)))
-    return sorted(set(found), key=lambda n: (script.path(n), n.lineno))
+    found: set[ast.AST | None] = {n for n in script.prepared_loops if script.path(n) in script.files}
+    found |= {d.loop for d in script.training.data if d.kind == "loaders"}
+    found |= {d.loop for d, _ in script.preparation.sharded}
+    loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]
+    return sorted(loops, key=lambda n: (script.path(n), n.lineno))
 
 
 def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
@@ -113,8 +117,88 @@ def _is_detached(statement: ast.stmt, name: str) -> bool:
     )
 
 
+def _uneven(script: Script) -> Iterator[Remark]:
+    """Steps that one process may take and another not: they would wait for each other."""
+    seen: set[ast.AST] = set()
+    for backward, loops in script.training.loops.items():
+        for loop in loops:
+            measured = _measured_names(loop)
+            for node in ast.walk(loop):
+                if not isinstance(node, ast.If) or node in seen or not _decides(node, backward):
+                    continue
+                names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+                if names & measured or _asks_a_tensor(node.test):
+                    seen.add(node)
+                    message = (
+                        "this is decided from what one process sees: processes that take different numbers of steps "
+                        "wait for each other; decide from a value that is reduced over them"
+                    )
+                    yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _decides(node: ast.If, backward: ast.Call) -> bool:
+    """Whether a condition holds a backward pass, or leaves the loop or the round."""
+    inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
+    return backward in inside or any(isinstance(n, (ast.Break, ast.Continue)) for n in inside)
+
+
+def _measured_names(loop: ast.AST) -> set[str]:
+    """The names that get their value from a call or from tensors in a loop; counters are none of them."""
+    found: set[str] = set()
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Assign) and any(isinstance(n, ast.Call) for n in ast.walk(node.value)):
+            found.update(n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name))
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and _is_measured(node.value):
+            found.add(node.target.id)
+    return found
+
+
+def _asks_a_tensor(test: ast.expr) -> bool:
+    asked = ("item", "isnan", "isinf", "any", "all")
+    calls = [n.func for n in ast.walk(test) if isinstance(n, ast.Call)]
+    return any(isinstance(f, ast.Attribute) and f.attr in asked for f in calls)
+
+
+def _particular_devices(script: Script) -> Iterator[Remark]:
+    """One GPU by its number, chosen before the processes have theirs."""
+    for call in script.program.calls:
+        called = script.program.called(call)
+        if "torch.cuda.set_device" in called and script.path(call) in script.files:
+            message = "every process would take this one GPU: take it out, `Accelerator()` chooses each process's own"
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+        numbered = any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda:") for a in ast.walk(call))
+        if "torch.device" in called and numbered and script.path(call) not in script.files:
+            message = "this is one particular GPU, for every process: use the accelerator's device"
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    for path in sorted(script.files):
+        for node in script.program.flow.parsed_of[path].parents:
+            is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+            if is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node):
+                message = "every process sees only these GPUs: say `accelify launch --gpu-ids` instead"
+                yield Remark(NAME, path, node, message, Tier.REVIEW)
+
+
+def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
+    """An option of the script that chose the device, and chooses it no more."""
+    for change in plan.changes:
+        for edit in change.edits:
+            if not isinstance(edit, Remove) or not isinstance(edit.node, (ast.Assign, ast.If)):
+                continue
+            members = {ast.unparse(n) for n in ast.walk(edit.node) if isinstance(n, ast.Attribute)}
+            options = sorted(m for m in members if m.startswith(_OPTIONS))
+            text = ast.unparse(edit.node)
+            if options and "device" in text and ("cpu" in text or "cuda" in text):
+                message = f"{', '.join(options)} no longer chooses the device: `accelify launch --cpu` does"
+                yield Remark(NAME, change.path, edit.node, message, Tier.REVIEW)
+
+
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    if script.iterates_a_loader(loop) and script.accelerator(loop) is not None:
+    if not script.iterates_a_loader(loop):
+        return
+    if script.gets_a_prepared_loader(loop.iter):
+        message = "where this is given a prepared loader it goes over this process's share only: so do its sums"
+        yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
+    else:
         message = "stays whole: every process goes over all of it, which is right but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
 

@@ -2,12 +2,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help venv demo test test-all lint format bench clean
+.PHONY: help venv demo test soak test-all lint format bench clean
 
 help:
 	@echo "make venv      set up .venv: accelify, its extras and the test tools, all pinned"
 	@echo "make demo      rewrite two real scripts, run them on two processes, compare"
 	@echo "make test      run the tests"
+	@echo "make soak      kill a two-rank run fifty times instead of five"
 	@echo "make test-all  run the codemod's tests on every Python from 3.10 that is installed"
 	@echo "make bench     measure speed, as ratios to a floor or a peer"
 	@echo "make lint      check style and types"
@@ -28,6 +29,9 @@ demo: venv
 
 test: venv
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+soak: venv
+	@ACCELIFY_TEST_KILLS=50 $(BIN)/python -m pytest tests/runtime/test_killed.py
 
 lint: venv
 	@$(BIN)/ruff check .

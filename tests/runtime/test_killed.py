@@ -42,7 +42,7 @@ def begin_of(process):
 
 def finish(folder, epochs):
     ranks = start(folder, epochs)
-    outputs = [process.communicate(timeout=240)[0] for process in ranks]
+    outputs = [process.communicate(timeout=240 + 10 * KILLS)[0] for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0], outputs
     return [{**json.loads((folder / str(rank)).read_text()), "seen": None} for rank in range(2)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from accelify.verify.trace import Sketch
 
@@ -22,6 +22,16 @@ _TIME = re.compile(
     r"|(?i:time|took|elapsed|duration|speed|throughput)\W{0,3}\d+(?:\.\d+)?"
 )
 _NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
+
+
+# Optimizers that divide by the size of a gradient turn the rounding of one near zero into a whole step.
+AMPLIFIED = 30
+PLAIN = ("SGD", "ASGD", "LBFGS", "no optimizer")
+
+
+def amplification(kinds: Iterable[str], step: int) -> int:
+    """By how much rounding may have grown at a step, beside with the steps, for optimizers of these kinds."""
+    return 1 if step <= 1 or all(kind in PLAIN for kind in kinds) else AMPLIFIED
 
 
 def tolerance(dtype: str, step: int = 1) -> float:

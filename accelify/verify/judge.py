@@ -27,6 +27,7 @@ class Evidence:
     many: Run
     notes: tuple[str, ...] = ()
     made_comparable: tuple[str, ...] = ()
+    cannot_split: str | None = None  # what went wrong when each batch was divided among the ranks
 
 
 def judge(evidence: Evidence) -> tuple[Row, ...]:
@@ -271,6 +272,8 @@ def samples(evidence: Evidence) -> Row:
             continue  # stopped by then
         present = [part for part in parts if part is not None]
         problem, counted, added = _dealt(passed, present)
+        if problem and _told_same_data(evidence) and "seen by" in problem:
+            return _row("samples", many, NATURE, f"{problem}, as the rewrite says", present[0].at)
         if problem:
             return _row("samples", many, DIFFERS, problem, present[0].at)
         seen, batches, filled = seen + counted, batches + len(passed.batches), filled + added
@@ -333,7 +336,7 @@ def data(evidence: Evidence) -> Row:
     for rank, others in enumerate(losses[1:], 1):
         if others[:least] == losses[0][:least]:
             at = many.ranks[0].backwards[0].at
-            told = [note for note in evidence.notes if "same data" in note]
+            told = _told_same_data(evidence)
             if told:
                 return _row(
                     "data", many, NATURE, f"all ranks compute on the same data, as the rewrite says: {told[0]}", at
@@ -341,6 +344,10 @@ def data(evidence: Evidence) -> Row:
             words = f"ranks 0 and {rank} compute on the same data: all {_count(least, 'loss')} are identical"
             return _row("data", many, DIFFERS, words, at)
     return _row("data", many, HOLDS, "every rank computes on data of its own")
+
+
+def _told_same_data(evidence: Evidence) -> list[str]:
+    return [note for note in evidence.notes if "same data" in note]
 
 
 def agreement(evidence: Evidence) -> Row:
@@ -369,6 +376,10 @@ def agreement(evidence: Evidence) -> Row:
 def _why_by_nature(evidence: Evidence) -> str | None:
     """What makes the losses over several processes differ although nothing is wrong."""
     many = evidence.many
+    if evidence.cannot_split:
+        return (
+            f"the script does not run on parts of a batch ({evidence.cannot_split}), so that a step's batch is larger"
+        )
     seeds = [sorted({(stream, value) for stream, value, _ in trace.seeds}) for trace in many.ranks]
     if any(seed != seeds[0] for seed in seeds[1:]):
         where = next((at for _, _, at in many.ranks[-1].seeds[::-1] if at), None)
@@ -391,12 +402,14 @@ def losses(evidence: Evidence) -> Row:
     nature = _why_by_nature(evidence)
     size = sum(abs(each.loss) for each in theirs if math.isfinite(each.loss)) / max(len(theirs), 1)
     furthest = 0.0
+    kinds = [known.kind for known in many.ranks[0].optimizers.values()]
     if problem := _first_loss_of_rank_0(evidence, nature):
         return problem
     for index, (ranks, other) in enumerate(zip(rows, theirs, strict=False)):
         mean = sum(each.loss for each in ranks) / len(ranks)
         scale = max(abs(other.loss), 0.1 * size)
-        allowed = compare.tolerance(other.dtype, index + 1) * scale
+        more = compare.amplification(kinds, len(many.ranks[0].steps) and index + 1)
+        allowed = compare.tolerance(other.dtype, index + 1) * more * scale
         if compare.is_close(mean, other.loss, allowed):
             furthest = max(furthest, abs(mean - other.loss) / scale if scale and math.isfinite(mean) else 0.0)
             continue
@@ -437,6 +450,7 @@ def gradients(evidence: Evidence) -> Row:
     """The gradients that every step uses, within the tolerance."""
     baseline, many = evidence.baseline.ranks[0], evidence.many.ranks[0]
     furthest, compared = 0.0, 0
+    kinds = [known.kind for known in many.optimizers.values()]
     nature = _why_by_nature(evidence)
     for index, (a, b) in enumerate(zip(many.steps, baseline.steps, strict=False)):
         whole = compare.norm(b.gradients)
@@ -453,7 +467,8 @@ def gradients(evidence: Evidence) -> Row:
             else:
                 size = max(other[0], compare.FLOOR * whole)
                 apart = compare.distance(mine, other)
-                allowed = compare.tolerance(_dtype(many, a, number), index + 1) * size
+                more = compare.amplification(kinds, index + 1)
+                allowed = compare.tolerance(_dtype(many, a, number), index + 1) * more * size
                 if compare.is_close(apart, 0.0, allowed) or mine == other or not math.isfinite(other[0]):
                     furthest = max(furthest, apart / size if size and math.isfinite(apart) else 0.0)
                 else:
@@ -511,7 +526,7 @@ def parameters(evidence: Evidence) -> Row:
 def learning_rate(evidence: Evidence) -> Row:
     """The same learning rates at every step."""
     row = _learning_rate(evidence.baseline, evidence.many)
-    if row.status is DIFFERS and evidence.many.ranks[0].shards:
+    if row.status is DIFFERS and (evidence.many.ranks[0].shards or evidence.cannot_split):
         why = _why_by_nature(evidence)
         return _row("learning rate", evidence.many, NATURE, f"{why}; {row.words}", row.at, row.step)
     return row
@@ -535,7 +550,7 @@ def evaluation(evidence: Evidence) -> Row:
             return _row("evaluation", many, NATURE, f"{nature}; {words}", a.at)
         return _row("evaluation", many, DIFFERS, words, a.at)
     if len(ours) != len(theirs):
-        status = NATURE if nature and many.ranks[0].shards else DIFFERS
+        status = NATURE if nature and (many.ranks[0].shards or evidence.cannot_split) else DIFFERS
         return _row(
             "evaluation", many, status, f"{_count(len(ours), 'line')} after evaluating for {len(theirs)}", theirs[0].at
         )

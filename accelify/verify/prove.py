@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify.verify.judge import Evidence, judge
@@ -111,20 +111,19 @@ def gather(request: Request, runner: Runner, project: Project, rewritten: Rewrit
     if made:
         baseline = runner.run(ordered("original, made comparable", project, comparable=True), limits)
         _check_original(baseline, runner.log())
-    many = runner.run(
-        ordered(
-            f"rewritten, {processes} processes",
-            rewritten.project,
-            processes=processes,
-            split=True,
-            comparable=bool(made),
-        ),
-        limits,
-        change,
-    )
+    label = f"rewritten, {processes} processes"
+    order = ordered(label, rewritten.project, processes=processes, split=True, comparable=bool(made))
+    many = runner.run(order, limits, change)
+    cannot_split = None
+    trouble = many.error
+    if trouble is not None and one.error is None:
+        # A script that counts on its batch size, in a reshape say, cannot share a batch, but may take whole ones.
+        whole = runner.run(replace(order, label=f"{label}, whole batches", split=False), limits, change)
+        if whole.error is None and not whole.hang:
+            many, cannot_split = whole, f"{trouble.message} at {trouble.at}"
     if any(nature.kind == "draw" for nature in many.ranks[0].natures):  # some are not one draw for each row
         made = tuple(words for words in made if not words.startswith(REMOVABLE["draw"]))
-    return Evidence(first, one, baseline, many, rewritten.notes, made)
+    return Evidence(first, one, baseline, many, rewritten.notes, made, cannot_split)
 
 
 def _made_comparable(original: Run) -> tuple[str, ...]:

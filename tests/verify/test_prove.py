@@ -85,6 +85,17 @@ def test_a_fault_shows_also_where_runs_were_made_comparable(proving: Prove) -> N
     assert (found.status, found.words) == (Status.DIFFERS, "the gradient of 0.weight is half the original's at step 1")
 
 
+def test_a_script_that_counts_on_its_batch_size_is_run_on_whole_batches(proving: Prove) -> None:
+    fixed = scripts.WITH_A_LOSS_METHOD.replace("model.loss(x)", "model.loss(x.reshape(8, 4))")
+    verdict = proving(fixed)
+    assert differing(verdict) == []
+    found = row(verdict, "losses")
+    assert found.status is Status.NATURE
+    assert "does not run on parts of a batch (RuntimeError: shape '[8, 4]' is invalid" in found.words
+    assert row(verdict, "samples").words == "32 samples, each as often as in the original and on one rank"
+    assert row(verdict, "ranks agree").status is Status.HOLDS
+
+
 def test_noise_in_the_training_step_is_drawn_for_the_whole_batch(proving: Prove) -> None:
     verdict = proving(scripts.WITH_NOISE)
     assert differing(verdict) == []

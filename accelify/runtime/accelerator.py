@@ -157,7 +157,7 @@ class Accelerator(Standing):
         """
         # Models first: what an optimizer steps beside them is looked at by itself.
         models = {id(given): self.prepare_model(given) for given in objects if isinstance(given, nn.Module)}
-        prepared = tuple(models.get(id(given)) or self._prepare_one(given) for given in objects)
+        prepared = tuple(models[id(given)] if id(given) in models else self._prepare_one(given) for given in objects)
         return prepared[0] if len(prepared) == 1 else prepared
 
     def _prepare_one(self, given: Any) -> Any:

@@ -70,6 +70,8 @@ def test_the_very_same_objects(accelerator):
     hooks = dict(vars(model))
     assert all(old is new for old, new in zip(given, accelerator.prepare(*given), strict=True))
     assert accelerator.prepare(model) is model
+    empty = nn.ModuleList()
+    assert accelerator.prepare(empty, None) == (empty, None)
     assert vars(model) == hooks
     assert not optimizer._optimizer_step_pre_hooks
     for whole in ([1, 2], range(3), (number for number in range(3)), {1}):

@@ -273,6 +273,10 @@ class Script:
         """Whether an expression is a prepared loader for some callers."""
         return any(self._is_prepared_binding(b) for chain in self.tracer.chains(node) for b in chain)
 
+    def is_part_of_a_batch(self, node: ast.Name) -> bool:
+        """Whether a name holds what a loader hands out."""
+        return any(isinstance(v, Element) and self.roles.is_loader(v.owner) for v in self.program.values(node))
+
     def iterates_a_loader(self, loop: ast.For | ast.AsyncFor) -> bool:
         """Whether a loop goes over a loader of batches."""
         return Loops(self.program, self.roles, self.tracer).is_loader_loop(loop)
@@ -431,6 +435,7 @@ def understand(program: Program, options: Options) -> Verdict:
     reach = Reacher(program, name, needs).solve()
     obstacles.extend((node, "accelerator", message) for node, message in reach.obstacles)
     script = Script(program, roles, tracer, training, preparation, reach, options)
+    obstacles.extend(_several_devices(program, script.files))
     obstacles.extend(_by_hand(program, script.files | {p.path for p in program.named}))
     return Verdict(script, tuple(obstacles))
 
@@ -469,6 +474,19 @@ def is_migrated(named: Iterable[Parsed]) -> bool:
             if any(names.migrated_by(m) for m in modules):
                 return True
     return False
+
+
+def _several_devices(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:
+    """Signs that a model is spread over several GPUs of one process."""
+    found: dict[str, ast.AST] = {}
+    for path in sorted(files):
+        for node in program.flow.parsed_of[path].parents:
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if text.startswith("cuda:") and text.partition(":")[2].isdigit():
+                found.setdefault(text, node)
+    if len(found) > 1:
+        first = next(iter(found.values()))
+        yield first, "devices", f"{' and '.join(sorted(found))}: the script spreads itself over several GPUs by hand"
 
 
 def _by_hand(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:

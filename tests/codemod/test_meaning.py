@@ -11,10 +11,6 @@ from tests import scripts
 from tests.codemod.pairs import run, script
 
 
-def wrong(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
 def told(result: FileResult, *words: str) -> bool:
     """Whether the script is declined, or a note says so."""
     return result.status is Status.DECLINED or any(any(w in n.message for w in words) for n in result.notes)
@@ -23,7 +19,6 @@ def told(result: FileResult, *words: str) -> bool:
 # Every process takes the same steps.
 
 
-@wrong("a step that depends on the batch gets no note: the processes wait for each other")
 @pytest.mark.parametrize(
     "skip",
     [
@@ -36,7 +31,6 @@ def test_a_step_that_depends_on_the_batch_is_told(skip: str) -> None:
     assert told(run(script(batch=skip)), "number of steps", "wait for each other")
 
 
-@wrong("a backward pass under a condition on the loss gets no note")
 def test_a_backward_that_depends_on_the_loss_is_told() -> None:
     result = run(script(backward="if loss.item() > 0.1:\n    loss.backward()"))
     assert told(result, "number of steps", "wait for each other")
@@ -73,7 +67,6 @@ def test_a_loader_that_only_evaluates_stays_whole() -> None:
     assert told(result, "stays whole")
 
 
-@wrong("a loader that trains and evaluates is dealt out, and the note says that it is whole")
 def test_a_loader_that_trains_and_evaluates_is_told() -> None:
     valid = "valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8)))"
     result = run(script(before=valid, prepared=EVALUATE, end="accuracy(loader)\naccuracy(valid)"))
@@ -85,7 +78,6 @@ def test_a_loader_that_trains_and_is_then_gone_over_is_told() -> None:
     assert told(run(script(prepared=EVALUATE, end="accuracy(loader)")), "share only")
 
 
-@wrong("a list of phases prepares the loader that evaluates, too")
 def test_a_list_of_phases_prepares_the_loader_that_trains() -> None:
     text = script(before="valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)))")
     text = text.replace(
@@ -137,7 +129,6 @@ def test_a_full_batch_is_told() -> None:
     assert told(result, "the same data")
 
 
-@wrong("process 0 gets 0, 16, 32, ... and never prints at 8 and 24; a checkpoint could be lost so")
 def test_a_counter_that_decides_is_not_dealt_out_silently() -> None:
     end = "    if i % 16 == 8:\n        torch.save(model.state_dict(), 'model.pt')\n"
     result = run(NO_LOADER.format(steps="range(0, 40, 8)", index="i:i + 8", end=end))
@@ -147,7 +138,6 @@ def test_a_counter_that_decides_is_not_dealt_out_silently() -> None:
 # Devices.
 
 
-@wrong("nothing is said of a device that the user chose")
 def test_a_choice_of_device_that_is_gone_is_told() -> None:
     parser = """\
         import argparse
@@ -161,7 +151,6 @@ def test_a_choice_of_device_that_is_gone_is_told() -> None:
     assert told(result, "args.device", "--device")
 
 
-@wrong("all processes would go to one GPU")
 @pytest.mark.parametrize("line", ["torch.cuda.set_device(0)", "os.environ['CUDA_VISIBLE_DEVICES'] = '0'"])
 def test_a_gpu_that_is_set_by_hand_is_removed_or_told(line: str) -> None:
     result = run(script(imports="import os", before=line, end="print(os)"))
@@ -181,7 +170,6 @@ def test_a_device_chosen_in_a_file_without_a_loop_follows(tmp_path: Path) -> Non
 # Files.
 
 
-@wrong("the second process finds the folder made")
 def test_a_folder_is_made_once() -> None:
     result = run(script(imports="import os", before="os.makedirs('out')"))
     after = result.after.decode()
@@ -197,7 +185,6 @@ def test_a_checkpoint_is_saved_once_and_read_when_it_is_there() -> None:
 # Where the accelerator lives.
 
 
-@wrong("`partial` is not followed: a new accelerator for each batch, and the model is not prepared")
 def test_a_step_behind_partial_is_followed_or_declined() -> None:
     text = """\
 from functools import partial
@@ -223,7 +210,6 @@ for batch in loader:
     assert result.status is Status.DECLINED or "\naccelerator = Accelerator()\n" in result.after.decode()
 
 
-@wrong("`optimizer = None` is prepared where the module starts, above the accelerator")
 def test_globals_that_a_function_fills_are_prepared_there() -> None:
     text = """\
 import torch

@@ -126,8 +126,9 @@ def _uneven(script: Script) -> Iterator[Remark]:
             for node in ast.walk(loop):
                 if not isinstance(node, ast.If) or node in seen or not _decides(node, backward):
                     continue
-                names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
-                if names & measured or _asks_a_tensor(node.test):
+                read = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]
+                of_batch = any(script.is_part_of_a_batch(n) for n in read)
+                if of_batch or {n.id for n in read} & measured or _asks_a_tensor(node.test):
                     seen.add(node)
                     message = (
                         "this is decided from what one process sees: processes that take different numbers of steps "
@@ -180,6 +181,13 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
 
 def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
     """An option of the script that chose the device, and chooses it no more."""
+    told: set[str] = set()
+    for move in script.moves:
+        text = ast.unparse(move.device) if move.device is not None else ""
+        if script.is_needless(move) and text.startswith(_OPTIONS) and text not in told:
+            told.add(text)
+            message = f"{text} no longer chooses the device of this: `accelify launch --cpu` does"
+            yield Remark(NAME, script.path(move.call), move.call, message, Tier.REVIEW)
     for change in plan.changes:
         for edit in change.edits:
             if not isinstance(edit, Remove) or not isinstance(edit.node, (ast.Assign, ast.If)):

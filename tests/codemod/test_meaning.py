@@ -79,18 +79,29 @@ def test_a_loader_that_trains_and_is_then_gone_over_is_told() -> None:
 
 
 def test_a_list_of_phases_prepares_the_loader_that_trains() -> None:
-    text = script(before="valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)))")
-    text = text.replace(
-        "    for x, y in loader:\n        loss = nn.functional.mse_loss(model(x), y)\n        optimizer.zero_grad()\n"
-        "        loss.backward()\n        optimizer.step()\n",
-        "    for phase, data in [('train', loader), ('valid', valid)]:\n        total = 0\n        for x, y in data:\n"
-        "            loss = nn.functional.mse_loss(model(x), y)\n            if phase == 'train':\n"
-        "                optimizer.zero_grad()\n                loss.backward()\n                optimizer.step()\n"
-        "            total += loss.item()\n        print(phase, total / len(data))\n",
-    )
-    after = run(text).after.decode()
-    assert "valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)))\n" in after
-    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in after
+    text = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)))
+valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for phase, data in [("train", loader), ("valid", valid)]:
+    total = 0
+    for x, y in data:
+        loss = nn.functional.mse_loss(model(x), y)
+        if phase == "train":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += loss.item()
+    print(phase, total / len(data))
+"""
+    result = run(text)
+    assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in result.after.decode()
+    assert told(result, "share only")
 
 
 def test_a_sum_over_the_training_data_is_told() -> None:

@@ -57,6 +57,7 @@ def test_text_says_what_differs_and_where() -> None:
     said = text.render(DIFFERS)
     assert "  DIFFERS gradients      the gradient of fc.weight is half the original's at step 1 [train.py:9]\n" in said
     assert said.endswith("train.py: differs (gradients) in 3 s\n")
+    assert "train.py: proven, but for what differs by nature (losses) in 0 s" in text.render(PROVEN)
     assert "could not run: the original itself fails:" in text.render(FAILED)
     assert "made comparable in the runs compared with 2 processes: dropout off (a.py:3)" in text.render(PROVEN)
 

@@ -56,7 +56,9 @@ def _row(row: Row, paint: Paint, width: int | None) -> Iterator[str]:
 
 def _conclusion(verdict: Verdict, paint: Paint) -> str:
     if verdict.status == 0:
-        return paint("bold green", "proven")
+        natural = [row.name for row in verdict.rows if row.status is Status.NATURE]
+        but = f", but for what differs by nature ({', '.join(dict.fromkeys(natural))})" if natural else ""
+        return paint("bold green", "proven") + but
     wrong = [row for row in verdict.rows if row.status is Status.DIFFERS]
     names = ", ".join(dict.fromkeys(row.name for row in wrong))
     return f"{paint('bold red', 'differs')} ({names})"

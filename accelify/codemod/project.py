@@ -127,35 +127,6 @@ class Project:
             self._exists[path] = path.exists() or absolute(str(path)) in self._given
         return self._exists[path]
 
-    def importers(self, parsed: Parsed, most: int = 3000) -> list[Parsed]:
-        """The project's files that import this one, found by the module's name in their text."""
-        file = Path(parsed.path)
-        stem = file.parent.name if file.name == "__init__.py" else file.stem
-        word = stem.encode()
-        found = []
-        for path in self._neighbours(file, most):
-            if absolute(path) == absolute(parsed.path):
-                continue
-            try:
-                data = read(path)
-            except FileError:
-                continue
-            if word not in data or b"import" not in data:
-                continue
-            other = self._try(path)
-            if other is not None and any(absolute(p) == absolute(parsed.path) for p in self._imported(other)):
-                found.append(other)
-        return found
-
-    def _neighbours(self, file: Path, most: int) -> Iterator[str]:
-        folders = self._search_path(file.parent)
-        top = folders[min(2, len(folders) - 1)]
-        for index, path in enumerate(sorted(top.rglob("*.py"))):
-            if index >= most:
-                return
-            if not any(part.startswith(".") and part not in ("..", ".") for part in path.parts):
-                yield str(path)
-
 
 @lru_cache(maxsize=4096)
 def absolute(path: str) -> str:

@@ -147,7 +147,7 @@ class Script:
             if item.text.split("[")[0] == binding.text and (
                 item.statement is binding.statement or item.statement is None
             ):
-                return "[" not in item.text or False
+                return "[" not in item.text  # of a container, only one place is prepared
         return False
 
     def is_prepared_batch(self, node: ast.expr, depth: int = 4) -> bool:

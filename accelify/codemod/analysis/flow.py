@@ -213,17 +213,9 @@ class Flow:
         """What a variable of a scope may hold."""
         return frozenset(self._cells[("var", scope, name)])
 
-    def attribute_of(self, cls: Scope, name: str) -> Values:
-        """What `self.name` may hold in a class."""
-        return frozenset(self._cells[("attr", cls, name)])
-
     def returned(self, scope: Scope) -> Values:
         """What a function may return."""
         return frozenset(self._cells[("return", scope)])
-
-    def attributes_set(self, cls: Scope) -> list[str]:
-        """The names of the attributes that are set on instances of a class."""
-        return [key[2] for key in self._cells if key[0] == "attr" and key[1] is cls]
 
     # Statements.
 

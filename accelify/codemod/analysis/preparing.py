@@ -282,16 +282,11 @@ class Preparer:
         """`model` for `model.features` and for `model.module`."""
         while isinstance(expression, ast.Attribute):
             inner = expression.value
-            if isinstance(inner, ast.Name) and inner.id == "self" and not self._is_trainer_module(inner):
-                return expression
             values = self.program.values(inner)
             if not any(self.roles.is_model(v) for v in values) or (isinstance(inner, ast.Name) and inner.id == "self"):
                 return expression
             expression = inner
         return expression
-
-    def _is_trainer_module(self, node: ast.Name) -> bool:
-        return False
 
     def _models_without_optimizer(self) -> None:
         """Models that the script updates by hand."""
@@ -339,8 +334,6 @@ class Preparer:
             self._note_loaders(source)
             return
         for chain in chains:
-            if not self._is_training_chain(chain):
-                continue
             binding = self._loader_binding(chain)
             container = next((b for b in chain if b.kind == "item"), None)
             if container is not None and binding.kind != "item":
@@ -376,10 +369,6 @@ class Preparer:
                 return binding
         return outermost
 
-    def _is_training_chain(self, chain: Chain) -> bool:
-        """Not an evaluation's: a caller that passes False or None for what guards the backward pass."""
-        return True
-
     def _loader_in(self, item: Binding, container: Binding, source: ast.expr) -> None:
         """`loaders[phase]`: prepare the loader of the phase that trains."""
         assert isinstance(item.node, ast.Subscript)
@@ -414,37 +403,22 @@ class Preparer:
                     ):
                         continue
                     values = self.program.flow.variable(frame, name)
-                    if (
-                        values
-                        and all(self.roles.is_torch_loader(v) for v in values)
-                        and not self._is_exported(frame, name)
-                    ):
+                    if values and all(self.roles.is_torch_loader(v) for v in values):
                         statement = self.program.statement(write)
                         self._add_loader(Item("loader", name, frame, statement, write.lineno))
-
-    def _is_exported(self, frame: Scope, name: str) -> bool:
-        return False
 
     # Grouping.
 
     def _group(self) -> None:
-        blocks: dict[int, tuple[Scope, list[tuple[int, Item]]]] = {}
+        blocks: dict[int, tuple[Scope, list[ast.stmt], list[tuple[int, Item]]]] = {}
         for item in self._items:
             if not item.assigned:
                 self.found.bare_models.append(item)
                 continue
             block, index = self._place(item)
-            blocks.setdefault(id(block), (item.frame, []))[1].append((index, item))
-            self._blocks[id(block)] = block
-        for key, (frame, placed) in blocks.items():
-            self._group_block(frame, self._blocks[key], sorted(placed, key=lambda p: p[0]))
-
-    @property
-    def _blocks(self) -> dict[int, list[ast.stmt]]:
-        if "_blocks_seen" not in self.__dict__:
-            self.__dict__["_blocks_seen"] = {}
-        seen: dict[int, list[ast.stmt]] = self.__dict__["_blocks_seen"]
-        return seen
+            blocks.setdefault(id(block), (item.frame, block, []))[2].append((index, item))
+        for frame, block, placed in blocks.values():
+            self._group_block(frame, block, sorted(placed, key=lambda p: p[0]))
 
     def _place(self, item: Item) -> tuple[list[ast.stmt], int]:
         """The block in which an item is ready, and the index of the statement after which it is."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.flow import Flow
-from accelify.codemod.analysis.values import NOTHING, Argument, Element, External, Instance, Member, Value, Values
+from accelify.codemod.analysis.values import NOTHING, External, Values
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
 
@@ -100,16 +100,6 @@ class Program:
             return parent.body
         raise LookupError(statement)
 
-    def path_down(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statements from the top of the frame down to a statement, itself included."""
-        chain: list[ast.stmt] = [statement]
-        for ancestor in self.ancestors(statement):
-            if isinstance(ancestor, _FRAMES):
-                break
-            if isinstance(ancestor, ast.stmt):
-                chain.append(ancestor)
-        return list(reversed(chain))
-
     def externals(self, node: ast.AST | None) -> set[str]:
         """The library names that an expression may stand for."""
         return {v.name for v in self.values(node) if isinstance(v, External)}
@@ -164,15 +154,3 @@ class Program:
             for call in calls_in.get(scope, ()):
                 queue.extend(self.flow.callees.get(call, ()))
         return found
-
-
-def is_own(value: Value) -> bool:
-    """Whether a value is known by where it was made, not only by the name of a parameter or an attribute."""
-    while isinstance(value, (Member, Element)):
-        value = value.owner
-    return not isinstance(value, Argument)
-
-
-def instances(values: Values) -> list[Scope]:
-    """The classes of the instances among some values."""
-    return [v.cls for v in values if isinstance(v, Instance)]

@@ -6,14 +6,11 @@ import ast
 from functools import cached_property
 
 from accelify.codemod import names
-from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.values import (
     Argument,
     Collection,
     Constant,
-    Element,
-    FunctionValue,
     Instance,
     Made,
     Member,
@@ -163,14 +160,3 @@ class Roles:
     def is_model(self, value: Value) -> bool:
         """An `nn.Module`, or anything whose parameters an optimizer gets."""
         return (self.is_module(value) and not self.is_loss(value)) or value in self.trained
-
-    def is_batch_of(self, values: Values, loaders: set[Value]) -> bool:
-        """Whether values are batches, or parts of batches, of some loaders and of nothing else."""
-        return bool(values) and all(isinstance(v, Element) and v.owner in loaders for v in values)
-
-    def steps_by_itself(self, call: ast.Call) -> bool:
-        """Whether `x.step()` goes to a method of the project's own."""
-        return any(isinstance(v, FunctionValue) for v in self.program.values(call.func))
-
-    def classes_of(self, values: Values) -> list[Scope]:
-        return [v.cls for v in values if isinstance(v, Instance)]

@@ -42,18 +42,14 @@ def _statement(script: Script, group: Group) -> Iterator[Change | Obstacle]:
         yield Obstacle(NAME, path, first, f"the accelerator cannot be handed to where {names} would be prepared")
         return
     code = snippets.call_statement(names, f"{accelerator}.prepare", names, first.col_offset)
-    where, gap = ("after", 0) if anchor is not None else ("before", 0)
+    where = "after" if anchor is not None else "before"
     yield Change(
         rule=NAME,
         path=path,
         line=(anchor.end_lineno or anchor.lineno) if anchor is not None else first.lineno,
         reason="prepared: " + ", ".join(f"{i.text} ({i.kind}, line {i.line})" for i in group.items),
-        edits=(Insert(_outer(script, first), where, code, gap, order=5),),
+        edits=(Insert(first, where, code, order=5),),
     )
-
-
-def _outer(script: Script, statement: ast.stmt) -> ast.stmt:
-    return statement
 
 
 def _bare(script: Script, item: Item) -> Iterator[Change | Obstacle]:

@@ -1,5 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST_ARGS ?= -n auto --dist loadfile
 STAMP := .venv/.installed
 
 .PHONY: help venv demo test soak test-all lint format bench clean

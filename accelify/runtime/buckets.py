@@ -37,7 +37,7 @@ class Bucket:
             self.work = None
 
 
-def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup) -> None:
+def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup | None) -> None:
     """Rank 0's values in everyone's tensors, in place, few messages."""
     for members in _by_kind(tensors):
         flat = torch.cat([member.detach().reshape(-1) for member in members])
@@ -45,7 +45,7 @@ def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup) -> N
         _scatter_into(members, flat)
 
 
-def mean_over_ranks(tensors: list[torch.Tensor], group: dist.ProcessGroup, world_size: int) -> None:
+def mean_over_ranks(tensors: list[torch.Tensor], group: dist.ProcessGroup | None, world_size: int) -> None:
     """The mean over ranks in everyone's tensors, in place, one message."""
     if not tensors:
         return

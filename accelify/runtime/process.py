@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -76,6 +77,9 @@ def choose_device(local_rank: int, world_size: int, *, cpu: bool) -> torch.devic
 
 
 def _start(environment: Environment, device: torch.device, timeout: timedelta) -> None:
+    # Its functions have the default group, whatever that is when it is imported, as a default argument: imported first
+    # they do not keep alive what _leave destroys.
+    importlib.import_module("torch.distributed.nn.functional")
     # tcp:// finds the store of torchrun's agent where there is one, and lets rank 0 open one where there is none.
     url = f"tcp://{environment.address}:{environment.port}"
     store, rank, size = next(rendezvous(url, environment.rank, environment.world_size, timeout=timeout))
@@ -105,5 +109,9 @@ def leave_word(world: World, word: str) -> dict[int, str | None]:
 
 
 def _leave() -> None:
+    """End the groups, and gloo's threads with them: one that needs Python to free a tensor must not outlive it.
+
+    The threads end with the last reference to their group, so nothing in the runtime keeps one.
+    """
     if dist.is_initialized():
         dist.destroy_process_group()

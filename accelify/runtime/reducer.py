@@ -62,7 +62,9 @@ class Replica:
 
     def __init__(self, model: Trained, group: dist.ProcessGroup, world_size: int) -> None:
         self.model = weakref.ref(model)
-        self.group = group
+        # Weak: a group that outlives destroy_process_group() leaves gloo's threads to the interpreter's end, which
+        # aborts the process when one of them frees a tensor then.
+        self._group = weakref.ref(group)
         self.world_size = world_size
         self.owner: Replicated | None = None
         self.is_open = False
@@ -81,6 +83,11 @@ class Replica:
         # Kept alive, so that an id stands for one parameter.
         self._known: dict[int, torch.Tensor] = {}
         self._sparse: set[int] = set()
+
+    @property
+    def group(self) -> dist.ProcessGroup | None:
+        """The group whose ranks share the model; None, torch's word for the default one, once it is destroyed."""
+        return self._group()
 
     # -- layout
 

@@ -176,7 +176,7 @@ class Runner:
         self._count += 1
         place = self._folder / f"run{self._count}"
         root = place / "project"
-        for name in ("own", "meeting", "temporary"):
+        for name in ("own/meeting", "temporary"):
             (place / name).mkdir(parents=True)
         copy_project(order.project, root)
         change(root)
@@ -222,7 +222,8 @@ class Runner:
             "trace": str(place / "own" / f"trace.{rank}"),
             "stacks": str(place / "own" / f"stacks.{rank}"),
             "log": str(place / "own" / f"log.{rank}"),
-            "meeting": str(place / "meeting"),
+            "meeting": str(place / "own" / "meeting"),
+            "temporary": os.path.realpath(tempfile.gettempdir()),
             "variables": variables,
             "protected": self._protected,
             "rank": rank,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -149,6 +150,7 @@ SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/socket
 SlurmctldPort={ports[0]}
+FirstJobId={first}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/controller.pid
@@ -188,7 +190,8 @@ def cluster() -> Iterator[str]:
         (folder / "state").mkdir()
         conf = folder / "slurm.conf"
         host = socket.gethostname().split(".")[0]
-        conf.write_text(CLUSTER.format(host=host, folder=folder, ports=free_ports(3)))
+        # Two clusters never are on one machine but here; a job's number says on which port its ranks meet.
+        conf.write_text(CLUSTER.format(host=host, folder=folder, ports=free_ports(3), first=random.randrange(1, 10**7)))
         environment = os.environ | {"SLURM_CONF": str(conf)}
         try:
             secret = folder / "key"

@@ -24,6 +24,15 @@ for step, batch in enumerate(loader):
         {end}
 """
 
+# Registered before the runtime's own, and so run after it.
+THREADS = """
+import atexit, os, pathlib
+def count():
+    names = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
+    pathlib.Path("threads-" + os.environ["RANK"]).write_text(str(sum(name.startswith("pt_gloo") for name in names)))
+atexit.register(count)
+"""
+
 
 def run(tmp_path, end):
     script = tmp_path / "train.py"
@@ -37,6 +46,13 @@ def test_every_rank_may_leave_in_the_middle_without_a_word(tmp_path):
 
 def test_the_end_of_the_script_says_nothing(tmp_path):
     assert run(tmp_path, "pass") == [(0, ""), (0, "")]
+
+
+def test_no_thread_of_a_group_is_left_when_the_interpreter_ends(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(THREADS + TRAIN.format(end="break"))
+    assert launch([script], 2, cwd=tmp_path, limit=60) == [(0, "")] * 2
+    assert [(tmp_path / f"threads-{rank}").read_text() for rank in range(2)] == ["0"] * 2
 
 
 def test_a_rank_that_leaves_early_ends_the_wait_of_the_others(tmp_path):

@@ -41,7 +41,7 @@ def run(order: dict[str, Any]) -> NoReturn:
     training.install(recorder, order["steps"], ending.stop)
     samples.install(recorder)
     prints.install(recorder)
-    writes.install(recorder, order["root"], order["protected"], order["own"])
+    writes.install(recorder, order["root"], order["protected"], order["own"], order["temporary"])
     try:
         _run_as_main(script)
     except SystemExit as leaving:

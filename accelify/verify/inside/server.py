@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -85,6 +86,7 @@ def _become(order: dict[str, Any]) -> NoReturn:
     os.dup2(log, 2)
     os.closerange(3, 64)
     os.environ.update(order["variables"])
+    tempfile.tempdir = None  # TMPDIR has changed since anything asked
     os.chdir(order["folder"])
     from accelify.verify.inside.child import run
 

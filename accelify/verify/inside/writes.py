@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any  # checkpoints hold anything
@@ -31,12 +30,12 @@ class Refused(PermissionError):
 class Writes:
     """What happens to an audit event that may write."""
 
-    def __init__(self, recorder: Recorder, root: str, protected: list[str], own: str) -> None:
+    def __init__(self, recorder: Recorder, root: str, protected: list[str], own: str, temporary: str) -> None:
         self._recorder = recorder
         self._root = os.path.join(root, "")
         self._protected = [os.path.join(folder, "") for folder in protected]
         self._own = os.path.join(own, "")
-        self._temporary = os.path.join(os.path.realpath(tempfile.gettempdir()), "")
+        self._temporary = os.path.join(temporary, "")
         self._home = os.path.expanduser("~/.")
         self._events: dict[str, Callable[..., None]] = {
             "open": self._open,
@@ -116,9 +115,9 @@ def _detach(link: str, truncates: bool) -> None:
         os.chmod(link, stat.S_IMODE(os.stat(target).st_mode) | stat.S_IWUSR)
 
 
-def install(recorder: Recorder, root: str, protected: list[str], own: str) -> None:
-    """Watch from here on; `own` is where the traces are written."""
-    writes = Writes(recorder, root, protected, own)
+def install(recorder: Recorder, root: str, protected: list[str], own: str, temporary: str) -> None:
+    """Watch from here on; `own` is where the traces are written, `temporary` the folder for everybody's short files."""
+    writes = Writes(recorder, root, protected, own, temporary)
     sketcher = Sketcher()
     save = torch.save
 

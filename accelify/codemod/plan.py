@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from accelify.codemod.edits import AddParameter, Change, DropNames, Obstacle, Plan, Remark, Remove
 from accelify.codemod.rules import RULES
-from accelify.codemod.script import Script, Verdict, edits_of
+from accelify.codemod.script import Script, edits_of
+from accelify.codemod.understand import Verdict
 
 _ROUNDS = 6
 

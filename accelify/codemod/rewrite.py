@@ -114,7 +114,7 @@ def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], op
     """
     from accelify.codemod.analysis.program import Program
     from accelify.codemod.plan import plan
-    from accelify.codemod.script import is_migrated, understand
+    from accelify.codemod.understand import is_migrated, understand
 
     if is_migrated(named):
         return None

@@ -236,7 +236,7 @@ class Tracer:
         statement = self.program.statement(alias)
         binding = Binding("import", owner, alias, statement)
         if isinstance(statement, ast.ImportFrom):
-            root = self.flow._root_of(self.program.path(alias), statement.module or "", statement.level)
+            root = self.flow.module_named(self.program.path(alias), statement.module or "", statement.level)
             if root is not None and alias.name in root.writes and (root, alias.name) not in seen:
                 return [(binding, *chain) for chain in self.variable(root, alias.name, seen)]
         return [] if External(alias.name) in self.program.values(alias) else [(binding,)]

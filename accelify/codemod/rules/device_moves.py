@@ -17,10 +17,11 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.analysis.effects import is_pure
+from accelify.codemod.analysis.moves import Move
 from accelify.codemod.analysis.values import Constant
 from accelify.codemod.edits import Change, Edit, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
-from accelify.codemod.script import Move, Script, edits_of
+from accelify.codemod.script import Script, edits_of
 
 NAME = "device_moves"
 
@@ -58,7 +59,7 @@ def _helpers(script: Script) -> Iterator[Remark]:
 def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) -> Change:
     reason = "the prepared loader yields batches on the device"
     first = next(m for c, m in dropped.items() if script.program.statement(c) is statement)
-    if not script.is_prepared_batch(first.receiver):
+    if not script.prepared.is_batch(first.receiver):
         reason = "`prepare` moves the model to the device"
     path, line = script.path(statement), first.call.lineno
     if _is_nothing(statement, dropped):

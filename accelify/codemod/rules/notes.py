@@ -51,7 +51,7 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
 
 def _shared_loops(script: Script) -> list[ast.For | ast.AsyncFor]:
     """The loops whose items are dealt out to the processes."""
-    found: set[ast.AST | None] = {n for n in script.prepared_loops if script.path(n) in script.files}
+    found: set[ast.AST | None] = {n for n in script.prepared.loops if script.path(n) in script.files}
     found |= {d.loop for d in script.training.data if d.kind == "loaders"}
     found |= {d.loop for d, _ in script.preparation.sharded}
     loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]
@@ -203,7 +203,7 @@ def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     if not script.iterates_a_loader(loop):
         return
-    if script.gets_a_prepared_loader(loop.iter):
+    if script.prepared.is_loader_for_some(loop.iter):
         message = "where this is given a prepared loader it goes over this process's share only: so do its sums"
         yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
     else:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from accelify.codemod import snippets
+from accelify.codemod.analysis.grouping import Group, Item
 from accelify.codemod.analysis.placing import body_start
-from accelify.codemod.analysis.preparing import Group, Item
 from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Replace
 from accelify.codemod.script import Script
 

@@ -1,0 +1,95 @@
+"""The calls that move something to a device, and which of them a prepared script no longer needs."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+
+from accelify.codemod.analysis.prepared import Prepared
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.roles import Roles
+
+
+@dataclass(frozen=True)
+class Move:
+    """A call that moves something to a device: `x.to(device)`, `x.cuda()`."""
+
+    call: ast.Call
+    receiver: ast.expr
+    device: ast.expr | None
+
+
+class Moves:
+    """The moves in some files of a program."""
+
+    def __init__(self, program: Program, roles: Roles, prepared: Prepared, files: set[str]) -> None:
+        self.program = program
+        self.roles = roles
+        self.prepared = prepared
+        self.files = files
+
+    @cached_property
+    def found(self) -> list[Move]:
+        """The calls of the changed files that move something to a device."""
+        found = []
+        for call in self.program.calls:
+            if (
+                isinstance(call.func, ast.Attribute)
+                and call.func.attr in ("to", "cuda")
+                and self.program.path(call) in self.files
+            ):
+                move = self._move(call)
+                if move is not None:
+                    found.append(move)
+        return sorted(found, key=lambda m: (self.program.path(m.call), m.call.lineno, m.call.col_offset))
+
+    def _move(self, call: ast.Call) -> Move | None:
+        assert isinstance(call.func, ast.Attribute)
+        receiver = call.func.value
+        if self.program.flow.callees.get(call) or self.program.externals(receiver):
+            return None
+        keyword = next((k.value for k in call.keywords if k.arg == "device"), None)
+        first = call.args[0] if call.args else keyword
+        if call.func.attr == "cuda":
+            return Move(call, receiver, first)
+        if first is None or isinstance(first, ast.Starred) or not self.is_device(first):
+            return None
+        return Move(call, receiver, first)
+
+    def is_device(self, node: ast.expr) -> bool:
+        """Whether an expression is a device, by its value or, where that is unknown, by its last name."""
+        values = self.program.values(node)
+        if any(self.roles.is_device(v) for v in values):
+            return True
+        last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        return last in ("device", "dev", "gpu", "cuda", "gpu_id", "rank", "local_rank") or last.endswith("_device")
+
+    def is_needless(self, move: Move) -> bool:
+        """Whether a move does nothing once what it moves is prepared."""
+        if self.prepared.is_batch(move.receiver):
+            return True
+        if not self.prepared.is_model(move.receiver):
+            return False
+        statement = self.program.statement(move.call)
+        text = ast.unparse(move.receiver)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            text = ast.unparse(statement.targets[0])
+        group = self.prepared.prepares_after(move.call, text)
+        return (
+            group is not None and group.anchor is not None and not self._is_used_between(text, statement, group.anchor)
+        )
+
+    def _is_used_between(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
+        """Whether a model is used, other than to be set up, between a move and where it is prepared."""
+        last = end.end_lineno or end.lineno
+        for call in self.program.calls:
+            if self.program.frame(call) is not self.program.frame(start) or not start.lineno < call.lineno <= last:
+                continue
+            if ast.unparse(call.func) == text:
+                return True
+            harmless = ast.unparse(call.func).endswith(("print", "DataParallel", "info", "watch", "compile"))
+            makes = any(self.roles.is_optimizer(v) or self.roles.is_module(v) for v in self.program.values(call))
+            if not harmless and not makes and any(ast.unparse(a) == text for a in call.args):
+                return True
+        return False

@@ -1,0 +1,185 @@
+"""Which expressions of a script are prepared things: loaders, the batches that they hand out, models."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.grouping import Group
+from accelify.codemod.analysis.preparing import Preparation
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.trace import Binding, Tracer
+from accelify.codemod.analysis.values import Collection, Element, View
+
+
+class Prepared:
+    """Tells what is prepared, wherever it has gone since."""
+
+    def __init__(self, program: Program, tracer: Tracer, preparation: Preparation) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.preparation = preparation
+        self._batches: dict[ast.expr, bool] = {}
+
+    # Loaders.
+
+    @cached_property
+    def loops(self) -> set[ast.AST]:
+        """The loops over loaders that are prepared."""
+        return {
+            node
+            for parsed in self.program.files
+            for node in parsed.parents
+            if isinstance(node, (ast.For, ast.AsyncFor))
+            and self.program.values(node.iter)
+            and self.is_loader(node.iter)
+        }
+
+    def is_loader(self, node: ast.expr) -> bool:
+        """Whether an expression is always a prepared loader, or a view of one."""
+        if isinstance(node, ast.Call) and "zip" in self.program.called(node):
+            return bool(node.args) and all(self.is_loader(a) for a in node.args)
+        chains = self.tracer.chains(node)
+        return bool(chains) and all(any(self._is_binding(b) for b in chain) for chain in chains)
+
+    def _is_binding(self, binding: Binding) -> bool:
+        if any(binding.node is node for kind, node in self.preparation.wrapped if kind == "loader"):
+            return True
+        for item in self.preparation.items:
+            if item.kind != "loader" or item.frame is not binding.scope:
+                continue
+            if item.text.split("[")[0] == binding.text and (
+                item.statement is binding.statement or item.statement is None
+            ):
+                return "[" not in item.text  # of a container, only one place is prepared
+        return False
+
+    def is_loader_for_some(self, node: ast.expr) -> bool:
+        """Whether an expression is a prepared loader for some callers."""
+        return any(self._is_binding(b) for chain in self.tracer.chains(node) for b in chain)
+
+    # Batches.
+
+    def is_batch(self, node: ast.expr, depth: int = 4) -> bool:
+        """Whether an expression is always (a part of) a batch of a prepared loader."""
+        if node not in self._batches:
+            self._batches[node] = self._is_batch_now(node, depth)
+        return self._batches[node]
+
+    def _is_batch_now(self, node: ast.expr, depth: int) -> bool:
+        values = self.program.values(node)
+        if not depth or not any(isinstance(v, Element) for v in values):
+            return False
+        if not all(isinstance(v, (Element, Collection, View)) for v in values):
+            return False
+        root = self._root(node)
+        parts = _parts(root)
+        if parts is not None:
+            return bool(parts) and all(self.is_batch(p, depth - 1) for p in parts)
+        if isinstance(root, ast.Call):
+            return bool(root.args) and self._is_next(root) and self.is_loader(root.args[0])
+        if not isinstance(root, ast.Name):
+            return False
+        owner = self.program.scope(root).owner(root.id)
+        return owner is not None and all(self._is_batch_write(owner, w, depth) for w in self._reaching(owner, root))
+
+    def _reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
+        """The places where a name may have got the value that is read: in the loop that deals it out, if one does."""
+        writes = self.tracer.writes(owner, read.id)
+        for loop in self.program.loops_round(read):
+            if isinstance(loop, (ast.For, ast.AsyncFor)) and any(self.program.inside(w, loop.target) for w in writes):
+                return [w for w in writes if self.program.inside(w, loop)]
+        return writes
+
+    def _is_next(self, call: ast.Call) -> bool:
+        return isinstance(call.func, ast.Name) and call.func.id == "next"
+
+    def _root(self, node: ast.expr) -> ast.expr:
+        while True:
+            if isinstance(node, (ast.Attribute, ast.Subscript)):
+                node = node.value
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not self._is_next(node):
+                node = node.func.value
+            elif isinstance(node, ast.Call) and node.args and any("Variable" in n for n in self.program.called(node)):
+                node = node.args[0]
+            else:
+                return node
+
+    def _is_batch_write(self, owner: Scope, write: ast.AST, depth: int) -> bool:
+        if isinstance(write, ast.arg):
+            arguments = [
+                self.tracer.argument(c, owner, write.arg)
+                for c in self.program.flow.callers.get(owner, ())
+                if self.program.frame(c) in self.program.reachable
+            ]
+            return bool(arguments) and all(a is not None and self.is_batch(a, depth - 1) for a in arguments)
+        if not isinstance(write, ast.Name):
+            return False
+        parent = self.program.parent(write)
+        while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
+            parent = self.program.parent(parent)
+        if isinstance(parent, ast.comprehension):
+            return self.is_batch(parent.iter, depth - 1) or self.is_loader(parent.iter)
+        if isinstance(parent, (ast.For, ast.AsyncFor)):
+            return parent in self.loops or self.is_batch(parent.iter, depth - 1)
+        value = self.tracer.assigned(write)
+        if value is None and isinstance(parent, ast.Assign):
+            value = parent.value
+        if value is None:
+            return False
+        if self._is_made_from(value, write.id):
+            return True  # `x = x.to(device)` keeps what x was
+        return self.is_batch(value, depth - 1)
+
+    def _is_made_from(self, value: ast.expr, name: str) -> bool:
+        """Whether an expression is a variable, or a container of parts of it."""
+        root = self._root(value)
+        if isinstance(root, ast.Name):
+            return root.id == name
+        parts = _parts(root)
+        return bool(parts) and all(self._is_made_from(p, name) for p in parts or ())
+
+    # Models.
+
+    def is_model(self, node: ast.expr) -> bool:
+        """Whether an expression names a prepared model, or makes one that gets such a name."""
+        text = ast.unparse(node)
+        frame = self.program.frame(node)
+        items = [i for i in [*self.preparation.items, *self.preparation.bare_models] if i.kind == "model"]
+        if any(i.text == text and i.frame is frame for i in items):
+            return True
+        values = self.program.values(node)
+        if not values or not values <= self.preparation.models:
+            return False
+        statement = self.program.statement(node)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = ast.unparse(statement.targets[0])
+            return any(i.text == target and i.frame is frame for i in items)
+        return False
+
+    def prepares_after(self, node: ast.AST, text: str) -> Group | None:
+        """The group that prepares `text` in a node's frame, when it comes after the node."""
+        frame = self.program.frame(node)
+        for group in self.preparation.groups:
+            if group.frame is frame and group.anchor is not None and any(i.text == text for i in group.items):
+                return group if getattr(node, "lineno", 0) <= (group.anchor.end_lineno or 0) + 8 else None
+        return None
+
+
+def _parts(node: ast.expr) -> list[ast.expr] | None:
+    """What a container is made from; None for anything else."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return list(node.elts)
+    if isinstance(node, (ast.ListComp, ast.DictComp, ast.GeneratorExp)):
+        return [node.generators[0].iter]
+    if isinstance(node, ast.Dict):
+        return list(node.values)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("tuple", "list")
+        and len(node.args) == 1
+    ):
+        return list(node.args)
+    return None

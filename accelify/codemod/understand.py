@@ -1,0 +1,141 @@
+"""Form the model of a program, or find why its training loop cannot be migrated."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from accelify.codemod import names
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.loops import Loops, Training
+from accelify.codemod.analysis.preparing import Preparer
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.reach import Reacher
+from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.trace import Tracer
+from accelify.codemod.analysis.values import External, FunctionValue
+from accelify.codemod.options import Options
+from accelify.codemod.parse import Parsed
+from accelify.codemod.script import Script
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a program is: a script to migrate, something to leave alone, or a training loop that cannot be migrated."""
+
+    script: Script | None
+    obstacles: tuple[tuple[ast.AST, str, str], ...] = ()
+
+
+def understand(program: Program, options: Options) -> Verdict:
+    """Form the model of a program."""
+    roles = Roles(program)
+    tracer = Tracer(program)
+    training = Loops(program, roles, tracer).find()
+    if not training.backwards or not _trains(program, training):
+        return Verdict(None)
+    obstacles: list[tuple[ast.AST, str, str]] = []
+    preparation = Preparer(program, roles, tracer, training).prepare()
+    obstacles.extend((node, "prepare", message) for node, message in preparation.obstacles)
+    if not preparation.trains_something and not _updates_by_hand(program, training):
+        message = "cannot tell which model and which optimizer this backward pass trains"
+        obstacles.append((training.backwards[0], "prepare", message))
+    needs: dict[Scope, ast.AST] = {program.frame(b): b for b in training.backwards}
+    for group in preparation.groups:
+        needs[group.frame] = group.anchor or group.frame.node
+    for item in preparation.bare_models:
+        needs.setdefault(item.frame, item.statement or item.frame.node)
+    for _, node in preparation.wrapped:
+        needs.setdefault(program.frame(node), node)
+    for _, source in preparation.sharded:
+        needs.setdefault(program.frame(source), source)
+    name = _free_name(program, "accelerator")
+    reach = Reacher(program, name, needs).solve()
+    obstacles.extend((node, "accelerator", message) for node, message in reach.obstacles)
+    script = Script(program, roles, tracer, training, preparation, reach, options)
+    obstacles.extend(_several_devices(program, script.files))
+    obstacles.extend(_by_hand(program, script.files | {p.path for p in program.named}))
+    return Verdict(script, tuple(obstacles))
+
+
+def _trains(program: Program, training: Training) -> bool:
+    """Whether a backward pass is part of a training loop here, and not a helper for somebody else's."""
+    frames = {program.frame(b) for b in training.backwards}
+    stepping = {program.frame(s) for s in training.steps}
+    stepping |= {
+        program.frame(c) for c in program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "zero_grad"
+    }
+    # `optimizer.step(closure)` calls what it is given
+    stepping |= {
+        v.scope for s in training.steps for a in s.args for v in program.values(a) if isinstance(v, FunctionValue)
+    }
+    return any(training.loops.values()) or bool(frames & stepping) or _updates_by_hand(program, training)
+
+
+def _updates_by_hand(program: Program, training: Training) -> bool:
+    """Whether the training code reads gradients itself: `w.data -= lr * w.grad`."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "grad" and program.frame(node) in training.frames
+        for node in program.flow.values
+    )
+
+
+def _several_devices(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:
+    """Signs that a model is spread over several GPUs of one process."""
+    found: dict[str, ast.AST] = {}
+    for path in sorted(files):
+        for node in program.flow.parsed_of[path].parents:
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if text.startswith("cuda:") and text.partition(":")[2].isdigit():
+                found.setdefault(text, node)
+    if len(found) > 1:
+        first = next(iter(found.values()))
+        yield first, "devices", f"{' and '.join(sorted(found))}: the script spreads itself over several GPUs by hand"
+
+
+def _by_hand(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:
+    """Signs that a script already distributes itself, or scales its losses by a library."""
+    seen: set[tuple[str, str]] = set()
+    for node, values in list(program.flow.values.items()):
+        if not isinstance(node, (ast.Attribute, ast.Name)) or program.path(node) not in files:
+            continue
+        for name in (v.name for v in values if isinstance(v, External)):
+            kind = None
+            if names.is_distributed(name):
+                kind = ("distributed", f"`{name}`: the script already distributes itself")
+            elif name.startswith(("apex.amp", "apex.fp16_utils", "apex.optimizers")):
+                kind = (
+                    "amp",
+                    f"`{name}`: mixed precision by apex is not migrated; use torch.amp or `mixed_precision=`",
+                )
+            if (
+                kind is not None
+                and program.scope(node).root.module
+                and (kind[1], program.path(node)) not in seen
+                and program.frame(node) in program.reachable
+            ):
+                seen.add((kind[1], program.path(node)))
+                yield node, *kind
+
+
+def _free_name(program: Program, wanted: str) -> str:
+    taken = {name for b in program.flow.bindings.values() for s in b.root.walk() for name in s.writes}
+    for name in (wanted, "accel", "acc", "accelify_accelerator"):
+        if name not in taken:
+            return name
+    return "_accelerator"
+
+
+def is_migrated(named: Iterable[Parsed]) -> bool:
+    """Whether a library that runs training loops is imported already."""
+    for parsed in named:
+        for node in ast.walk(parsed.tree):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [a.name for a in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules = [node.module]
+            if any(names.migrated_by(m) for m in modules):
+                return True
+    return False

@@ -52,6 +52,7 @@ def a_save_that_fails_on_one_rank(accelerator):
     assert set(words) == {f"rank {last}: OSError: [Errno 28] No space left on device"}
     accelerator.wait_for_everyone()
     assert os.listdir(home) == ["checkpoint_0"]  # noqa: PTH208
+    accelerator.wait_for_everyone()  # before anybody begins the next
     handle.remove()
     one.value = 2
     assert Path(made.save_state()).name == "checkpoint_1"

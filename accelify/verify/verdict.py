@@ -29,6 +29,12 @@ class Row:
     at: str | None = None
     step: int | None = None
 
+    @property
+    def place(self) -> str | None:
+        """The line to look at, where there is something to see and the words do not say it."""
+        tells = self.status in (Status.DIFFERS, Status.NATURE)
+        return self.at if tells and self.at is not None and self.at not in self.words else None
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

@@ -97,7 +97,7 @@ def test_the_page_draws_every_run_and_breaks_where_a_loss_is_no_number() -> None
     svg = xml.etree.ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
     curves = [element.attrib for element in svg.iter("path")]
     assert [curve["d"].count("M") for curve in curves] == [1] * 5
-    assert len({curve["stroke"] for curve in curves}) == 3
+    assert len({curve["style"] for curve in curves}) == 3
     assert all(name in page for name in CURVES)
     assert '<span class="del">-loss &lt; 1' in page
     numbers = [float(word.lstrip("ML")) for curve in curves for word in curve["d"].split()]

@@ -47,7 +47,7 @@ _LATE = ("evaluation", "checkpoints")
 def _row(row: Row, paint: Paint, width: int | None) -> Iterator[str]:
     mark, style = _MARKS.get(row.status, _DIFFERS)
     front = f"  {mark:<8}{row.name:<14} "
-    words = row.words + (f" [{row.at}]" if row.at and row.status in (Status.DIFFERS, Status.NATURE) else "")
+    words = row.words + (f" [{row.place}]" if row.place else "")
     lines = textwrap.wrap(words, max((width or 0) - len(front), 40), break_on_hyphens=False) if width else [words]
     yield paint(style, front[: 2 + len(mark)]) + front[2 + len(mark) :] + lines[0]
     for line in lines[1:]:

@@ -124,8 +124,10 @@ def _rewritten(
     if verify:
         from accelify.commands.verify import tell_progress  # here, as only --verify runs anything
         from accelify.verify.gate import keep_proven
+        from accelify.verify.stopping import tidy_end
 
-        rewritten = replace(rewritten, programs=keep_proven(rewritten.programs, tell_progress()))
+        with tidy_end():
+            rewritten = replace(rewritten, programs=keep_proven(rewritten.programs, tell_progress()))
     return batch.write(rewritten) if mode.writes else rewritten
 
 

@@ -60,6 +60,7 @@ def command(
     from accelify.verify.prove import Request, prove
     from accelify.verify.report import text
     from accelify.verify.runs import Limits
+    from accelify.verify.stopping import tidy_end
 
     if arguments[:1] == ("--",):
         arguments = arguments[1:]
@@ -73,7 +74,8 @@ def command(
         synthetic=64 if synthetic else 0,
         folder=Path.cwd(),
     )
-    verdict = prove(request, tell_progress())
+    with tidy_end():
+        verdict = prove(request, tell_progress())
     if html is not None:
         from accelify.verify.report import html as page
 

@@ -27,6 +27,7 @@ from accelify.verify.trace import Run, read_trace
 INTERVAL = 0.05
 # How long the stacks of a hanging rank may take to be written. Units: seconds.
 STACKS = 2.0
+PREFIX = "accelify-verify-"  # of the folders for temporary files
 
 Progress = Callable[[str], None]
 
@@ -64,11 +65,13 @@ class Server:
         if not hasattr(os, "fork"):
             raise CannotVerify("verify starts its runs by fork, which this system does not have")
         kept = {name: value for name, value in os.environ.items() if name not in _OUTER}
+        # torch puts caches of its own into the folder for temporary files, and leaves them there.
+        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "accelify.verify.inside.server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**kept, **_VARIABLES},
+            env={**kept, **_VARIABLES, "TMPDIR": self._folder.name},
             text=True,
             bufsize=1,
             start_new_session=True,
@@ -95,6 +98,7 @@ class Server:
         with suppress(OSError):
             self._process.stdin.close()
         self._process.wait()
+        self._folder.cleanup()
 
     def name(self) -> str:
         """A name for a rank that no rank had before."""
@@ -311,5 +315,5 @@ def _free_port() -> int:
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="accelify-verify-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
         yield Path(os.path.realpath(name))

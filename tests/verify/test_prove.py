@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,17 @@ def test_dropout_and_batch_norm_and_noise_are_taken_away_where_that_proves_more(
     assert "dropout off (train.py:25)" in made
     assert "BatchNorm with its running statistics (train.py:25)" in made
     assert "augmentation seeded by sample (Noisy)" in made
+
+
+def test_a_batch_norm_that_has_only_the_batch_is_named_as_the_reason(proving: Prove) -> None:
+    # It computes with the rows that a rank has, and there are no running statistics to take instead.
+    original = scripts.RANDOM_BY_NATURE.replace("BatchNorm1d(8)", "BatchNorm1d(8, track_running_stats=False)")
+    verdict = proving(original)
+    assert differing(verdict) == []
+    found = row(verdict, "losses")
+    assert found.status is Status.NATURE
+    assert re.match(r"BatchNorm without running statistics \(train.py:\d+\); backward pass 1: ", found.words)
+    assert row(verdict, "ranks agree").status is Status.HOLDS
 
 
 def test_a_fault_shows_also_where_runs_were_made_comparable(proving: Prove) -> None:

@@ -37,6 +37,8 @@ def main() -> None:
                 for pid in running:
                     with suppress(ProcessLookupError, PermissionError):
                         os.killpg(pid, signal.SIGKILL)
+                    with suppress(ChildProcessError):  # once this process is gone, so are they
+                        os.waitpid(pid, 0)
                 return
             *orders, pending = (pending + data).split(b"\n")
             for order in map(json.loads, orders):

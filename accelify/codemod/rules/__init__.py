@@ -17,6 +17,7 @@ from accelify.codemod.rules import (
     folders,
     mixed_precision,
     notes,
+    own_methods,
     parallel_wrappers,
     prepare,
     unused,
@@ -42,5 +43,6 @@ RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (mixed_precision.NAME, mixed_precision.find),
     (creation.NAME, creation.find),
     (unused.NAME, unused.find),
+    (own_methods.NAME, own_methods.find),
     (notes.NAME, notes.find),
 )

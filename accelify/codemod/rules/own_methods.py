@@ -1,0 +1,41 @@
+"""Point out calls that look like torch's but are answered by the project's own methods.
+
+    net.cuda()          class Net defines `cuda`: the call stays, and moves what that method moves
+    criterion.backward() class Loss defines `backward`: the backward pass inside it is what changes
+
+Why: by their names alone these lines look like ones that a migration has forgotten.
+Left alone: all of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.edits import Plan, Remark
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Script
+
+NAME = "own_methods"
+_STAYS = {
+    "cuda": "moves what that method moves, to this process's own GPU",
+    "to": "moves what that method moves",
+    "backward": "the backward pass inside it goes through the accelerator",
+}
+
+
+def find(script: Script, plan: Plan) -> Iterator[Remark]:
+    """A note for each such call of the changed files."""
+    for call in script.program.calls:
+        path = script.path(call)
+        if path not in script.files:
+            continue
+        for method in script.program.flow.callees.get(call, ()):
+            if method.is_method and method.name in _STAYS and not _is_by_super(call):
+                message = f"stays: `{method.qualified_name}` is the script's own; {_STAYS[method.name]}"
+                yield Remark(NAME, path, call, message, Tier.REVIEW)
+                break
+
+
+def _is_by_super(call: ast.Call) -> bool:
+    return ast.unparse(call.func).startswith("super(")

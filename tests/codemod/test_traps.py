@@ -386,7 +386,9 @@ def test_rewrites_a_plain_script_line_by_line() -> None:
 
 
 def test_a_move_that_is_the_models_own_method_stays_and_is_pointed_out() -> None:
-    text = script(model="class Net(nn.Linear):\n    def cuda(self):\n        return self\n\nmodel = Net(4, 1)\nmodel.cuda()")
+    text = script(
+        model="class Net(nn.Linear):\n    def cuda(self):\n        return self\n\nmodel = Net(4, 1)\nmodel.cuda()"
+    )
     result = run(text)
     assert "\nmodel.cuda()\n" in result.after.decode()
     (note,) = (note for note in result.notes if note.rule == "own_methods")

@@ -54,7 +54,7 @@ def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
     removed = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node)}
     dropped = {(e.node, n) for e in edits if isinstance(e, DropNames) for n in e.names}
     renamed = {(e.node, e.instead_of) for e in edits if isinstance(e, AddParameter)}
-    for path in sorted(script.files):
+    for path in sorted(script.files | {c.path for c in made.changes}):
         for scope in script.program.flow.bindings[path].root.walk():
             if scope.kind != "function":
                 continue

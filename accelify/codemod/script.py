@@ -9,7 +9,7 @@ from functools import cached_property
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.effects import function_draws
+from accelify.codemod.analysis.effects import clock_behind, function_draws
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.moves import Move, Moves
 from accelify.codemod.analysis.prepared import Prepared
@@ -115,6 +115,10 @@ class Script:
     def iterates_a_loader(self, loop: ast.For | ast.AsyncFor) -> bool:
         """Whether a loop goes over a loader of batches."""
         return Loops(self.program, self.roles, self.tracer).is_loader_loop(loop)
+
+    def clock_in(self, path: ast.expr) -> ast.Call | None:
+        """The call that reads the time into a path."""
+        return clock_behind(self.program, path)
 
     @cached_property
     def wrappers(self) -> list[ast.Call]:

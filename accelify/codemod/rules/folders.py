@@ -1,9 +1,11 @@
 """Let several processes make the same folder.
 
-    os.makedirs(path)    ->    os.makedirs(path, exist_ok=True)
+    os.makedirs(path)                          ->    os.makedirs(path, exist_ok=True)
+    path.mkdir(parents=True, exist_ok=False)   ->    path.mkdir(parents=True, exist_ok=True)
 
 Why: two processes may both find that the folder is missing; the second to make it would fail.
-Left alone: calls that say themselves what to do. Where the script did not check first, the change is marked for review.
+Left alone: calls that say themselves what to do. Where the script did not check first, the change is marked for review:
+a folder that is left from an earlier run is no error any more.
 """
 
 from __future__ import annotations
@@ -13,40 +15,131 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from accelify.codemod.edits import Change, Plan, Replace
+from accelify.codemod.edits import Change, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "folders"
+_MAKERS = {"os.makedirs", "os.mkdir"}
+_STOPS = {"sys.exit", "exit", "quit", "os._exit", "input"}
+_EXISTS = {"BaseException", "Exception", "OSError", "IOError", "EnvironmentError", "FileExistsError"}
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change]:
-    """A change for each folder that is made."""
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+    """A change for each folder that is made, also in files that change for nothing else."""
+    made: set[str] = set()
     for call in script.program.calls:
-        if not script.program.called(call) & {"os.makedirs", "os.mkdir"} or script.path(call) not in script.files:
+        if script.program.frame(call) not in script.program.reachable or not _fails_the_second_time(script, call):
             continue
-        if len(call.args) != 1 or call.keywords or not isinstance(call.func, ast.Attribute):
+        path = script.path(call)
+        made.add(ast.unparse(_path_of(call)))
+        yield from _own_folders(script, call)
+        if script.is_kept(call) or (isinstance(call.func, ast.Name) and "os.mkdir" in script.program.called(call)):
+            message = "a process that comes second fails here, where `exist_ok=True` would not"
+            yield Remark(NAME, path, call, message, Tier.REVIEW)
             continue
-        tier = Tier.SAFE if _is_checked(script, call) else Tier.REVIEW
-        edit = Replace(call, made_anyway, keeps=(call.func, *call.args))
-        yield Change(NAME, script.path(call), call.lineno, "another process may have made it", (edit,), tier)
+        is_checked = _is_checked(script, call)
+        tier = Tier.SAFE if is_checked else Tier.REVIEW
+        reason = "another process may have made it" + ("" if is_checked else ", so one that is there is no error")
+        keeps = (call.func, *call.args, *(k.value for k in call.keywords if k.arg != "exist_ok"))
+        yield Change(NAME, path, call.lineno, reason, (Replace(call, made_anyway, keeps=keeps),), tier)
+    yield from _refusals(script, made)
+
+
+def _fails_the_second_time(script: Script, call: ast.Call) -> bool:
+    """Whether a call makes a folder and fails where there is one."""
+    exist_ok = next((k.value for k in call.keywords if k.arg == "exist_ok"), None)
+    if isinstance(exist_ok, ast.Constant) and exist_ok.value is True:
+        return False
+    if any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
+        return False
+    called = script.program.called(call)
+    if called & _MAKERS:
+        positions = 3 if "os.makedirs" in called else 4
+        return 0 < len(call.args) < positions and not _is_caught(script, call)
+    # `pathlib` alone has a `mkdir` that need not be told where
+    is_path = isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir" and not call.args
+    return is_path and not called and not script.program.flow.callees.get(call) and not _is_caught(script, call)
+
+
+def _is_caught(script: Script, call: ast.Call) -> bool:
+    """Whether the script handles that a folder is there."""
+    child: ast.AST = call
+    for ancestor in script.program.ancestors(call):
+        if isinstance(ancestor, ast.Try) and child in ancestor.body:
+            caught = {
+                n.id if isinstance(n, ast.Name) else n.attr
+                for h in ancestor.handlers
+                for n in (ast.walk(h.type) if h.type is not None else ())
+                if isinstance(n, (ast.Name, ast.Attribute))
+            }
+            if caught & _EXISTS or any(h.type is None for h in ancestor.handlers):
+                return True
+        if isinstance(ancestor, (ast.FunctionDef, ast.ClassDef)):
+            return False
+        child = ancestor
+    return False
 
 
 def _is_checked(script: Script, call: ast.Call) -> bool:
     """Whether a folder is made only where it was found missing."""
     for ancestor in script.program.ancestors(call):
-        if isinstance(ancestor, ast.If) and any(word in ast.unparse(ancestor.test) for word in ("exists", "isdir")):
+        if isinstance(ancestor, ast.If) and any(
+            word in ast.unparse(ancestor.test) for word in ("exists", "isdir", "is_dir")
+        ):
             return True
         if isinstance(ancestor, (ast.FunctionDef, ast.ClassDef)):
             return False
     return False
 
 
+def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
+    """Where the script stops, or asks, because a folder that it makes is there: another process may have made it."""
+    for call in script.program.calls:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if name not in ("exists", "isdir", "is_dir") or ast.unparse(_path_of(call)) not in folders:
+            continue
+        statement = script.program.statement(call)
+        if not isinstance(statement, ast.If) or isinstance(statement.test, ast.UnaryOp):
+            continue
+        inside = [n for s in statement.body for n in ast.walk(s)]
+        names = {ast.unparse(n.func) for n in inside if isinstance(n, ast.Call)}
+        if names & _STOPS or any(isinstance(n, ast.Raise) for n in inside):
+            message = "a process that comes later finds the folder that another has just made, and stops here"
+            yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+
+
+def _own_folders(script: Script, call: ast.Call) -> Iterator[Remark]:
+    """A folder that is named for the time is one for each process whose clock says something else."""
+    clock = script.clock_in(_path_of(call))
+    if clock is not None:
+        message = "processes whose clocks differ make folders of their own: hand one name to all of them"
+        yield Remark(NAME, script.path(clock), clock, message, Tier.REVIEW)
+
+
+def _path_of(call: ast.Call) -> ast.expr:
+    assert call.args or isinstance(call.func, ast.Attribute)
+    return call.args[0] if call.args else call.func.value  # type: ignore[attr-defined]  # a method of the path
+
+
 def made_anyway(call: cst.CSTNode) -> cst.BaseExpression:
     """`os.makedirs(path, exist_ok=True)`."""
     assert isinstance(call, cst.Call)
-    assert isinstance(call.func, cst.Attribute)
-    bare = cst.SimpleWhitespace("")
-    first = call.args[0].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-    flag = cst.Arg(cst.Name("True"), keyword=cst.Name("exist_ok"), equal=cst.AssignEqual(bare, bare))
-    return call.with_changes(func=call.func.with_changes(attr=cst.Name("makedirs")), args=[first, flag])
+    function = call.func
+    if isinstance(function, cst.Attribute) and call.args and call.args[0].keyword is None:
+        function = function.with_changes(attr=cst.Name("makedirs"))
+    listed = [a.with_changes(value=cst.Name("True")) if _is_exist_ok(a) else a for a in call.args]
+    if not any(map(_is_exist_ok, call.args)):
+        bare = cst.SimpleWhitespace("")
+        flag = cst.Arg(cst.Name("True"), keyword=cst.Name("exist_ok"), equal=cst.AssignEqual(bare, bare))
+        if listed:
+            last = listed[-1]
+            comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+            flag = flag.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+            listed[-1] = last.with_changes(comma=comma, whitespace_after_arg=bare)
+        listed.append(flag)
+    return call.with_changes(func=function, args=listed)
+
+
+def _is_exist_ok(argument: cst.Arg) -> bool:
+    return argument.keyword is not None and argument.keyword.value == "exist_ok"

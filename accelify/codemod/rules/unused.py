@@ -36,7 +36,7 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
     added = script.added_reads(changes)
     removed = {e.node for c in changes for e in c.edits if isinstance(e, Remove)}
     dropped = {(e.node, n) for c in changes for e in c.edits if isinstance(e, DropNames) for n in e.names}
-    for path in sorted(script.files):
+    for path in sorted(script.files | {c.path for c in changes}):
         root = script.program.flow.bindings[path].root
         exported = _exported(script, root)
         for scope in root.walk():

@@ -381,7 +381,9 @@ def _why_by_nature(evidence: Evidence) -> str | None:
             f"the script does not run on parts of a batch ({evidence.cannot_split}), so that a step's batch is larger"
         )
     seeds = [sorted({(stream, value) for stream, value, _ in trace.seeds}) for trace in many.ranks]
-    if any(seed != seeds[0] for seed in seeds[1:]):
+    # Rank 0 keeps the original's stream, so the others tell whether anything was drawn from one of their own.
+    draws = any(nature.kind == "own draw" for trace in many.ranks[1:] for nature in trace.natures)
+    if draws and any(seed != seeds[0] for seed in seeds[1:]):
         where = next((at for _, _, at in many.ranks[-1].seeds[::-1] if at), None)
         return f"{OWN_RANDOM_NUMBERS} ({where or 'seeded by rank'})"
     if many.ranks[0].shards:

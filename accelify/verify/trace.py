@@ -98,7 +98,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Nature:
-    """Something by which runs over several processes differ: dropout, BatchNorm, augmentation, draw."""
+    """Something by which runs over several processes differ: dropout, BatchNorm, augmentation, draw, own draw."""
 
     kind: str
     at: str | None = None

@@ -80,6 +80,17 @@ def test_dropout_and_batch_norm_and_noise_are_taken_away_where_that_proves_more(
     assert "augmentation seeded by sample (Noisy)" in made
 
 
+def test_ranks_with_seeds_of_their_own_are_no_excuse_where_nothing_draws(proving: Prove) -> None:
+    # The rewrite parts the ranks' seeds for the data set's sake, whose draws are seeded by sample here.
+    seeded = scripts.RANDOM_BY_NATURE_MIGRATED.replace("for x, y", "accelerator.seed_by_rank()\nfor x, y", 1)
+    verdict = proving(scripts.RANDOM_BY_NATURE, seeded)
+    assert differing(verdict) == []
+    assert row(verdict, "losses").status is Status.HOLDS
+    text = seeded.replace("backward(loss)", "backward(loss / accelerator.num_processes)")
+    found = row(proving(scripts.RANDOM_BY_NATURE, text), "gradients")
+    assert (found.status, found.words) == (Status.DIFFERS, "the gradient of 0.weight is half the original's at step 1")
+
+
 def test_a_batch_norm_that_has_only_the_batch_is_named_as_the_reason(proving: Prove) -> None:
     # It computes with the rows that a rank has, and there are no running statistics to take instead.
     original = scripts.RANDOM_BY_NATURE.replace("BatchNorm1d(8)", "BatchNorm1d(8, track_running_stats=False)")

@@ -7,10 +7,12 @@ statistics, augmentation seeded by the sample's index, noise as the rows of one 
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any  # torch's functions take what they take
 
 import numpy
@@ -29,7 +31,8 @@ DRAWS = (
 )
 DRAWS_IN_PLACE = ("normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_")
 
-
+# Whose draws are no training step's: weights, samplers, the runtime's own.
+OURS = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parents[2]}{os.sep}")
 SEEDERS = ("accelify/runtime/seeding.py", "accelerate/utils/random.py")
 # As they are before anything is watched.
 _SEED_TORCH, _SEED_NUMPY, _SEED_PYTHON = torch.manual_seed, numpy.random.seed, random.seed
@@ -42,6 +45,8 @@ class Natures:
         self._recorder = recorder
         self.comparable = comparable
         self.is_fetching = False  # what a dataset draws is augmentation
+        self.drawn: dict[str | None, str] = {}  # since the last seed, by line
+        self._streams = _other_streams()
         self._told: set[tuple[str, str | None]] = set()
 
     def tell(self, kind: str, what: str = "") -> None:
@@ -53,6 +58,20 @@ class Natures:
         if (kind, place) not in self._told:
             self._told.add((kind, place))
             self._recorder.write("nature", kind=kind, at=place, what=what)
+
+    def begin_streams(self, anew: bool = False) -> None:
+        """What numpy's and Python's streams have given so far is no draw of the training's; `anew`: a seed was set."""
+        self._streams = _other_streams()
+        if anew:
+            self.drawn.clear()
+
+    def tell_drawn(self) -> None:
+        """Record where random numbers were drawn outside of fetching since the last seed."""
+        if not _is_same(self._streams, _other_streams()):
+            self.drawn.setdefault(None, "numpy or random")
+            self.begin_streams()
+        for place, what in self.drawn.items():
+            self.tell_at("own draw", place, what)
 
 
 def install(recorder: Recorder, comparable: bool, rank: int) -> None:
@@ -68,7 +87,7 @@ def install(recorder: Recorder, comparable: bool, rank: int) -> None:
     _watch_batch_norm(natures)
     _watch_fetching(natures)
     _watch_draws(natures, recorder, rows)
-    _watch_seeds(recorder)
+    _watch_seeds(natures, recorder)
 
 
 def _watch_dropout(natures: Natures, name: str) -> None:
@@ -131,14 +150,15 @@ def _watch_batch_norm(natures: Natures) -> None:
     functional.batch_norm = batch_norm
 
 
-def _random_state() -> tuple[Any, ...]:
+def _other_streams() -> tuple[Any, ...]:
+    """Where numpy's and Python's streams stand."""
     state: Any = numpy.random.get_state()
-    return torch.get_rng_state(), state[1:3], random.getstate()
+    return state[1:3], random.getstate()
 
 
 def _is_same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    same_numpy = one[1][1] == other[1][1] and bool((one[1][0] == other[1][0]).all())
-    return same_numpy and one[2] == other[2] and torch.equal(one[0], other[0])
+    same_numpy = one[0][1] == other[0][1] and bool((one[0][0] == other[0][0]).all())
+    return same_numpy and bool(one[1] == other[1])
 
 
 @contextmanager
@@ -161,15 +181,18 @@ def _watch_fetching(natures: Natures) -> None:
 
     def fetch(self: Any, indices: Any) -> Any:
         natures.is_fetching = True
+        before = _other_streams()
         try:
-            return fetch_seeded(self, indices) if natures.comparable else fetch_watched(self, indices)
+            return fetch_seeded(self, indices) if natures.comparable else fetch_watched(self, indices, before)
         finally:
             natures.is_fetching = False
+            if not _is_same(before, _other_streams()):
+                natures.begin_streams()
 
-    def fetch_watched(self: Any, indices: Any) -> Any:
-        before = _random_state()
+    def fetch_watched(self: Any, indices: Any, before: tuple[Any, ...]) -> Any:
+        torchs = torch.get_rng_state()
         data = real(self, indices)
-        if not _is_same(before, _random_state()):
+        if not (_is_same(before, _other_streams()) and torch.equal(torchs, torch.get_rng_state())):
             natures.tell_at("augmentation", None, type(self.dataset).__name__)
         return data
 
@@ -201,6 +224,7 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
 
     def counted(*given: Any, **options: Any) -> None:
         passes[0] += 1
+        natures.tell_drawn()
         backward(*given, **options)
 
     torch.autograd.backward = counted
@@ -213,7 +237,12 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
         real = getattr(owner, name)
 
         def draw(*given: Any, **options: Any) -> Any:
-            if natures.is_fetching or options.get("generator") is not None or not is_users(sys._getframe(1)):
+            if natures.is_fetching or options.get("generator") is not None:
+                return real(*given, **options)
+            caller = sys._getframe(1)
+            if is_users(caller) or not _is_library(caller.f_code.co_filename):
+                natures.drawn.setdefault(recorder.place(), name)
+            if not is_users(caller):
                 return real(*given, **options)
             drawn = rows.draw(name, real, given, options)
             if drawn is not None:
@@ -230,7 +259,11 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
         watch(torch.Tensor, name)
 
 
-def _watch_seeds(recorder: Recorder) -> None:
+def _is_library(filename: str) -> bool:
+    return filename.startswith(OURS) and filename != functional.__file__  # gumbel_softmax draws there
+
+
+def _watch_seeds(natures: Natures, recorder: Recorder) -> None:
     """Record the seeds that the script sets, by which ranks with random numbers of their own are known."""
 
     def watch(owner: Any, name: str, stream: str) -> None:
@@ -241,6 +274,9 @@ def _watch_seeds(recorder: Recorder) -> None:
             if recorder.owns(caller) or caller.endswith(SEEDERS):  # not torch's own workers
                 value = given[0] if given else next(iter(options.values()), None)
                 recorder.write("seed", stream=stream, value=str(value), at=recorder.place())
+                seeded = real(*given, **options)
+                natures.begin_streams(anew=True)
+                return seeded
             return real(*given, **options)
 
         setattr(owner, name, seed)

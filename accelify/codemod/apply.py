@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from accelify.codemod import snippets
-from accelify.codemod.edits import AddParameter, Change, DropNames, Edit, Insert, Remove, Replace
+from accelify.codemod.edits import (
+    AddParameter,
+    Change,
+    DropArgument,
+    DropNames,
+    DropParameter,
+    Edit,
+    Insert,
+    Remove,
+    Replace,
+    Unwrap,
+)
 from accelify.codemod.parse import Parsed
 
 _Lines = Sequence[cst.EmptyLine]
@@ -90,7 +101,9 @@ class _Applier(cst.CSTTransformer):
         self.removed: set[cst.CSTNode] = set()
         self.inserted: dict[tuple[cst.CSTNode, str], list[Insert]] = defaultdict(list)
         self.names: dict[cst.CSTNode, set[str]] = defaultdict(set)
-        self.parameters: dict[cst.CSTNode, list[AddParameter]] = defaultdict(list)
+        self.parameters: dict[cst.CSTNode, list[AddParameter | DropParameter]] = defaultdict(list)
+        self.arguments: dict[cst.CSTNode, set[cst.CSTNode]] = defaultdict(set)
+        self.unwrapped: dict[cst.CSTNode, bool] = {}
         self.dropped: list[str] = []
         self.holders: set[cst.CSTNode] = set()
         self.touched: list[cst.CSTNode] = []
@@ -107,8 +120,13 @@ class _Applier(cst.CSTTransformer):
             self.names[node].update(edit.names)
             if len(self.names[node]) == len(edit.node.names):
                 self.removed.add(node)
-        elif isinstance(edit, AddParameter):
+        elif isinstance(edit, (AddParameter, DropParameter)):
             self.parameters[node].append(edit)
+        elif isinstance(edit, DropArgument):
+            self.arguments[node].add(parsed.cst_of(edit.argument))
+            self.holders.add(parsed.cst_of(statement_of(parsed, edit.node)))
+        elif isinstance(edit, Unwrap):
+            self.unwrapped[node] = edit.is_body
         else:
             self.inserted[(node, edit.where)].append(edit)
 
@@ -118,7 +136,12 @@ class _Applier(cst.CSTTransformer):
             node = _without_names(node, self.names[original_node])
         for parameter in self.parameters.get(original_node, ()):
             assert isinstance(node, cst.FunctionDef)
-            node = _with_parameter(node, parameter)
+            if isinstance(parameter, AddParameter):
+                node = _with_parameter(node, parameter)
+            else:
+                node = _without_parameter(node, parameter)
+        if original_node in self.arguments:
+            node = _without_arguments(original_node, node, self.arguments[original_node])
         for edit in self.replaced.get(original_node, ()):
             node = edit.make(node)
         if original_node in self.holders:
@@ -197,7 +220,10 @@ class _Applier(cst.CSTTransformer):
                 gap = max(i.gap for i in before)
                 if gap and not _has_blank(lines):
                     lines = [*_blank(gap), *lines]
-            out.append(new.with_changes(leading_lines=lines))
+            if old in self.unwrapped:
+                out.extend(self._unwrapped(old, new, lines))
+            else:
+                out.append(new.with_changes(leading_lines=lines))
             queue.extend(self._inserts(old, "after"))
             last_was_removed = False
         if queue:
@@ -208,6 +234,29 @@ class _Applier(cst.CSTTransformer):
         if not out and isinstance(updated, cst.IndentedBlock):
             out.append(cst.SimpleStatementLine([cst.Pass()]))
         return updated.with_changes(body=out)
+
+    def _unwrapped(
+        self, old: cst.BaseStatement, new: cst.BaseStatement, lines: list[cst.EmptyLine]
+    ) -> list[cst.BaseStatement]:
+        """The statements of one branch, with the lines above the condition; comments that go are remembered."""
+        assert isinstance(old, cst.If)
+        assert isinstance(new, cst.If)
+        original, branch = old.body, new.body
+        if not self.unwrapped[old]:
+            assert isinstance(old.orelse, cst.Else)
+            assert isinstance(new.orelse, cst.Else)
+            original, branch = old.orelse.body, new.orelse.body
+        every, kept = _Comments(), _Comments()
+        old.with_changes(leading_lines=()).visit(every)
+        for statement in original.body:
+            statement.visit(kept)
+        left = Counter(c for _, c in every.found) - Counter(c for _, c in kept.found)
+        self.dropped.extend(left.elements())
+        if isinstance(branch, cst.SimpleStatementSuite):
+            return [cst.SimpleStatementLine(branch.body, leading_lines=lines)]
+        first, *rest = branch.body
+        assert isinstance(first, cst.BaseStatement)
+        return [first.with_changes(leading_lines=[*lines, *_leading(first)]), *rest]
 
     def _emit(self, out: list[cst.BaseStatement], inserts: list[Insert], lines: list[cst.EmptyLine]) -> None:
         for insert in inserts:
@@ -321,6 +370,27 @@ def _with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDe
         comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
         listed.insert(edit.position, cst.Param(cst.Name(edit.name), comma=comma))
     return node.with_changes(params=params.with_changes(params=listed))
+
+
+def _without_parameter(node: cst.FunctionDef, edit: DropParameter) -> cst.FunctionDef:
+    """The function without the parameter `edit.name`."""
+    params = node.params
+    kept = [p for p in params.params if p.name.value != edit.name]
+    named = [p for p in params.kwonly_params if p.name.value != edit.name]
+    if kept and len(kept) < len(params.params) and params.params[-1].name.value == edit.name and not named:
+        kept[-1] = kept[-1].with_changes(comma=params.params[-1].comma)
+    return node.with_changes(params=params.with_changes(params=kept, kwonly_params=named))
+
+
+def _without_arguments(original: cst.CSTNode, node: cst.CSTNode, gone: set[cst.CSTNode]) -> cst.CSTNode:
+    """The call without some of its arguments."""
+    assert isinstance(original, cst.Call)
+    assert isinstance(node, cst.Call)
+    kept = [new for old, new in zip(original.args, node.args, strict=True) if old.value not in gone]
+    last = node.args[-1]
+    if kept and kept[-1] is not last:
+        kept[-1] = kept[-1].with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+    return node.with_changes(args=kept)
 
 
 def _comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:

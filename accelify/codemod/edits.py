@@ -63,7 +63,36 @@ class AddParameter:
     instead_of: str | None = None
 
 
-Edit = Replace | Remove | Insert | DropNames | AddParameter
+@dataclass(frozen=True)
+class DropParameter:
+    """Take a parameter from a function."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    name: str
+
+
+@dataclass(frozen=True)
+class DropArgument:
+    """Take an argument from a call."""
+
+    node: ast.Call
+    argument: ast.expr
+
+
+@dataclass(frozen=True)
+class Unwrap:
+    """Put one branch of a condition in its place: its body, or what it does otherwise."""
+
+    node: ast.If
+    is_body: bool
+
+    @property
+    def gone(self) -> tuple[ast.AST, ...]:
+        """What goes: the question, and the other branch."""
+        return (self.node.test, *(self.node.orelse if self.is_body else self.node.body))
+
+
+Edit = Replace | Remove | Insert | DropNames | AddParameter | DropParameter | DropArgument | Unwrap
 
 
 @dataclass(frozen=True)

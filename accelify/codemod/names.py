@@ -75,6 +75,17 @@ _DEVICES = {
     "torch.get_default_device",
 }
 
+_AUTOCASTS = {
+    "torch.autocast",
+    *(
+        f"torch.{place}.autocast"
+        for place in ("amp", "cuda.amp", "cpu.amp", "amp.autocast_mode", "cuda.amp.autocast_mode")
+    ),
+}
+_SCALERS = {
+    f"torch.{place}.GradScaler" for place in ("amp", "cuda.amp", "cpu.amp", "amp.grad_scaler", "cuda.amp.grad_scaler")
+}
+
 
 def is_optimizer(name: str | None) -> bool:
     """`torch.optim.AdamW` and the optimizers of other libraries, not schedulers."""
@@ -166,6 +177,21 @@ def is_device(name: str | None) -> bool:
 def is_device_text(value: object) -> bool:
     """`"cuda"`, `"cuda:1"`, `"cpu"`, `"mps"`."""
     return isinstance(value, str) and value.partition(":")[0] in ("cuda", "cpu", "mps", "xpu")
+
+
+def is_autocast(name: str | None) -> bool:
+    """`torch.autocast` and its older names."""
+    return name in _AUTOCASTS
+
+
+def is_scaler(name: str | None) -> bool:
+    """`GradScaler`, under its names."""
+    return name in _SCALERS
+
+
+def low_precision(name: str) -> str | None:
+    """`fp16` for `torch.float16`, `bf16` for `torch.bfloat16`."""
+    return {"torch.float16": "fp16", "torch.half": "fp16", "torch.bfloat16": "bf16"}.get(name)
 
 
 def is_cuda_test(name: str | None) -> bool:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.edits import AddParameter, Change, DropNames, Obstacle, Plan, Remark, Remove
+from accelify.codemod.edits import (
+    AddParameter,
+    Change,
+    DropNames,
+    DropParameter,
+    Obstacle,
+    Plan,
+    Remark,
+    Remove,
+    Unwrap,
+)
 from accelify.codemod.rules import RULES
 from accelify.codemod.script import Script, edits_of
 from accelify.codemod.understand import Verdict
@@ -16,10 +26,22 @@ _ROUNDS = 6
 def plan(verdict: Verdict) -> Plan:
     """The plan for a program that has a training loop.
 
-    A move that could go, but was the last to read a name that cannot go, stays: then the rules run again.
+    A move that could go, but was the last to read a name that cannot go, stays: then the rules run again. Mixed
+    precision that cannot be taken over whole stays, too.
     """
     script = verdict.script
     assert script is not None
+    made = _settle(verdict, script)
+    if made.obstacles and script.precision is not None and script.precision.is_taken_over:
+        trouble = made.obstacles[0]
+        script.precision.stays = (trouble.node, trouble.message)
+        script.kept_moves.clear()
+        made = _settle(verdict, script)
+    return made
+
+
+def _settle(verdict: Verdict, script: Script) -> Plan:
+    """Run the rules until what must stay is known."""
     for _ in range(_ROUNDS):
         made = _run(verdict, script)
         stuck = set(_stuck(script, made))
@@ -52,8 +74,10 @@ def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
     added = script.added_reads(made.changes)
     edits = list(edits_of(made.changes))
     removed = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node)}
+    removed |= {n for e in edits if isinstance(e, Unwrap) for part in e.gone for n in ast.walk(part)}
     dropped = {(e.node, n) for e in edits if isinstance(e, DropNames) for n in e.names}
     renamed = {(e.node, e.instead_of) for e in edits if isinstance(e, AddParameter)}
+    renamed |= {(e.node, e.name) for e in edits if isinstance(e, DropParameter)}
     for path in sorted(script.files | {c.path for c in made.changes}):
         for scope in script.program.flow.bindings[path].root.walk():
             if scope.kind != "function":

@@ -12,14 +12,16 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import clock_behind, function_draws
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.moves import Move, Moves
+from accelify.codemod.analysis.precision import Precision, Precisions
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach
 from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.settings import Settings
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import Element, Generated, Instance
-from accelify.codemod.edits import Change, Edit, Insert, Remove, Replace
+from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap
 from accelify.codemod.options import Options
 
 
@@ -54,6 +56,9 @@ class Script:
         """The expression for the accelerator at a node; None where it does not reach."""
         frame = self.program.frame(node)
         found = self.reach.expression(frame)
+        after = self.created_after
+        if after is not None and frame is self.program.frame(after) and _line(node) <= (after.end_lineno or 0):
+            return None
         if found is None or frame.kind != "module":
             return found
         return found if self._is_after_home(node, frame) else None
@@ -71,6 +76,47 @@ class Script:
         from accelify.codemod.analysis.placing import import_block
 
         return import_block(self, root)
+
+    # In which precision it computes.
+
+    @cached_property
+    def precision(self) -> Precision | None:
+        """The mixed precision that the script arranges by hand."""
+        settings = Settings(self.program, self.roles, self.tracer, self.reach)
+        found = Precisions(self.program, self.roles, self.training, settings, self.prepared).find()
+        if found is not None and found.after is not None and self._is_needed_before(found.after):
+            found.stays = (found.after, "the accelerator is needed before this line")
+        return found
+
+    @property
+    def takes_precision_over(self) -> bool:
+        """Whether the accelerator does the script's mixed precision from now on."""
+        return self.precision is not None and self.precision.is_taken_over
+
+    @property
+    def created_after(self) -> ast.stmt | None:
+        """The statement of its home after which the accelerator can be created; None where any will do."""
+        return self.precision.after if self.precision is not None and self.precision.is_taken_over else None
+
+    def _is_needed_before(self, statement: ast.stmt) -> bool:
+        """Whether the accelerator's home needs it, or chooses a device, before a statement is through."""
+        frame = self.program.frame(statement)
+        used: list[ast.AST] = [*self.training.backwards, *(n for _, n in self.preparation.wrapped)]
+        used.extend(source for _, source in self.preparation.sharded)
+        used.extend(c for f in self.reach.parameters for c in self.program.flow.callers.get(f, ()))
+        for group in self.preparation.groups:
+            if group.frame is frame and group.anchor is None:
+                return True
+            used.extend([group.anchor] if group.anchor is not None else [])
+        used.extend(
+            node
+            for node in self.program.parsed(statement).parents
+            if isinstance(node, ast.Assign) and any(self.roles.is_device(v) for v in self.program.values(node.value))
+        )
+        last = statement.end_lineno or statement.lineno
+        return any(
+            self.program.frame(n) is frame and getattr(n, "lineno", 0) <= last for n in used if n is not statement
+        )
 
     # What is prepared, and what is moved to which device.
 
@@ -163,6 +209,10 @@ class Script:
         for edit in edits_of(changes):
             if isinstance(edit, Remove):
                 gone.update(_names(edit.node))
+            elif isinstance(edit, DropArgument):
+                gone.update(_names(edit.argument))
+            elif isinstance(edit, Unwrap):
+                gone.update(n for part in edit.gone for n in _names(part))
             elif isinstance(edit, Replace):
                 kept = {n for k in edit.keeps for n in _names(k)}
                 gone.update(n for n in _names(edit.node) if n not in kept)
@@ -185,6 +235,10 @@ def edits_of(changes: Iterable[Change]) -> Iterator[Edit]:
     """All edits of some changes."""
     for change in changes:
         yield from change.edits
+
+
+def _line(node: ast.AST) -> int:
+    return int(getattr(node, "lineno", 0))
 
 
 def _names(node: ast.AST) -> list[ast.AST]:

@@ -50,7 +50,10 @@ class Full:
 
 
 class BFloat16(Full):
-    """bf16 where autocast finds it safe; what the model returns comes back in fp32."""
+    """bf16 where autocast finds it safe; what the model returns comes back in fp32.
+
+    Inside the script's own `autocast` it comes back as autocast leaves it, as any module's result would.
+    """
 
     name = "bf16"
     _dtype = torch.bfloat16
@@ -63,6 +66,12 @@ class BFloat16(Full):
         """The context in which the forward pass computes."""
         return torch.autocast(self._device_type, **{"dtype": self._dtype, **self._options})
 
+    @property
+    def is_running(self) -> bool:
+        """Whether this is inside such a context already."""
+        is_enabled = torch.is_autocast_enabled(self._device_type)
+        return is_enabled and torch.get_autocast_dtype(self._device_type) is self._dtype
+
     def prepare_model(self, model: nn.Module) -> None:
         """Let the model's `__call__` compute under autocast, by hooks that no copy and no file of the model has."""
         if any(isinstance(hook, _Enter) for hook in model._forward_pre_hooks.values()):
@@ -70,7 +79,7 @@ class BFloat16(Full):
         for name in ("_forward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called"):
             hooks = _OwnHooks(getattr(model, name))
             vars(model)[name] = hooks
-        entered: list[AbstractContextManager[Any]] = []
+        entered: list[AbstractContextManager[Any] | None] = []
         model.register_forward_pre_hook(_Enter(self, entered), prepend=True)
         model.register_forward_hook(_Leave(entered), always_call=True)
 
@@ -142,23 +151,28 @@ class _OwnHooks(OrderedDict[int, Any]):
 
 
 class _Enter:
-    def __init__(self, precision: BFloat16, entered: list[AbstractContextManager[Any]]) -> None:
+    def __init__(self, precision: BFloat16, entered: list[AbstractContextManager[Any] | None]) -> None:
         self._precision = precision
         self._entered = entered
 
     def __call__(self, module: nn.Module, inputs: Any) -> None:
+        if self._precision.is_running:
+            self._entered.append(None)
+            return
         context = self._precision.autocast()
         context.__enter__()
         self._entered.append(context)
 
 
 class _Leave:
-    def __init__(self, entered: list[AbstractContextManager[Any]]) -> None:
+    def __init__(self, entered: list[AbstractContextManager[Any] | None]) -> None:
         self._entered = entered
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
-        if self._entered:
-            self._entered.pop().__exit__(None, None, None)
+        context = self._entered.pop() if self._entered else None
+        if context is None:
+            return output
+        context.__exit__(None, None, None)
         return _widened(output)
 
 

@@ -16,6 +16,7 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod import snippets
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.placing import LIBRARY, body_start, import_block, import_position
 from accelify.codemod.analysis.reach import method_of, node_of
@@ -58,7 +59,12 @@ def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
 def _create(script: Script, home: Scope) -> Iterator[Change]:
     name = script.reach.name
     reason = "one accelerator for the whole run"
-    if home.kind == "module":
+    after = script.created_after
+    if after is not None:
+        owner = f"{_self(script.program.frame(after))}." if home.kind == "class" else ""
+        code = f"{owner}{name} = {_call(script)}"
+        yield Change(NAME, home.module, after.end_lineno or after.lineno, reason, (Insert(after, "after", code),))
+    elif home.kind == "module":
         guard = script.reach.guarded.get(home)
         block = import_block(script, home)
         if guard is not None:
@@ -78,7 +84,10 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
 
 
 def _call(script: Script) -> str:
-    return "Accelerator(split_batches=True)" if script.options.keep_global_batch else "Accelerator()"
+    settings = ["split_batches=True"] if script.options.keep_global_batch else []
+    if script.precision is not None and script.precision.is_taken_over:
+        settings.append(f"mixed_precision={script.precision.code}")
+    return snippets.call_statement("", "Accelerator", ", ".join(settings), len("accelerator = "))
 
 
 def _kept(init: Scope, code: str) -> Insert:

@@ -1,29 +1,168 @@
-"""Say what mixed precision by hand means over many processes.
+"""Let the accelerator do the mixed precision that the script arranges by hand.
 
-    scaler.scale(loss).backward()    ->    accelerator.backward(scaler.scale(loss))
+    scaler = torch.amp.GradScaler("cuda", enabled=args.amp)    ->    (nothing)
+    with torch.autocast("cuda", enabled=args.amp):             ->    with accelerator.autocast():
+    scaler.scale(loss).backward()                              ->    accelerator.backward(loss)
+    scaler.unscale_(optimizer)                                 ->    (nothing)
+    clip_grad_norm_(parameters, 1.0)                           ->    accelerator.clip_grad_norm_(parameters, 1.0)
+    scaler.step(optimizer)                                     ->    optimizer.step()
+    scaler.update()                                            ->    (nothing)
 
-Why: the script's own `autocast` and `GradScaler` stay right: gradients agree on all processes before the scaler looks
-at them, so every process skips the same steps and keeps the same scale.
-Left alone: all of it but the backward pass.
+The accelerator is created with `mixed_precision="fp16" if args.amp and torch.cuda.is_available() else "no"`: autocast
+for CUDA does nothing on a CPU, and so does this. Branches that differ in the precision alone become one.
+Why: one switch instead of five places that must agree; every process skips the same steps and keeps the same scale.
+Left alone: all of it where a part is not understood (the scale is read or saved, losses are scaled for more than their
+backward pass, settings of the scaler's own). It is right as it stands, over many processes too; a note says why.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from functools import partial
 
-from accelify.codemod.edits import Plan, Remark
+import libcst as cst
+
+from accelify.codemod.analysis.effects import is_pure
+from accelify.codemod.analysis.precision import Precision
+from accelify.codemod.edits import Change, Edit, Obstacle, Plan, Remark, Remove, Replace, Unwrap
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "mixed_precision"
+_CLIP = "torch.nn.utils.clip_grad_norm_"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Remark]:
-    """A note for each gradient scaler."""
-    for call in script.program.calls:
-        if script.path(call) in script.files and any(n.endswith("GradScaler") for n in script.program.called(call)):
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+    """Changes for all of it, or a note for each gradient scaler."""
+    found = script.precision
+    if found is None:
+        return
+    if found.stays is not None:
+        yield from _told(script, found)
+        return
+    for place in found.autocasts:
+        yield from _autocast(script, place)
+    for call in found.uses:
+        yield from _use(script, call)
+    yield from _bindings(script, found)
+    for choice, is_body in found.choices.items():
+        reason = "both ways do the same, each in the accelerator's precision"
+        yield Change(NAME, script.path(choice), choice.lineno, reason, (Unwrap(choice, is_body),))
+    yield from _noted(script, found)
+
+
+def _noted(script: Script, found: Precision) -> Iterator[Remark]:
+    """What is computed otherwise than before."""
+    for call in found.beside:
+        message = (
+            f"`{ast.unparse(call.func)}` computes in mixed precision here, too, and was not under `autocast` before: "
+            "a prepared model does so wherever it is called"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    first = found.autocasts[0]
+    if "fp16" in found.code and not found.scalers:
+        message = "in fp16 the accelerator scales the loss, so that small gradients survive; the script did not"
+        yield Remark(NAME, script.path(first), first, message, Tier.REVIEW)
+    elif found.code.startswith('"bf16"') and found.scalers:
+        message = "bf16 needs no scaler: a step whose gradients are not finite is no longer left out"
+        yield Remark(NAME, script.path(first), first, message, Tier.REVIEW)
+
+
+def _told(script: Script, found: Precision) -> Iterator[Remark]:
+    assert found.stays is not None
+    node, reason = found.stays
+    node_line = script.program.line(node)
+    where = "" if script.path(node) in script.files else f" ({script.path(node)})"
+    for call in found.scalers:
+        if script.path(call) in script.files:
             message = (
                 "stays: the script scales its losses itself, alike in every process; "
-                "`Accelerator(mixed_precision=...)` would do it"
+                f"`Accelerator(mixed_precision=...)` would do it, but {reason} at line {node_line}{where}"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
+
+
+def _autocast(script: Script, place: ast.expr) -> Iterator[Change]:
+    accelerator = script.accelerator(place)
+    if accelerator is None or script.path(place) not in script.files:
+        return  # means the same as it stands
+    edit = Replace(place, partial(_code, code=f"{accelerator}.autocast()"), reads=(accelerator.split(".")[0],))
+    yield Change(NAME, script.path(place), place.lineno, "the accelerator knows the precision", (edit,))
+
+
+def _use(script: Script, call: ast.Call) -> Iterator[Change | Obstacle]:
+    assert isinstance(call.func, ast.Attribute)
+    path, statement, method = script.path(call), script.program.statement(call), call.func.attr
+    if method == "scale":
+        reason = "`accelerator.backward` scales the loss"
+        yield Change(NAME, path, call.lineno, reason, (Replace(call, first_argument, keeps=(call.args[0],)),))
+    elif method == "step":
+        reason = "the accelerator leaves a step out that overflowed"
+        yield Change(NAME, path, call.lineno, reason, (Replace(call, its_step, keeps=(call.args[0],)),))
+    elif method == "update":
+        reason = "the accelerator keeps the scale"
+        yield Change(NAME, path, call.lineno, reason, (Remove(statement),))
+    else:
+        yield from _unscale(script, call, statement)
+
+
+def _unscale(script: Script, call: ast.Call, statement: ast.stmt) -> Iterator[Change | Obstacle]:
+    """Clipping by the accelerator unscales first; where nothing clips, unscaling stays."""
+    path, accelerator = script.path(call), script.accelerator(call)
+    if accelerator is None:
+        yield Obstacle(NAME, path, call, "the accelerator cannot be handed to where gradients are unscaled")
+        return
+    reads = (accelerator.split(".")[0],)
+    block = script.program.block(statement)
+    clips = [c for s in block[block.index(statement) :] for c in ast.walk(s) if isinstance(c, ast.Call)]
+    clips = [c for c in clips if _CLIP in script.program.called(c) and _is_simple(c)]
+    for clip in clips:
+        make = partial(_called, function=f"{accelerator}.clip_grad_norm_")
+        edit = Replace(clip, make, keeps=(*clip.args, *(k.value for k in clip.keywords)), reads=reads)
+        yield Change(NAME, path, clip.lineno, "the accelerator unscales the gradients that it clips", (edit,))
+    edits: tuple[Edit, ...] = (Remove(statement),)
+    if not clips:
+        make = partial(_called, function=f"{accelerator}.unscale_gradients")
+        edits = (Replace(call, make, keeps=(*call.args,), reads=reads),)
+    yield Change(NAME, path, call.lineno, "the accelerator keeps the scale", edits)
+
+
+def _is_simple(clip: ast.Call) -> bool:
+    return len(clip.args) <= 3 and {k.arg for k in clip.keywords} <= {"parameters", "max_norm", "norm_type"}
+
+
+def _bindings(script: Script, found: Precision) -> Iterator[Change]:
+    gone: set[ast.stmt] = set(found.bindings)
+    reason = "the accelerator has the scaler"
+    for statement in found.bindings:
+        outermost: ast.stmt = statement
+        parent = script.program.parent(statement)
+        while isinstance(parent, ast.If) and is_pure(parent.test) and {*parent.body, *parent.orelse} <= gone:
+            gone.add(parent)
+            outermost, parent = parent, script.program.parent(parent)
+        yield Change(NAME, script.path(statement), outermost.lineno, reason, (Remove(outermost),))
+
+
+def first_argument(call: cst.CSTNode) -> cst.BaseExpression:
+    """`loss` for `scaler.scale(loss)`."""
+    assert isinstance(call, cst.Call)
+    value = call.args[0].value
+    if isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or value.lpar:
+        return value
+    return value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def its_step(call: cst.CSTNode) -> cst.BaseExpression:
+    """`optimizer.step()` for `scaler.step(optimizer)`."""
+    assert isinstance(call, cst.Call)
+    return cst.Call(cst.Attribute(call.args[0].value, cst.Name("step")))
+
+
+def _called(call: cst.CSTNode, function: str) -> cst.BaseExpression:
+    assert isinstance(call, cst.Call)
+    return call.with_changes(func=cst.parse_expression(function))
+
+
+def _code(node: cst.CSTNode, code: str) -> cst.BaseExpression:
+    return cst.parse_expression(code)

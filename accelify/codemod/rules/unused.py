@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.edits import Change, DropNames, Plan, Remove
-from accelify.codemod.script import Script
+from accelify.codemod.edits import AddParameter, Change, DropArgument, DropNames, DropParameter, Edit, Plan, Remove
+from accelify.codemod.script import Script, edits_of
 
 NAME = "unused"
 
@@ -48,7 +48,10 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
                 reads = script.reads_of(scope, name)
                 if not reads or any(n not in gone for n in reads):
                     continue
-                yield from _remove(script, path, name, writes, removed, dropped)
+                if script.precision is not None and (scope, name) in script.precision.parameters:
+                    yield from _parameter(script, scope, name, changes)
+                else:
+                    yield from _remove(script, path, name, writes, removed, dropped)
 
 
 def _exported(script: Script, root: Scope) -> set[str]:
@@ -88,6 +91,26 @@ def _remove(
             and not _is_alone(script, statement)
         ):
             yield Change(NAME, path, statement.lineno, reason, (Remove(statement),))
+
+
+def _parameter(script: Script, function: Scope, name: str, changes: list[Change]) -> Iterator[Change]:
+    """A parameter goes from its function and from every call of it."""
+    node = function.node
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    taken = {
+        (e.node, e.name if isinstance(e, DropParameter) else e.instead_of)
+        for e in edits_of(changes)
+        if isinstance(e, (DropParameter, AddParameter))
+    }
+    if (node, name) in taken or function in script.program.flow.escaped:
+        return
+    edits: dict[str, list[Edit]] = {function.module: [DropParameter(node, name)]}
+    for call in script.program.flow.callers.get(function, ()):
+        argument = script.tracer.argument(call, function, name)
+        if argument is not None:
+            edits.setdefault(script.path(call), []).append(DropArgument(call, argument))
+    for path, listed in edits.items():
+        yield Change(NAME, path, node.lineno, f"nothing reads `{name}` any more", tuple(listed))
 
 
 def _is_alone(script: Script, statement: ast.stmt) -> bool:

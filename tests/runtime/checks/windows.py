@@ -204,6 +204,7 @@ def bf16_computes_low_and_returns_high(accelerator):
     assert not torch.is_autocast_enabled("cpu")
     with accelerator.autocast():
         assert model.layer(x).dtype == torch.bfloat16
+        assert model(x)["out"].dtype == torch.bfloat16  # as autocast leaves any module's
 
 
 def fp16_overflow_holds_optimizer_and_scheduler(accelerator):

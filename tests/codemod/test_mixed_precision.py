@@ -1,0 +1,240 @@
+"""Mixed precision by hand becomes the accelerator's, all of it or nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.result import FileResult, Status
+from tests.codemod.pairs import rewritten, run
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+{imports}
+{flag}
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+model = nn.Linear(4, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{scaler}
+for epoch in range(2):
+    for x, y in loader:
+        x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        with {autocast}:
+            loss = nn.functional.mse_loss(model(x), y)
+        {step}
+{end}
+"""
+STEP = "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()"
+
+
+def made(**slots: str) -> FileResult:
+    defaults = {
+        "imports": "",
+        "flag": "",
+        "scaler": "scaler = torch.amp.GradScaler('cuda')",
+        "autocast": "torch.autocast('cuda')",
+        "step": STEP,
+        "end": "",
+    }
+    return run(SCRIPT.format(**{**defaults, **slots}))
+
+
+def created(result: FileResult) -> str:
+    """The line that creates the accelerator, with its blanks squeezed."""
+    assert result.status is Status.MIGRATED, result.notes
+    text = result.after.decode()
+    start = text.index("accelerator = Accelerator(")
+    return (
+        " ".join(text[start : text.index("\n\n", start)].split("\nloader")[0].split())
+        .replace("( ", "(")
+        .replace(" )", ")")
+    )
+
+
+def assert_taken_over(result: FileResult) -> None:
+    text = result.after.decode()
+    assert "with accelerator.autocast():" in text
+    assert "accelerator.backward(loss)" in text
+    assert "optimizer.step()" in text
+    assert "scaler" not in text
+
+
+@pytest.mark.parametrize(
+    ("autocast", "precision"),
+    [
+        ("torch.autocast('cuda')", '"fp16" if torch.cuda.is_available() else "no"'),
+        ("torch.cuda.amp.autocast()", '"fp16" if torch.cuda.is_available() else "no"'),
+        ("torch.autocast('cuda', dtype=torch.float16)", '"fp16" if torch.cuda.is_available() else "no"'),
+        ("torch.amp.autocast('cuda', torch.bfloat16)", '"bf16" if torch.cuda.is_available() else "no"'),
+        ("torch.autocast(x.device.type, dtype=torch.bfloat16)", '"bf16"'),
+        ("torch.autocast('cpu')", '"bf16"'),
+        ("torch.autocast(x.device.type)", '"fp16" if torch.cuda.is_available() else "bf16"'),
+    ],
+)
+def test_each_kind_of_autocast_has_its_precision(autocast: str, precision: str) -> None:
+    result = made(autocast=autocast)
+    assert_taken_over(result)
+    assert created(result) == f"accelerator = Accelerator(mixed_precision={precision})"
+
+
+@pytest.mark.parametrize(
+    ("flag", "condition"),
+    [
+        ("use_amp = True", "use_amp and torch.cuda.is_available()"),
+        ("use_amp = torch.cuda.is_available()", "use_amp"),
+    ],
+)
+def test_a_switch_is_read_where_the_accelerator_is_created(flag: str, condition: str) -> None:
+    switched = {"scaler": "scaler = torch.cuda.amp.GradScaler(enabled=use_amp)", "flag": flag}
+    result = made(autocast="torch.cuda.amp.autocast(enabled=use_amp)", **switched)
+    assert_taken_over(result)
+    assert created(result) == f'accelerator = Accelerator(mixed_precision="fp16" if {condition} else "no")'
+
+
+def test_a_context_that_is_chosen_is_the_accelerators() -> None:
+    switched = {"scaler": "scaler = torch.cuda.amp.GradScaler(enabled=use_amp)", "flag": "use_amp = True"}
+    result = made(
+        imports="from contextlib import nullcontext",
+        autocast="torch.cuda.amp.autocast() if use_amp else nullcontext()",
+        **switched,
+    )
+    assert_taken_over(result)
+    assert "nullcontext" not in result.after.decode()
+
+
+def test_a_scaler_that_may_be_none() -> None:
+    step = f"""\
+if scaler is not None:
+            {STEP}
+        else:
+            loss.backward(); optimizer.step()"""
+    flag = "use_amp = True"
+    scaler = "scaler = torch.cuda.amp.GradScaler() if use_amp else None"
+    result = made(flag=flag, scaler=scaler, step=step, autocast="torch.autocast('cuda', enabled=use_amp)")
+    assert_taken_over(result)
+    assert "else:" not in result.after.decode()
+
+
+def test_clipping_unscales() -> None:
+    clip = (
+        "scaler.scale(loss).backward(); scaler.unscale_(optimizer); nn.utils.clip_grad_norm_(model.parameters(), 1.0); "
+    )
+    text = made(step=clip + "scaler.step(optimizer); scaler.update()").after.decode()
+    assert "accelerator.clip_grad_norm_(model.parameters(), 1.0)" in text
+    assert "unscale" not in text
+
+
+def test_unscaling_for_something_else_stays() -> None:
+    step = "scaler.scale(loss).backward(); scaler.unscale_(optimizer); print(model.weight.grad); "
+    text = made(step=step + "scaler.step(optimizer); scaler.update()").after.decode()
+    assert "accelerator.unscale_gradients(optimizer)" in text
+
+
+def test_clipping_of_scaled_gradients_stays_the_scripts() -> None:
+    step = "scaler.scale(loss).backward(); nn.utils.clip_grad_norm_(model.parameters(), 1.0); "
+    text = made(step=step + "scaler.step(optimizer); scaler.update()").after.decode()
+    assert "nn.utils.clip_grad_norm_(model.parameters(), 1.0)" in text
+    assert "accelerator.clip_grad_norm_" not in text
+
+
+def test_a_sum_of_losses_keeps_its_parentheses() -> None:
+    step = STEP.replace("scale(loss)", "scale(loss + 1)")
+    assert "accelerator.backward(loss + 1)" in made(step=step).after.decode()
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"end": "torch.save(scaler.state_dict(), 'scaler.pt')"},
+        {"end": "print(scaler.get_scale())"},
+        {"end": "hand_over(scaler)", "imports": "from library import hand_over"},
+        {"scaler": "scaler = torch.amp.GradScaler('cuda', init_scale=2.0)"},
+        {"scaler": "scaler, other = torch.amp.GradScaler('cuda'), 1"},
+        {"step": "scaled = scaler.scale(loss); scaled.backward(); scaler.step(optimizer); scaler.update()"},
+        {"step": f"extra = model(x).mean(); {STEP}"},
+        {"autocast": "torch.autocast('cuda', enabled=epoch > 0)"},
+        {"autocast": "torch.autocast('cuda', dtype=chosen)", "flag": "from library import chosen"},
+        {"autocast": "torch.no_grad()", "end": "with torch.autocast('cuda'):\n    print(model(x))"},
+    ],
+)
+def test_what_is_not_understood_stays_whole(slots: dict[str, str]) -> None:
+    result = made(**slots)
+    assert result.status is Status.MIGRATED, result.notes
+    text = result.after.decode()
+    assert "GradScaler" in text
+    assert "mixed_precision" not in text
+    assert "scaler.step(optimizer)" in text
+    assert any(n.rule == "mixed_precision" and "stays" in n.message for n in result.notes)
+
+
+def test_a_switch_that_is_known_too_late_leaves_all_as_it_is() -> None:
+    result = made(
+        scaler="use_amp = True\nscaler = torch.cuda.amp.GradScaler(enabled=use_amp)",
+        autocast="torch.cuda.amp.autocast(enabled=use_amp)",
+    )
+    assert "mixed_precision" not in result.after.decode()
+    assert any("before this line" in n.message for n in result.notes)
+
+
+def test_the_model_under_no_autocast_is_told() -> None:
+    result = made(end="model.eval()\nwith torch.no_grad():\n    print(model(x))")
+    assert_taken_over(result)
+    assert any("computes in mixed precision here, too" in n.message for n in result.notes)
+
+
+def test_branches_that_differ_otherwise_both_stay() -> None:
+    rewritten(
+        """\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def main(amp: bool):
+            loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+            model = nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            scaler = None
+            if amp:
+                scaler = torch.cuda.amp.GradScaler()
+            for x, y in loader:
+                if amp:
+                    with torch.cuda.amp.autocast():
+                        loss = nn.functional.mse_loss(model(x), y)
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    loss = nn.functional.mse_loss(model(x), y, reduction="sum")
+                    loss.backward()
+                    optimizer.step()
+        """,
+        """\
+        import torch
+        from accelify.runtime import Accelerator
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+
+        def main(amp: bool):
+            accelerator = Accelerator(
+                mixed_precision="fp16" if amp and torch.cuda.is_available() else "no"
+            )
+            loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+            model = nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            loader, model, optimizer = accelerator.prepare(loader, model, optimizer)
+            for x, y in loader:
+                if amp:
+                    with accelerator.autocast():
+                        loss = nn.functional.mse_loss(model(x), y)
+                    accelerator.backward(loss)
+                    optimizer.step()
+                else:
+                    loss = nn.functional.mse_loss(model(x), y, reduction="sum")
+                    accelerator.backward(loss)
+                    optimizer.step()
+        """,
+    )

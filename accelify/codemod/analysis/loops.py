@@ -145,9 +145,16 @@ class Loops:
 
     def is_loader_loop(self, loop: Loop) -> bool:
         """Whether a loop goes over a loader."""
-        return isinstance(loop, (ast.For, ast.AsyncFor)) and any(
-            self.roles.is_loader(v) for v in self.owners(loop.iter)
-        )
+        if not isinstance(loop, (ast.For, ast.AsyncFor)) or self._goes_over_a_part(loop):
+            return False
+        return any(self.roles.is_loader(v) for v in self.owners(loop.iter))
+
+    def _goes_over_a_part(self, loop: ast.For | ast.AsyncFor) -> bool:
+        """Whether a loop goes over what an outer loop deals out: the micro-batches of a batch, its sequences."""
+        source = self._unwrapped(loop)
+        parts = source.args if isinstance(source, ast.Call) and "zip" in self.program.called(source) else [source]
+        held = [self.program.values(part) for part in parts]
+        return all(values and all(isinstance(v, Element) for v in values) for values in held) and bool(held)
 
     def _data(self, backward: ast.Call, loops: list[Loop]) -> list[Data]:
         found = [
@@ -199,9 +206,8 @@ class Loops:
             return None
         source = self._unwrapped(loop)
         owners = self.owners(source)
-        values = self.program.values(source)
-        if values and all(isinstance(v, Element) for v in values):
-            return None  # a part of what an outer loop deals out
+        if self._goes_over_a_part(loop):
+            return None
         if any(isinstance(o, Made) and o.name in _COUNTERS for o in owners):
             text = ast.unparse(source).lower()
             if "epoch" in text or "step" in text.split("(")[0]:
@@ -226,7 +232,7 @@ class Loops:
             for n in listed
         )
 
-    def _unwrapped(self, loop: ast.For) -> ast.expr:
+    def _unwrapped(self, loop: ast.For | ast.AsyncFor) -> ast.expr:
         """The expression inside `enumerate`, `tqdm` and their like."""
         node = loop.iter
         while isinstance(node, ast.Call) and node.args:

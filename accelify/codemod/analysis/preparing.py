@@ -240,6 +240,8 @@ class Preparer:
             statement = self.program.statement(write)
             if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and statement.value is not None:
                 found.extend(self._owners_in(statement.value, depth - 1))
+            elif isinstance(statement, (ast.For, ast.AsyncFor)):
+                found.extend(self._owners_in(statement.iter, depth - 1))
         for read in owner.reads.get(node.id, ()):
             parent = self.program.parent(read)
             if isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend"):
@@ -283,10 +285,13 @@ class Preparer:
 
     def _wrap_values(self, kind: str, expression: ast.expr, site: ast.AST) -> None:
         """Prepare things that have no name of their own where they are made."""
-        made = [v.node for v in self.program.values(expression) if isinstance(v, Made) and self._has_role(kind, v)]
+        held = set(self.program.values(expression))
+        if kind == "loader":
+            held |= Loops(self.program, self.roles, self.tracer).owners(expression)  # through `iter(loader)`
+        made = [v.node for v in held if isinstance(v, Made) and self._has_role(kind, v)]
         if not made:
             self.found.obstacles.append((site, f"cannot tell where `{ast.unparse(expression)}` is built"))
-        for node in made:
+        for node in sorted(made, key=lambda n: (self.program.path(n), getattr(n, "lineno", 0))):
             assert isinstance(node, ast.expr)
             if (kind, node) not in self.found.wrapped:
                 self.found.wrapped.append((kind, node))

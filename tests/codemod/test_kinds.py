@@ -1,0 +1,85 @@
+"""Where strangers' scripts keep what is prepared: each kind comes out with its model and its loader prepared."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+from accelify.codemod.result import Status
+from tests.codemod.pairs import run
+
+
+def after(text: str) -> str:
+    result = run(dedent(text))
+    assert result.status is Status.MIGRATED, result.notes
+    return result.after.decode()
+
+
+def test_parameters_that_a_loop_collects_lead_to_their_model() -> None:
+    text = after("""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = nn.Linear(4, 1).to(device)
+        trained = []
+        for p in filter(lambda p: p.requires_grad, model.parameters()):
+            trained.append(p)
+        optimizer = torch.optim.SGD(trained, lr=0.1)
+        loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+        for (x,) in loader:
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+        """)
+    assert "model = nn.Linear(4, 1)\n" in text
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in text
+
+
+def test_a_loop_over_the_parts_of_a_batch_leaves_the_loader_what_deals_out_data() -> None:
+    text = after("""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        batches = DataLoader(TensorDataset(torch.randn(8, 3, 4)), batch_size=2)
+        for batch in batches:
+            for i, part in enumerate(batch):
+                optimizer.zero_grad()
+                model(part).mean().backward()
+                optimizer.step()
+        """)
+    assert "batches, model, optimizer = accelerator.prepare(batches, model, optimizer)" in text
+    assert "shard" not in text
+
+
+def test_loaders_of_which_only_iterators_are_kept_are_prepared_where_they_are_made() -> None:
+    text = after("""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        class Mixed:
+            def __init__(self, sets):
+                self.loaders, self.iterators = [], []
+                for one in sets:
+                    loader = DataLoader(one, batch_size=2)
+                    self.loaders.append(loader)
+                    self.iterators.append(iter(loader))
+            def batch(self):
+                parts = []
+                for i, iterator in enumerate(self.iterators):
+                    try:
+                        parts.append(next(iterator)[0])
+                    except StopIteration:
+                        self.iterators[i] = iter(self.loaders[i])
+                        parts.append(next(self.iterators[i])[0])
+                return torch.cat(parts)
+        mixed = Mixed([TensorDataset(torch.randn(8, 4)), TensorDataset(torch.randn(6, 4))])
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(10):
+            optimizer.zero_grad()
+            model(mixed.batch()).mean().backward()
+            optimizer.step()
+        """)
+    assert "loader = accelerator.prepare(DataLoader(one, batch_size=2))" in text

@@ -10,7 +10,8 @@ from accelify.runtime.environment import Environment
 if TYPE_CHECKING:
     from accelify.runtime.accelerator import Accelerator
     from accelify.runtime.data import skip_first_batches
-    from accelify.runtime.memory import find_executable_batch_size
+    from accelify.runtime.memory import find_executable_batch_size, release_memory
+    from accelify.runtime.notebook import debug_launcher, notebook_launcher
     from accelify.runtime.options import (
         AutocastKwargs,
         DataLoaderConfiguration,
@@ -19,39 +20,80 @@ if TYPE_CHECKING:
         GradScalerKwargs,
         InitProcessGroupKwargs,
         ProjectConfiguration,
+        TorchDynamoPlugin,
     )
     from accelify.runtime.output import get_logger
     from accelify.runtime.seeding import set_seed
+    from accelify.runtime.standing import DistributedType
+    from accelify.runtime.state import (
+        AcceleratorState,
+        PartialState,
+        broadcast,
+        broadcast_object_list,
+        gather,
+        gather_object,
+        pad_across_processes,
+        reduce,
+        wait_for_everyone,
+    )
 
 _HOME = {
     "Accelerator": "accelerator",
+    "AcceleratorState": "state",
     "AutocastKwargs": "options",
     "DataLoaderConfiguration": "options",
     "DistributedDataParallelKwargs": "options",
+    "DistributedType": "standing",
     "GradScalerKwargs": "options",
     "GradientAccumulationPlugin": "options",
     "InitProcessGroupKwargs": "options",
+    "PartialState": "state",
     "ProjectConfiguration": "options",
+    "TorchDynamoPlugin": "options",
+    "broadcast": "state",
+    "broadcast_object_list": "state",
+    "debug_launcher": "notebook",
     "find_executable_batch_size": "memory",
+    "gather": "state",
+    "gather_object": "state",
     "get_logger": "output",
+    "notebook_launcher": "notebook",
+    "pad_across_processes": "state",
+    "reduce": "state",
+    "release_memory": "memory",
     "set_seed": "seeding",
     "skip_first_batches": "data",
+    "wait_for_everyone": "state",
 }
 
 __all__ = [
     "Accelerator",
+    "AcceleratorState",
     "AutocastKwargs",
     "DataLoaderConfiguration",
     "DistributedDataParallelKwargs",
+    "DistributedType",
     "Environment",
     "GradScalerKwargs",
     "GradientAccumulationPlugin",
     "InitProcessGroupKwargs",
+    "PartialState",
     "ProjectConfiguration",
+    "TorchDynamoPlugin",
+    "broadcast",
+    "broadcast_object_list",
+    "debug_launcher",
     "find_executable_batch_size",
+    "gather",
+    "gather_object",
     "get_logger",
+    "notebook_launcher",
+    "pad_across_processes",
+    "reduce",
+    "release_memory",
     "set_seed",
     "skip_first_batches",
+    "wait_for_everyone",
 ]
 
 

@@ -40,6 +40,7 @@ class Accumulation:
     ) -> None:
         self.steps = steps
         self.is_complete = True
+        self.backward_passes = 0
         self._parallel = parallel
         self._collectives = collectives
         self._is_last_batch = is_last_batch
@@ -67,8 +68,13 @@ class Accumulation:
                 window.count, window.weight = 0, 0.0
             self._current, self.is_complete = before
 
+    def forget(self) -> None:
+        """Let go of every window."""
+        self._windows.clear()
+
     def divide(self, loss: torch.Tensor, weight: float | None) -> torch.Tensor:
         """What of the loss goes into the backward pass."""
+        self.backward_passes += 1
         if weight is not None:
             if self._current is not None:
                 self._current.weight += weight

@@ -100,10 +100,18 @@ class Checkpoints:
             raise
         return str(target)
 
+    @property
+    def next_serial(self) -> int:
+        """The number of the project's next checkpoint."""
+        return self._serial_after(self._parents())
+
+    def _serial_after(self, parents: set[Path]) -> int:
+        newest = durable.committed(parents)
+        return max([manifest.serial for manifest in newest], default=self.project.iteration - 1) + 1
+
     def _begin(self, folder: str | os.PathLike[str] | None) -> tuple[Path, Path, int]:
         parents = self._parents() if folder is None else {Path(folder).absolute().parent, *self._parents()}
-        newest = durable.committed(parents)
-        serial = max([manifest.serial for manifest in newest], default=self.project.iteration - 1) + 1
+        serial = self._serial_after(parents)
         if folder is not None:
             target = Path(folder).absolute()
         elif (home := self._home()) is not None:

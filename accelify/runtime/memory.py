@@ -54,6 +54,14 @@ def find_executable_batch_size(
     return fitting
 
 
+def release_memory(*objects: Any) -> list[None]:
+    """Empty the devices' caches; assign the Nones returned to the objects' names."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return [None] * len(objects)
+
+
 def _is_out_of_memory(error: BaseException) -> bool:
     known = isinstance(error, (MemoryError, torch.OutOfMemoryError))
     return known or any(sign in str(error) for sign in _OUT_OF_MEMORY)

@@ -9,6 +9,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from accelify.errors import AccelifyError
 from accelify.runtime.accumulation import Accumulation
 from accelify.runtime.collectives import Alone
 from accelify.runtime.precision import Full
@@ -56,6 +57,10 @@ def prepare_optimizer(
     return optimizer
 
 
+class UnscaledGradients(AccelifyError, RuntimeError):
+    """Gradients that did not come through `accelerator.backward`, where that scales or divides the loss."""
+
+
 class Steps:
     """Stands in an optimizer's `step` and `zero_grad` where a step may have to wait or be left out.
 
@@ -66,6 +71,7 @@ class Steps:
     def __init__(self, optimizer: Optimizer, precision: Full, accumulation: Accumulation) -> None:
         self.was_skipped = False
         self.is_fresh = True
+        self._passes_seen = accumulation.backward_passes
         self._optimizer = optimizer
         self._precision = precision
         self._accumulation = accumulation
@@ -82,11 +88,23 @@ class Steps:
             self.is_fresh = False
             self.was_skipped = True
             return None
+        self._check_passes(has_closure=bool(args or kwargs))
         result, is_taken = self._precision.step(self._optimizer, lambda: self._step(*args, **kwargs))
         self.is_fresh = True
         self.was_skipped = not is_taken
         self._optimizer._opt_called = True  # type: ignore[attr-defined]  # schedulers warn without it
         return result
+
+    def _check_passes(self, *, has_closure: bool) -> None:
+        before, self._passes_seen = self._passes_seen, self._accumulation.backward_passes
+        if before < self._passes_seen or has_closure:
+            return
+        groups = self._optimizer.param_groups
+        if any(parameter.grad is not None for group in groups for parameter in group["params"]):
+            raise UnscaledGradients(
+                "step: no accelerator.backward(loss) since the last one, and there are gradients. In fp16 and with "
+                "gradient accumulation loss.backward() leaves them without their scale"
+            )
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """Clear the gradients, unless a window is under way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
@@ -30,9 +31,12 @@ class GradScalerKwargs:
 
 @dataclass(kw_only=True)
 class InitProcessGroupKwargs:
-    """How the process group starts. The backend follows from the device; `timeout` is how long a rank waits."""
+    """How the process group starts. Backend and address follow from the device and the launcher, whatever is given;
+    `timeout` is how long a rank waits.
+    """
 
     backend: str | None = None
+    init_method: str | None = None
     timeout: timedelta | None = None
 
 
@@ -48,6 +52,8 @@ class DistributedDataParallelKwargs:
     gradient_as_bucket_view: bool = False
     static_graph: bool = False
     comm_hook: Any = None
+    comm_wrapper: Any = None
+    comm_state_option: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -62,13 +68,47 @@ class GradientAccumulationPlugin:
 
 @dataclass(kw_only=True)
 class DataLoaderConfiguration:
-    """How loaders are divided."""
+    """How loaders are divided. With `dispatch_batches` process 0 alone reads them, and sends the others their batches.
+
+    The last four are accepted for scripts that have them: copies to the device never block, the order of any sampler is
+    shared, and every loader can go on in the middle of an epoch.
+    """
 
     split_batches: bool = False
     even_batches: bool = True
-    non_blocking: bool = True
     dispatch_batches: bool | None = None
+    non_blocking: bool = True
     use_seedable_sampler: bool = False
+    data_seed: int | None = None
+    use_stateful_dataloader: bool = False
+
+    @classmethod
+    def settle(cls, given: DataLoaderConfiguration | None, **own: Any) -> DataLoaderConfiguration:
+        """The configuration, or one of the accelerator's own arguments. Raises: ValueError where both speak."""
+        own = {name: value for name, value in own.items() if value is not None}
+        if given is not None and own:
+            raise ValueError(f"{', '.join(own)} and dataloader_config: give one of them")
+        return given or cls(**own)
+
+
+@dataclass(kw_only=True)
+class TorchDynamoPlugin:
+    """How `torch.compile` compiles the models that are prepared."""
+
+    backend: str = "inductor"
+    mode: str | None = None
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    options: dict[str, Any] | None = None
+    disable: bool = False
+
+    @classmethod
+    def settle(cls, given: TorchDynamoPlugin | None, backend: object) -> TorchDynamoPlugin | None:
+        """The plugin, or one for this backend; None where nothing is compiled."""
+        name = str(getattr(backend, "value", backend) or "no").lower()
+        if given is None and name != "no":
+            given = cls(backend=name)
+        return given
 
 
 @dataclass(kw_only=True)
@@ -80,6 +120,12 @@ class ProjectConfiguration:
     automatic_checkpoint_naming: bool = False
     total_limit: int | None = None
     iteration: int = 0
+    save_on_each_node: bool = False
+
+    def set_directories(self, project_dir: str | None = None) -> None:
+        """Keep everything there, unless `logging_dir` is another."""
+        self.project_dir = project_dir
+        self.logging_dir = self.logging_dir or project_dir
 
 
 def project_configuration(
@@ -102,16 +148,19 @@ class Handlers:
     process_group: InitProcessGroupKwargs = field(default_factory=InitProcessGroupKwargs)
 
     @classmethod
-    def sort(cls, handlers: Iterable[object]) -> Handlers:
+    def sort(cls, handlers: Iterable[object] | None) -> Handlers:
         """The handlers, each in its place. Raises: TypeError for one that is none of ours."""
         sorted_ones: dict[str, Any] = {}
-        for handler in handlers:
+        for handler in handlers or ():
             if isinstance(handler, AutocastKwargs):
                 sorted_ones["autocast"] = {key: value for key, value in asdict(handler).items() if value is not None}
             elif isinstance(handler, GradScalerKwargs):
                 sorted_ones["scaler"] = asdict(handler)
             elif isinstance(handler, InitProcessGroupKwargs):
                 sorted_ones["process_group"] = handler
-            elif not isinstance(handler, DistributedDataParallelKwargs):
+            elif isinstance(handler, DistributedDataParallelKwargs):
+                if getattr(handler.comm_hook, "value", handler.comm_hook) not in (None, "no"):
+                    warnings.warn("comm_hook is not used: gradients travel in their own precision", stacklevel=3)
+            else:
                 raise TypeError(f"kwargs_handlers: {type(handler).__name__} is none of accelify's")
         return cls(**sorted_ones)

@@ -58,6 +58,9 @@ class Single:
         """None that would need to be known."""
         return []
 
+    def forget(self) -> None:
+        """Nothing is kept."""
+
 
 class Replicated(Single):
     """Several processes, each with a copy of the model; gradients agree after every backward pass that synchronises."""
@@ -267,6 +270,12 @@ class Replicated(Single):
     def loose_parameters(self) -> list[torch.Tensor]:
         """What optimizers step beside the models."""
         return [parameter for _, replica in self._loose for parameter in replica.parameters]
+
+    def forget(self) -> None:
+        """Let go of every model."""
+        for replica in self._replicas:
+            replica.release()
+        self._replicas, self._loose, self._groups = [], [], []
 
 
 def choose(world: World, collectives: Alone) -> Single:

@@ -19,6 +19,13 @@ class CannotGather(AccelifyError):
     """A metric whose rows we cannot tell from those that were added to even out the last step."""
 
 
+class Row:
+    """What belongs to one sample and is taken as one thing, whatever it holds: no dataclass, which has parts."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What the ranks hold in one step: rows, and how many of them count (the first ones; the rest only fill up).

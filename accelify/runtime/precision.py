@@ -29,6 +29,9 @@ class Full:
     def prepare_model(self, model: nn.Module) -> None:
         """Leave the model as it is."""
 
+    def release(self, model: nn.Module) -> None:
+        """Nothing was done to the model."""
+
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss itself."""
         return loss
@@ -47,6 +50,9 @@ class Full:
 
     def watch(self, optimizer: Optimizer) -> None:
         """Nothing to keep of an optimizer."""
+
+    def forget(self) -> None:
+        """Nothing was kept."""
 
 
 class BFloat16(Full):
@@ -72,6 +78,12 @@ class BFloat16(Full):
         is_enabled = torch.is_autocast_enabled(self._device_type)
         return is_enabled and torch.get_autocast_dtype(self._device_type) is self._dtype
 
+    def enter(self) -> Any:
+        """The same context entered by a call, and what to leave it with: torch.compile can follow these calls."""
+        options = {"enabled": True, "cache_enabled": None, "dtype": self._dtype, **self._options}
+        chosen = options["dtype"], options["enabled"], options["cache_enabled"]
+        return torch.amp.autocast_mode._enter_autocast(self._device_type, *chosen)  # type: ignore[no-untyped-call]
+
     def prepare_model(self, model: nn.Module) -> None:
         """Let the model's `__call__` compute under autocast, by hooks that no copy and no file of the model has."""
         if any(isinstance(hook, _Enter) for hook in model._forward_pre_hooks.values()):
@@ -79,9 +91,16 @@ class BFloat16(Full):
         for name in ("_forward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called"):
             hooks = _OwnHooks(getattr(model, name))
             vars(model)[name] = hooks
-        entered: list[AbstractContextManager[Any] | None] = []
+        entered: list[Any] = []
         model.register_forward_pre_hook(_Enter(self, entered), prepend=True)
         model.register_forward_hook(_Leave(entered), always_call=True)
+
+    def release(self, model: nn.Module) -> None:
+        """Take the hooks away again."""
+        for hooks in (model._forward_pre_hooks, model._forward_hooks):
+            for key in [key for key, hook in hooks.items() if isinstance(hook, (_Enter, _Leave))]:
+                del hooks[key]
+                model._forward_hooks_always_called.pop(key, None)
 
 
 class Float16(BFloat16):
@@ -100,6 +119,11 @@ class Float16(BFloat16):
     def watch(self, optimizer: Optimizer) -> None:
         """Update the scale only when this optimizer, too, has stepped."""
         self._watched[id(optimizer)] = optimizer
+
+    def forget(self) -> None:
+        """Let go of every optimizer."""
+        self._watched.clear()
+        self._forget()
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss times the scale."""
@@ -120,6 +144,8 @@ class Float16(BFloat16):
 
     def step(self, optimizer: Optimizer, step: Callable[[], Any]) -> tuple[Any, bool]:
         """The step, unless a gradient overflowed; then one update of the scale for all optimizers that stepped."""
+        if self.scaler._scale is None:  # no backward pass yet: there is nothing to unscale
+            return step(), True
         self.unscale([optimizer])
         found = self.scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
         is_taken = not sum(flag.item() for flag in found.values())
@@ -151,28 +177,23 @@ class _OwnHooks(OrderedDict[int, Any]):
 
 
 class _Enter:
-    def __init__(self, precision: BFloat16, entered: list[AbstractContextManager[Any] | None]) -> None:
+    def __init__(self, precision: BFloat16, entered: list[Any]) -> None:
         self._precision = precision
         self._entered = entered
 
     def __call__(self, module: nn.Module, inputs: Any) -> None:
-        if self._precision.is_running:
-            self._entered.append(None)
-            return
-        context = self._precision.autocast()
-        context.__enter__()
-        self._entered.append(context)
+        self._entered.append(None if self._precision.is_running else self._precision.enter())
 
 
 class _Leave:
-    def __init__(self, entered: list[AbstractContextManager[Any] | None]) -> None:
+    def __init__(self, entered: list[Any]) -> None:
         self._entered = entered
 
     def __call__(self, module: nn.Module, inputs: Any, output: Any) -> Any:
         context = self._entered.pop() if self._entered else None
         if context is None:
             return output
-        context.__exit__(None, None, None)
+        torch.amp.autocast_mode._exit_autocast(context)  # type: ignore[no-untyped-call]
         return _widened(output)
 
 

@@ -103,6 +103,12 @@ class Replica:
         model = self.model()
         return [] if model is None else [p for p in model.parameters() if p.requires_grad and not is_lazy(p)]
 
+    def release(self) -> None:
+        """Take the hooks away: the model is nobody's now."""
+        for handle in self._handles:
+            handle.remove()
+        self.owner = None
+
     def lay_out(self) -> None:
         """Put the parameters that train now into buckets, last ones first, and hook them; on every rank at once."""
         for handle in self._handles:

@@ -5,16 +5,33 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from enum import Enum
 from typing import Any, ParamSpec, TypeVar  # objects of every kind travel
 
 import torch
 
-from accelify.runtime import sharding
+from accelify.runtime import nested, sharding
 from accelify.runtime.collectives import Alone
 from accelify.runtime.process import World
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class DistributedType(str, Enum):
+    """How processes train together. Those that Accelerate has besides are here to be compared with: nothing is one."""
+
+    NO = "NO"
+    MULTI_CPU = "MULTI_CPU"
+    MULTI_GPU = "MULTI_GPU"
+    MULTI_NPU = "MULTI_NPU"
+    MULTI_MLU = "MULTI_MLU"
+    MULTI_XPU = "MULTI_XPU"
+    DEEPSPEED = "DEEPSPEED"
+    FSDP = "FSDP"
+    TP = "TP"
+    XLA = "XLA"
+    MEGATRON_LM = "MEGATRON_LM"
 
 
 class Standing:
@@ -66,6 +83,18 @@ class Standing:
         """Whether there are several processes."""
         return self._world.size > 1
 
+    @property
+    def multi_device(self) -> bool:
+        """Whether there are several processes, each with a GPU."""
+        return self.distributed_type is DistributedType.MULTI_GPU
+
+    @property
+    def distributed_type(self) -> DistributedType:
+        """On what kind of devices the processes are; `NO` for one process."""
+        if not self.use_distributed:
+            return DistributedType.NO
+        return DistributedType.MULTI_GPU if self.device.type == "cuda" else DistributedType.MULTI_CPU
+
     # -- between the processes
 
     def gather(self, tensor: Any) -> Any:
@@ -75,9 +104,10 @@ class Standing:
         """
         return self._collectives.gather(tensor)
 
-    def reduce(self, tensor: Any, reduction: str = "sum") -> Any:
-        """The sum, mean, max or min over all ranks, in kind: tensors stay tensors, numbers numbers."""
-        return self._collectives.reduce(tensor, reduction)
+    def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
+        """The sum, mean, max or min over all ranks, in kind: tensors stay tensors, numbers numbers. Times `scale`."""
+        reduced = self._collectives.reduce(tensor, reduction)
+        return reduced if scale == 1.0 else nested.map_leaves(lambda leaf: leaf * scale, reduced)
 
     def broadcast(self, tensor: Any, from_process: int = 0) -> Any:
         """One rank's tensors on all ranks."""
@@ -147,9 +177,15 @@ class Standing:
         """The function, run on the last process only."""
         return _only(function, self.is_last_process)
 
-    def on_process(self, process_index: int) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
-        """A decorator for functions to run on this one process only."""
-        return functools.partial(_only, is_wanted=self.process_index == process_index)
+    def on_process(self, function: Any = None, process_index: int | None = None) -> Any:
+        """The function, run on this one process only; a decorator where only the number is given."""
+        if isinstance(function, int):
+            function, process_index = None, function
+        return _only_or_decorator(function, self.process_index == process_index)
+
+    def on_local_process(self, function: Any = None, local_process_index: int | None = None) -> Any:
+        """The function, run on the process of this number on each machine; a decorator where only that is given."""
+        return _only_or_decorator(function, self.local_process_index == local_process_index)
 
     # -- output
 
@@ -157,6 +193,10 @@ class Standing:
         """`print`, on process 0."""
         if self.is_main_process:
             print(*values, **options)
+
+
+def _only_or_decorator(function: Callable[P, R] | None, is_wanted: bool) -> Any:
+    return functools.partial(_only, is_wanted=is_wanted) if function is None else _only(function, is_wanted)
 
 
 def _only(function: Callable[P, R], is_wanted: bool) -> Callable[P, R | None]:

@@ -195,6 +195,23 @@ class WandBTracker:
         self._run.finish()
 
 
+class Silent:
+    """A tracker, or its library's object, for processes that keep nothing: every method is there and does nothing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def tracker(self) -> Silent:
+        """As silent."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *arguments, **options: None
+
+
 KINDS = ("jsonl", "csv", "tensorboard", "wandb")
 
 
@@ -205,16 +222,16 @@ class Trackers:
         asked = [] if log_with is None else [log_with] if _is_one(log_with) else list(log_with)
         for one in asked:
             _check(one)
-        self._asked = asked
+        self.asked = asked
         self._folder = None if folder is None else Path(folder)
         self._is_main = is_main
-        self._running: list[Tracker] = []
+        self.running: list[Tracker] = []
 
     def start(self, name: str, config: dict[str, Any] | None, options: Mapping[str, Mapping[str, Any]]) -> None:
         """Open them, and keep the settings of the run."""
         if not self._is_main:
             return
-        for one in _expanded(self._asked):
+        for one in _expanded(self.asked):
             if isinstance(one, str):
                 tracker = self._open(one, name, options.get(one, {}))
                 if config is not None:
@@ -225,7 +242,7 @@ class Trackers:
                     tracker.start()
                 if config is not None:
                     tracker.store_init_configuration(config)
-            self._running.append(tracker)
+            self.running.append(tracker)
 
     def _open(self, kind: str, name: str, options: Mapping[str, Any]) -> Tracker:
         if kind == "wandb":
@@ -237,27 +254,27 @@ class Trackers:
         return tracker
 
     def get(self, name: str, unwrap: bool) -> Any:
-        """The tracker of this name, or the library's own object; None on the other processes.
+        """The tracker of this name, or the library's own object; on the other processes one that does nothing.
 
         Raises: CannotTrack for a name that none of them has.
         """
-        for tracker in self._running:
+        for tracker in self.running:
             if tracker.name == name:
                 return tracker.tracker if unwrap else tracker
         if not self._is_main:
-            return None
-        running = ", ".join(tracker.name for tracker in self._running) or "none: call init_trackers first"
+            return Silent(name)
+        running = ", ".join(tracker.name for tracker in self.running) or "none: call init_trackers first"
         raise CannotTrack(f"get_tracker({name!r}): running are {running}")
 
     def log(self, values: Values, step: int | None, options: Mapping[str, Mapping[str, Any]]) -> None:
         """Hand the values to each of them."""
-        for tracker in self._running:
+        for tracker in self.running:
             tracker.log(dict(values), step=step, **options.get(tracker.name, {}))
 
     def finish(self) -> None:
         """Close them."""
-        while self._running:
-            self._running.pop().finish()
+        while self.running:
+            self.running.pop().finish()
 
 
 def plain(values: Values) -> dict[str, Any]:

@@ -67,6 +67,14 @@ def size_of(text: int | str) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
+def one_file(state: dict[str, torch.Tensor]) -> bytes:
+    """The weights as the content of one safetensors file, tied ones once."""
+    from safetensors.torch import save  # only who writes needs it
+
+    kept, aliases = _without_aliases(state)
+    return save({key: value.contiguous() for key, value in kept.items()}, {"format": "pt", **aliases})
+
+
 def _part_name(number: int, count: int) -> str:
     return f"model-{number:05d}-of-{count:05d}.safetensors"
 

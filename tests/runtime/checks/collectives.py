@@ -112,6 +112,22 @@ def an_object_that_holds_the_accelerator_can_be_copied_and_pickled(accelerator):
     assert pickled.reduce(1) == accelerator.num_processes
 
 
+def functions_do_what_the_methods_do(accelerator):
+    from accelify.runtime import DistributedType, PartialState, broadcast_object_list, gather, gather_object, reduce
+
+    rank, size = accelerator.process_index, accelerator.num_processes
+    state = PartialState(cpu=True)
+    assert (state.num_processes, state.process_index) == (size, rank)
+    assert state.distributed_type is accelerator.distributed_type is DistributedType.MULTI_CPU
+    assert f"Process index: {rank}" in repr(accelerator.state)
+    assert gather(torch.tensor([rank])).tolist() == list(range(size))
+    assert gather_object(rank) == list(range(size))
+    assert reduce(torch.tensor(float(rank))).item() == sum(range(size)) / size
+    assert accelerator.reduce(torch.tensor(1.0), scale=0.5).item() == size / 2
+    assert broadcast_object_list([rank]) == [0]
+    assert accelerator.on_local_process(lambda: rank, 1)() == (1 if rank == 1 else None)
+
+
 def two_accelerators_leave_each_other_alone(accelerator):
     from accelify.runtime import Accelerator
 

@@ -1,14 +1,18 @@
 """Promise 4: after `backward`, gradients are the means over ranks, however the loss came about."""
 
 import copy
+import gc
 import io
 import pickle
+import weakref
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
+
+from accelify.runtime import Accelerator
 
 
 class Net(nn.Module):
@@ -548,7 +552,6 @@ def a_copy_is_a_plain_model(accelerator):
 
 
 def prepared_twice_and_by_another_accelerator(accelerator):
-    from accelify.runtime import Accelerator
 
     model, plain = _prepared(accelerator)
     other = Accelerator()
@@ -603,6 +606,24 @@ def compiled_before_and_after_prepare(accelerator):
         used = model if is_compiled_first else torch.compile(model, backend="aot_eager")
         accelerator.backward(loss_of(used, accelerator.process_index))
         _assert_means(accelerator, net, plain, loss_of)
+
+
+def compiled_in_place_in_low_precision(accelerator):
+    for options in ({"dynamo_backend": "eager"}, {"mixed_precision": "bf16", "dynamo_backend": "eager"}):
+        other = Accelerator(**options)
+        torch.manual_seed(accelerator.process_index)
+        model = other.prepare(Net())
+        other.backward(model(_data(accelerator.process_index)[0]).sum())
+        _assert_equal(accelerator, [model.first.weight.grad, model.second.weight.grad])
+
+
+def models_that_are_forgotten_are_free(accelerator):
+    other = Accelerator()
+    model = other.prepare(Net())
+    kept = weakref.ref(model), weakref.ref(next(model.parameters()))
+    (model,) = other.free_memory(model)
+    gc.collect()
+    assert [one() for one in kept] == [None, None]
 
 
 def a_failed_backward_does_not_spoil_the_next(accelerator):

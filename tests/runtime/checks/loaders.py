@@ -414,6 +414,16 @@ def metrics_in_containers_with_names_and_scalars(accelerator):
     assert len(means) == 3
 
 
+def metrics_of_rows_that_are_tensors_of_many_shapes(accelerator):
+    loader = accelerator.prepare(DataLoader(Numbers(11), batch_size=2))
+    rows = []
+    for batch in loader:
+        given = [torch.full((int(number),), int(number)) for number in batch]
+        rows += accelerator.gather_for_metrics(given, use_gather_object=True)
+    assert [len(row) for row in rows] == list(range(11))
+    assert rows[10].tolist() == [10] * 10
+
+
 def metrics_after_a_break_and_after_the_loop(accelerator):
     train = accelerator.prepare(_loader(17, "in order"))
     evaluate = accelerator.prepare(_loader(18, "in order"))

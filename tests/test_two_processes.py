@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,10 @@ OTHER_STEPS = {
     *("language_model_slices", "per_sample", "slices"),  # ... no loader makes the batches
     "carried_state",  # ... the state has the size of a whole batch
 }
+# Scripts whose printed metrics are those of one process: all of them when the processes share each batch ...
+SAME_METRICS = ["best_so_far", "collected_predictions", "globals", "phases", "training_sums"]
+# ... and otherwise those of the first lines, which are printed before the weights have changed.
+SAME_AT_FIRST = {"training_sums": 1}
 WRONG_TOGETHER = {"zipped_loaders": "two shuffled loaders side by side are not dealt out in the order of one process"}
 
 
@@ -167,3 +172,22 @@ def test_two_processes_that_share_the_batch_take_the_same_steps(name: str) -> No
     run = runs()[name]
     assert run.sharing.error is None, run.sharing.error
     assert run.sharing.weights == pytest.approx(run.before.weights, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", SAME_METRICS)
+def test_two_processes_that_share_the_batch_print_the_same_metrics(name: str) -> None:
+    run = runs()[name]
+    assert _numbers(run.sharing.printed) == pytest.approx(_numbers(run.before.printed), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize(("name", "lines"), SAME_AT_FIRST.items())
+def test_two_processes_print_the_metrics_of_all_the_data(name: str, lines: int) -> None:
+    run = runs()[name]
+    expected = _numbers(run.before.printed, lines)
+    assert expected
+    for rank in run.ranks:
+        assert _numbers(rank.printed, lines) == pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
+def _numbers(printed: str, lines: int | None = None) -> list[float]:
+    return [float(n) for n in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", "\n".join(printed.split("\n")[:lines]))]

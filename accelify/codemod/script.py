@@ -19,6 +19,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.settings import Settings
+from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import Element, Generated, Instance
 from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap
@@ -137,6 +138,31 @@ class Script:
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
         return not self.is_kept(move.call) and self._moves.is_needless(move)
+
+    # What is dealt out, and what is added up over it.
+
+    @cached_property
+    def shared_loops(self) -> list[ast.For | ast.AsyncFor]:
+        """The loops whose items are dealt out to the processes."""
+        found: set[ast.AST | None] = {n for n in self.prepared.loops if self.path(n) in self.files}
+        found |= {d.loop for d in self.training.data if d.kind == "loaders"}
+        found |= {d.loop for d, _ in self.preparation.sharded}
+        loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]
+        return sorted(loops, key=lambda n: (self.path(n), n.lineno))
+
+    @cached_property
+    def reductions(self) -> list[Reduction]:
+        """The sums that are reduced after their loops."""
+        found = (self._sums.of(loop) for loop in self.shared_loops if self.accelerator(loop) is not None)
+        return [reduction for listed in found for reduction in listed]
+
+    @cached_property
+    def _sums(self) -> Sums:
+        return Sums(self.program, self.tracer, self.prepared, self.options.keep_global_batch)
+
+    def read_in(self, loop: ast.AST, name: str) -> list[ast.Name]:
+        """Where a loop reads what it adds up."""
+        return self._sums.read_in(loop, name)
 
     @cached_property
     def draws_in_its_data(self) -> bool:

@@ -45,6 +45,14 @@ def test_a_step_that_depends_on_what_all_processes_share_is_fine(condition: str)
     assert not told(result, "number of steps", "wait for each other")
 
 
+def test_a_progress_bar_in_a_with_statement_shows_a_prepared_loader() -> None:
+    text = script(imports="from tqdm import tqdm")
+    shown = text.replace("    for x, y in loader:\n", "    with tqdm(loader) as bar:\n     for x, y in bar:\n")
+    after = run(shown).after.decode()
+    assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
+    assert "bar = " not in after
+
+
 # Metrics.
 
 EVALUATE = """\
@@ -74,8 +82,9 @@ def test_a_loader_that_trains_and_evaluates_is_told() -> None:
     assert not told(result, "stays whole: every process")
 
 
-def test_a_loader_that_trains_and_is_then_gone_over_is_told() -> None:
-    assert told(run(script(prepared=EVALUATE, end="accuracy(loader)")), "share only")
+def test_a_loader_that_trains_and_is_then_gone_over_is_reduced() -> None:
+    after = run(script(prepared=EVALUATE, end="accuracy(loader)")).after.decode()
+    assert '    right = accelerator.reduce(right, "sum")\n    return right / len(data.dataset)' in after
 
 
 def test_a_list_of_phases_prepares_the_loader_that_trains() -> None:
@@ -100,13 +109,16 @@ for phase, data in [("train", loader), ("valid", valid)]:
     print(phase, total / len(data))
 """
     result = run(text)
-    assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in result.after.decode()
-    assert told(result, "share only")
+    after = result.after.decode()
+    assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
+    assert '    if phase == "train":\n        total = accelerator.reduce(total, "mean")\n    print(phase' in after
 
 
-def test_a_sum_over_the_training_data_is_told() -> None:
+def test_a_sum_that_goes_on_through_the_epochs_is_told() -> None:
     text = script(prepared="total = 0", end="print(total / len(loader.dataset))")
-    text = text.replace("        optimizer.step()\n", "        optimizer.step()\n        total += loss.item()\n")
+    text = text.replace(
+        "        optimizer.step()\n", "        optimizer.step()\n        total += loss.item()\n    print(total)\n"
+    )
     assert told(run(text), "share only")
 
 

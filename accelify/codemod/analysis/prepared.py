@@ -9,7 +9,7 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.grouping import Group
 from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
-from accelify.codemod.analysis.trace import Binding, Tracer
+from accelify.codemod.analysis.trace import Binding, Chain, Tracer
 from accelify.codemod.analysis.values import Collection, Element, View
 
 
@@ -54,6 +54,19 @@ class Prepared:
             ):
                 return "[" not in item.text  # of a container, only one place is prepared
         return False
+
+    def is_dealt_by_hand(self, loop: ast.AST) -> bool:
+        """Whether a loop goes over a share of the script's own data."""
+        return any(data.loop is loop for data, _ in self.preparation.sharded)
+
+    def key_of(self, chain: Chain) -> str | None:
+        """The one key of a container of loaders under which the loader is prepared, as it is written there."""
+        for binding in chain:
+            items = [i for i in self.preparation.items if i.kind == "loader" and i.frame is binding.scope]
+            keys = {k for name, _, k in (i.text.partition("[") for i in items) if k and name == binding.text}
+            if keys:
+                return keys.pop()[:-1] if len(keys) == 1 else None
+        return None
 
     def is_loader_for_some(self, node: ast.expr) -> bool:
         """Whether an expression is a prepared loader for some callers."""

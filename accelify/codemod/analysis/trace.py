@@ -182,6 +182,9 @@ class Tracer:
 
     def assigned(self, target: ast.expr) -> ast.expr | None:
         """The expression that an assignment gives to one of its targets; None where it is a part of something."""
+        holder = self.program.parent(target)
+        if isinstance(holder, ast.withitem):
+            return holder.context_expr
         statement = self.program.statement(target)
         if isinstance(statement, ast.AnnAssign):
             return statement.value

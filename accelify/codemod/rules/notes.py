@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod.analysis.sums import added_in, bound_in
 from accelify.codemod.edits import Plan, Remark, Remove
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -35,7 +36,7 @@ _FILES = (
 
 def find(script: Script, plan: Plan) -> Iterator[Remark]:
     """The notes of the changed files."""
-    shared = _shared_loops(script)
+    shared = script.shared_loops
     for loop in shared:
         yield from _sums(script, loop)
         yield from _carried(script, loop)
@@ -49,19 +50,13 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
     yield from _lost_choices(script, plan)
 
 
-def _shared_loops(script: Script) -> list[ast.For | ast.AsyncFor]:
-    """The loops whose items are dealt out to the processes."""
-    found: set[ast.AST | None] = {n for n in script.prepared.loops if script.path(n) in script.files}
-    found |= {d.loop for d in script.training.data if d.kind == "loaders"}
-    found |= {d.loop for d, _ in script.preparation.sharded}
-    loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]
-    return sorted(loops, key=lambda n: (script.path(n), n.lineno))
-
-
 def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    seen: set[str] = set()
+    seen = {name for r in script.reductions if r.loop is loop for name in r.names}
+    bound = bound_in(loop) - added_in(loop).keys()
     for node in ast.walk(loop):
-        if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add) or not _is_measured(node.value):
+        if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add):
+            continue
+        if not _is_measured(node.value) and not any(isinstance(n, ast.Name) and n.id in bound for n in ast.walk(node)):
             continue
         text = ast.unparse(node.target)
         if text not in seen:

@@ -1,0 +1,258 @@
+"""What does a loop add up over the batches it is dealt, and what becomes of the sums after it?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.prepared import Prepared
+from accelify.codemod.analysis.program import LOOPS, Program
+from accelify.codemod.analysis.summands import Summand
+from accelify.codemod.analysis.trace import Tracer
+from accelify.codemod.analysis.uses import Use, Uses, line_of, names_in
+
+Loop = ast.For | ast.AsyncFor
+_ZEROS = ("torch.zeros", "np.zeros", "numpy.zeros", "torch.tensor", "torch.FloatTensor")
+_FILLS = ("append", "extend", "update", "add", "insert", "setdefault")
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Sums over one process's share of a loop that become sums over all of it, after `anchor`.
+
+    how: `sum`, or `mean` for what the script divides by the number of batches that one process takes.
+    condition: when the loop goes over a shared loader at all; None for always.
+    """
+
+    loop: Loop
+    anchor: ast.stmt
+    names: tuple[str, ...]
+    how: str
+    condition: str | None
+
+
+class Sums:
+    """Find the sums that can be shown to come out over all processes as over one.
+
+    Such a sum begins at zero just outside its loop, nothing but the loop adds to it, and it is read after the loop.
+    Where each process takes batches of its own, what the script divides by decides: the number of batches that one
+    process takes asks for the mean, all else for the sum. Where the processes share each batch (`splits_batches`), it
+    is what is added: of a batch's mean the mean, of what is summed over its rows the sum.
+    """
+
+    def __init__(self, program: Program, tracer: Tracer, prepared: Prepared, splits_batches: bool) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.prepared = prepared
+        self.splits_batches = splits_batches
+        self.uses = Uses(program, tracer, prepared)
+
+    def of(self, loop: Loop) -> list[Reduction]:
+        """What to reduce after a loop over a loader that is shared, or over a share of the script's own data."""
+        phases = self._phases(loop)
+        condition = self._condition(loop) if phases is None else self._row(phases)
+        always = phases is None and (loop in self.prepared.loops or self.prepared.is_dealt_by_hand(loop))
+        if condition is None and not always:
+            return []
+        frame = self.program.frame(loop)
+        found: dict[str, tuple[str, ast.stmt, set[str]]] = {}
+        for name in sorted(added_in(loop), key=lambda n: added_in(loop)[n][0].lineno):
+            judged = self._judge(name, loop, frame)
+            if judged is not None:
+                found[name] = judged
+        self._drop_the_unlinked(found, loop)
+        grouped: dict[tuple[str, ast.stmt], list[str]] = {}
+        for name, (how, anchor, _) in found.items():
+            grouped.setdefault((how, anchor), []).append(name)
+        return [Reduction(loop, anchor, tuple(names), how, condition) for (how, anchor), names in grouped.items()]
+
+    def _condition(self, loop: Loop) -> str | None:
+        """`phase == "train"`, where a loop goes over `loaders[phase]` and only `loaders["train"]` is prepared."""
+        keys: set[str | None] = set()
+        for node in ast.walk(loop.iter):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Name, ast.Attribute)):
+                keys |= {self.prepared.key_of(chain) for chain in self.tracer.chains(node)}
+                text = ast.unparse(node.slice)
+        key = keys.pop() if len(keys) == 1 else None
+        return None if key is None else f"{text} == {key}"
+
+    def _phases(self, loop: Loop) -> Loop | None:
+        """The loop that deals out the loaders themselves: `for phase, loader in [("train", a), ("val", b)]`."""
+        names = names_in(loop.iter)
+        for outer in self.program.loops_round(loop):
+            listed = outer.iter if isinstance(outer, ast.For) else None
+            if isinstance(outer, ast.For) and isinstance(listed, (ast.List, ast.Tuple)) and len(listed.elts) > 1:
+                values = {n for n in ast.walk(outer.target) if isinstance(n, ast.Name) and n.id in names}
+                if any(self.tracer.chains(n) for n in values):
+                    return outer
+        return None
+
+    @staticmethod
+    def _row(phases: Loop) -> str | None:
+        """`phase == "train"`, for the one row of the phases that trains."""
+        rows = [e.elts for e in getattr(phases.iter, "elts", []) if isinstance(e, (ast.Tuple, ast.List))]
+        targets = phases.target.elts if isinstance(phases.target, (ast.Tuple, ast.List)) else []
+        told = [
+            (target.id, e.value)
+            for row in rows
+            for target, e in zip(targets, row, strict=False)
+            if isinstance(target, ast.Name) and isinstance(e, ast.Constant) and "train" in str(e.value).lower()
+        ]
+        return f'{told[0][0]} == "{told[0][1]}"' if len(told) == 1 and isinstance(told[0][1], str) else None
+
+    @staticmethod
+    def _drop_the_unlinked(found: dict[str, tuple[str, ast.stmt, set[str]]], loop: Loop) -> None:
+        """A sum that stands beside another of the loop's in one calculation is reduced with it, or not at all."""
+        local = added_in(loop).keys() | bound_in(loop)
+        changed = True
+        while changed:
+            changed = False
+            for name, (how, anchor, others) in list(found.items()):
+                beside = others & local
+                if any(o not in found or found[o][:2] != (how, anchor) for o in beside):
+                    del found[name]
+                    changed = True
+
+    def _judge(self, name: str, loop: Loop, frame: Scope) -> tuple[str, ast.stmt, set[str]] | None:
+        """How a sum is reduced, after which statement, and what else it is calculated with; None where unclear."""
+        if self.program.scope(loop).owner(name) is not frame:
+            return None
+        anchor = self._anchor(name, loop, frame)
+        if anchor is None or self._is_trained_on(name, frame):
+            return None
+        uses = list(self.uses.after(name, anchor, frame))
+        if not uses or not all(u.is_known for u in uses):
+            return None
+        if self.splits_batches and not self.prepared.is_dealt_by_hand(loop):
+            how = self._how_it_adds(name, loop)
+        else:
+            how = self._how_it_is_divided(uses, loop)
+        if how is None:
+            return None
+        others = {o for u in uses for o in u.others} - {name}
+        if how == "mean":
+            others -= {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+        return how, anchor, others
+
+    def _how_it_is_divided(self, uses: list[Use], loop: Loop) -> str | None:
+        counts = {self.uses.counts_own_batches(d, loop) for u in uses for d in u.divisors}
+        if None in counts or len(counts) > 1 or (counts == {True} and any(not u.divisors for u in uses)):
+            return None
+        return "mean" if counts == {True} else "sum"
+
+    def _how_it_adds(self, name: str, loop: Loop) -> str | None:
+        kinds = {Summand(self.program, loop).is_of_rows(statement.value) for statement in added_in(loop)[name]}
+        kind = kinds.pop() if len(kinds) == 1 else None
+        return None if kind is None else "sum" if kind else "mean"
+
+    # Where a sum begins.
+
+    def _anchor(self, name: str, loop: Loop, frame: Scope) -> ast.stmt | None:
+        """The loop after which a sum is complete, if it begins at zero just outside and nothing else adds to it."""
+        writes = [w for w in self.tracer.writes(frame, name) if not self.program.inside(w, loop)]
+        if any(self.program.frame(r) is not frame for r in self.uses.reads(frame, name)):
+            return None
+        if any(isinstance(self.program.statement(r), ast.Return) for r in self.read_in(loop, name)):
+            return None
+        within = [w for w in self.tracer.writes(frame, name) if self.program.inside(w, loop)]
+        if any(self.program.statement(w) not in added_in(loop)[name] for w in within):
+            return None
+        begins = [w for w in writes if line_of(w) < loop.lineno]
+        first = max(begins, key=line_of, default=None)
+        if not isinstance(first, ast.expr) or not _is_zero(self.tracer.assigned(first)):
+            return None
+        outer = self._child_of_block(loop, self.program.statement(first))
+        if outer is None:
+            return None
+        anchor = next((a for a in self._way(loop, outer) if isinstance(a, LOOPS)), loop)
+        end = anchor.end_lineno or anchor.lineno
+        later = [self.program.statement(w) for w in writes if line_of(w) > loop.lineno]
+        if any(isinstance(s, ast.AugAssign) and isinstance(s.op, (ast.Add, ast.Sub)) for s in later):
+            return None
+        if any(s.lineno <= end for s in later):
+            return None
+        inside = [r for r in self.uses.reads(frame, name) if self.program.inside(r, anchor)]
+        if anchor is not loop and any(not self.program.inside(r, loop) for r in inside):
+            return None
+        return anchor
+
+    def _way(self, loop: Loop, outer: ast.stmt) -> Iterator[ast.AST]:
+        """A statement, and what it holds down to a loop."""
+        inner = [loop, *self.program.ancestors(loop)]
+        yield from reversed(inner[: inner.index(outer) + 1])
+
+    def _child_of_block(self, node: ast.stmt, statement: ast.stmt) -> ast.stmt | None:
+        """The statement of another's block that holds a node."""
+        block = self.program.block(statement)
+        for candidate in [node, *self.program.ancestors(node)]:
+            if isinstance(candidate, ast.stmt) and any(s is candidate for s in block):
+                return candidate
+        return None
+
+    def read_in(self, loop: ast.AST, name: str) -> list[ast.Name]:
+        """Where a loop reads a variable of its function other than to add to it."""
+        frame = self.program.frame(loop)
+        return [
+            r
+            for r in self.uses.reads(frame, name)
+            if self.program.inside(r, loop) and _added_to(self.program.statement(r)) != name
+        ]
+
+    def _is_trained_on(self, name: str, frame: Scope) -> bool:
+        """Whether a sum is of losses with their graphs, on which a backward pass runs."""
+        return any(
+            isinstance(c.func, ast.Attribute)
+            and c.func.attr == "backward"
+            and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(c))
+            for c in self.program.calls
+            if self.program.frame(c) is frame
+        )
+
+
+def added_in(loop: Loop) -> dict[str, list[ast.AugAssign | ast.Assign]]:
+    """The variables to which a loop adds, with the statements that do."""
+    found: dict[str, list[ast.AugAssign | ast.Assign]] = {}
+    for node in ast.walk(loop):
+        target = _added_to(node)
+        if target is not None:
+            assert isinstance(node, (ast.AugAssign, ast.Assign))
+            found.setdefault(target, []).append(node)
+    return found
+
+
+def _added_to(node: ast.AST) -> str | None:
+    """`a` of `a += x` and of `a = a + x`."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and isinstance(node.target, ast.Name):
+        return node.target.id
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        name, value = node.targets[0].id, node.value
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+            sides = [s.id for s in (value.left, value.right) if isinstance(s, ast.Name)]
+            if name in sides and name not in names_in(value.right if sides[0] == name else value.left):
+                return name
+    return None
+
+
+def bound_in(loop: Loop) -> set[str]:
+    """The variables that hold something of one process after a loop."""
+    found: set[str] = set()
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
+            found |= names_in(node.func.value)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            found |= names_in(node.value)
+    return found
+
+
+def _is_zero(value: ast.expr | None) -> bool:
+    """Whether a sum begins at nothing: a number or a tensor of zeros."""
+    if isinstance(value, ast.Constant):
+        return type(value.value) in (int, float) and value.value == 0
+    if isinstance(value, ast.Call) and ast.unparse(value.func) in _ZEROS:
+        numbers = [a.value for a in ast.walk(value) if isinstance(a, ast.Constant) and not isinstance(a.value, str)]
+        return "zeros" in ast.unparse(value.func) or all(n == 0 for n in numbers if n is not None)
+    return False

@@ -1,0 +1,168 @@
+"""Sums over shared data: reduced where they come out over all processes as over one, left and told otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.rewrite import Options
+from tests.codemod.pairs import run
+
+SCRIPT = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.CrossEntropyLoss()
+
+
+def train(loader, epoch{parameter}):
+    {begin}
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        out = model(x)
+        loss = criterion(out, y)
+        loss.backward()
+        optimizer.step()
+        {add}
+    {end}
+
+
+{before}
+for epoch in range(2):
+    {call}
+"""
+REDUCED = "total = accelerator.reduce(total, "
+
+
+def rewritten(
+    *,
+    begin: str = "total = 0",
+    add: str = "total += loss.item()",
+    end: str = "print(total / len(loader.dataset))",
+    call: str = "train(loader, epoch)",
+    parameter: str = "",
+    before: str = "",
+    splits: bool = False,
+) -> tuple[str, list[str]]:
+    """The new script, and its notes about sums."""
+    text = SCRIPT.format(begin=begin, add=add, end=end, call=call, parameter=parameter, before=before)
+    result = run(text, Options(keep_global_batch=splits))
+    return result.after.decode(), [n.message for n in result.notes if "share" in n.message]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "print(total / len(loader.dataset))",
+        "print(total)",
+        "print('{:.3f}'.format(100. * total / 8))",
+        "total /= len(loader.dataset); print(total)",
+        "average = total; print(average / 8)",
+        "if total < 3: torch.save(model.state_dict(), 'best.pt')",
+    ],
+)
+def test_what_is_meant_of_all_batches_is_summed(end: str) -> None:
+    after, notes = rewritten(end=end)
+    assert f'        total += loss.item()\n    {REDUCED}"sum")\n' in after
+    assert not notes
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "print(total / len(loader))",
+        "return 100 * total / len(loader)",
+        "total = total / (i + 1); print(total)",
+        "batches = len(loader); print(total / batches)",
+        "average = total; print(average / len(loader))",
+    ],
+)
+def test_what_is_divided_by_the_batches_of_one_process_is_averaged(end: str) -> None:
+    after, notes = rewritten(end=end)
+    assert f'    {REDUCED}"mean")\n' in after
+    assert not notes
+
+
+def test_the_caller_that_divides_is_seen() -> None:
+    after, _ = rewritten(end="return total, epoch", call="loss, _ = train(loader, epoch); print(loss / len(loader))")
+    assert f'    {REDUCED}"mean")\n' in after
+    after, _ = rewritten(end="print(total / n)", call="train(loader, epoch, len(loader))", parameter=", n")
+    assert f'    {REDUCED}"mean")\n' in after
+
+
+def test_a_ratio_of_sums_is_reduced_together() -> None:
+    after, notes = rewritten(
+        begin="hits, total = 0, 0",
+        add="hits += (out.argmax(1) == y).sum().item(); total += y.size(0)",
+        end="print(hits / total)",
+    )
+    assert '    hits, total = accelerator.reduce((hits, total), "sum")\n' in after
+    assert not notes
+
+
+def test_a_sum_over_several_epochs_is_reduced_after_them() -> None:
+    after, _ = rewritten(
+        before="hits = 0",
+        call="train(loader, 1)\n    for x, y in loader:\n        hits += y.sum().item()\nprint(hits)",
+    )
+    assert '\nhits = accelerator.reduce(hits, "sum")\nprint(hits)\n' in after
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"begin": "total = 1"},
+        {
+            "begin": "losses = []; total = 0",
+            "add": "losses.append(1); total += len(x)",
+            "end": "print(sum(losses) / total)",
+        },
+        {"add": "total += loss.item()\n        if i % 3 == 0: print(total); total = 0"},
+        {"add": "total += loss.item()\n        print(total)", "end": "pass"},
+        {"end": "print(total / len(loader), total)"},
+        {"end": "show(total)", "before": "def show(value):\n    print(value / 4)\n"},
+        {"add": "total += loss.item()\n        if i > 3: return total"},
+        {"begin": "global total", "before": "total = 0"},
+        {"add": "total += loss", "end": "total.backward(); print(total)"},
+        {"end": "for i, (x, y) in enumerate(loader): total += loss.item()\n    print(total)"},
+    ],
+)
+def test_a_sum_that_cannot_be_shown_is_told(changes: dict[str, str]) -> None:
+    after, notes = rewritten(**changes)  # type: ignore[arg-type]  # the names of its parameters
+    assert "accelerator.reduce" not in after
+    assert any("`total` adds up this process's share only" in note for note in notes)
+
+
+def test_what_the_loop_shows_is_told() -> None:
+    after, notes = rewritten(add="total += loss.item()\n        print(total / (i + 1))")
+    assert REDUCED in after
+    assert notes == ["`total` is this process's share until the loop is over"]
+
+
+@pytest.mark.parametrize(
+    ("summand", "how"),
+    [
+        ("loss.item()", "mean"),
+        ("loss.data[0]", "mean"),
+        ("float(criterion(out, y))", "mean"),
+        ("1", "mean"),
+        ("loss.item() * x.size(0)", "sum"),
+        ("len(x)", "sum"),
+        ("out.argmax(1).eq(y).sum().item()", "sum"),
+        ("nn.functional.cross_entropy(out, y, reduction='sum').item()", "sum"),
+    ],
+)
+@pytest.mark.parametrize("end", ["print(total)", "print(total / len(loader))"])
+def test_where_processes_share_a_batch_the_summand_decides(summand: str, how: str, end: str) -> None:
+    after, _ = rewritten(add=f"total += {summand}", end=end, splits=True)
+    assert f'{REDUCED}"{how}")' in after
+
+
+def test_where_processes_share_a_batch_an_unclear_summand_is_told() -> None:
+    after, notes = rewritten(add="total += model.penalty(out)", splits=True)
+    assert "accelerator.reduce" not in after
+    assert notes

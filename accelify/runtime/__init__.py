@@ -103,9 +103,10 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(f"{__name__}.{_HOME[name]}")
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "numpy"):
+        extra = {"torch": "runtime", "numpy": "runtime", "cloudpickle": "notebook"}.get(error.name or "")
+        if extra is None:
             raise
-        message = f'{__name__}.{name} needs {error.name}: pip install "accelify[runtime]"'
+        message = f'{__name__}.{name} needs {error.name}: pip install "accelify[{extra}]"'
         raise ImportError(message, name=error.name) from error
     value = getattr(module, name)
     globals()[name] = value

@@ -28,6 +28,7 @@ from accelify.runtime.options import (
     project_configuration,
 )
 from accelify.runtime.passage import Passages
+from accelify.runtime.preemption import Preemption
 from accelify.runtime.seeding import set_seed
 from accelify.runtime.sources import choose_source
 from accelify.runtime.state import AcceleratorState
@@ -113,6 +114,7 @@ class Accelerator(Keeping):
         self._schedulers: list[Any] = []
         self._loaders: list[Any] = []
         project = project_configuration(project_dir, project_config)
+        self._preemption = Preemption()
         self._trackers = Trackers(log_with, project.logging_dir, self._world.rank == 0)
         self._checkpoints = Checkpoints(
             self._world,

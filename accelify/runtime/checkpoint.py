@@ -181,12 +181,16 @@ class Checkpoints:
 
     # -- loading
 
-    def load(self, folder: str | os.PathLike[str] | None, **options: Any) -> str:
+    def load(self, folder: str | os.PathLike[str] | None, *, missing_ok: bool = False, **options: Any) -> str:
         """Load a checkpoint and return its folder; without a name, the newest of the project that checks out.
 
+        With `missing_ok`, a project that has none yet is no failure: nothing is loaded and nothing returned.
         Raises: CannotLoad on every rank if any rank fails.
         """
-        manifest: durable.Manifest = self._on_main(lambda: self._choose(folder), CannotLoad)
+        chosen: durable.Manifest | None = self._on_main(lambda: self._choose(folder, missing_ok), CannotLoad)
+        if chosen is None:
+            return ""
+        manifest = chosen
         self._collectives.agree("load_state", manifest.digest)
         models = list(self.parts.models)
 
@@ -201,11 +205,13 @@ class Checkpoints:
         self._on_all(lambda: self._restore(states, models, options), CannotLoad)
         return str(manifest.folder)
 
-    def _choose(self, folder: str | os.PathLike[str] | None) -> durable.Manifest:
+    def _choose(self, folder: str | os.PathLike[str] | None, missing_ok: bool) -> durable.Manifest | None:
         if folder is not None:
             places = durable.candidates(Path(folder).absolute())
         else:
             places = [manifest.folder for manifest in durable.committed(self._parents())]
+            if not places and missing_ok and self._home() is not None:
+                return None
             if not places:
                 where = "give the Accelerator a project_dir" if self._home() is None else f"{self._home()} has none"
                 raise CannotLoad(f"load_state without a folder loads the project's newest checkpoint: {where}")

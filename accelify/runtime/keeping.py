@@ -15,6 +15,7 @@ from accelify.runtime.checkpoint import Checkpoints, LoadHook, SaveHook
 from accelify.runtime.data import skip_first_batches
 from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.passage import Row, gather_rows
+from accelify.runtime.preemption import Preemption
 from accelify.runtime.saving import write_atomically
 from accelify.runtime.tracking import Tracker, Trackers
 from accelify.runtime.training import Training
@@ -26,6 +27,7 @@ class Keeping(Training):
 
     _checkpoints: Checkpoints
     _trackers: Trackers
+    _preemption: Preemption
 
     def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:
         """The rows of all ranks in the order of one process, without those added to even out the last step.
@@ -119,14 +121,26 @@ class Keeping(Training):
         self,
         input_dir: str | os.PathLike[str] | None = None,
         load_kwargs: dict[str, Any] | None = None,
+        *,
+        missing_ok: bool = False,
         **load_model_func_kwargs: Any,
     ) -> str:
         """Load what `save_state` wrote, and return the folder; prepared loaders go on where they were.
 
-        Without a folder: the newest checkpoint of the project that checks out. Prepare and register the same objects
-        before. Raises: CannotLoad on every rank.
+        Without a folder: the newest checkpoint of the project that checks out; with `missing_ok` there need be none
+        yet, and the text returned is empty then. Prepare and register the same objects before.
+        Raises: CannotLoad on every rank.
         """
-        return self._checkpoints.load(input_dir, **load_model_func_kwargs)
+        return self._checkpoints.load(input_dir, missing_ok=missing_ok, **load_model_func_kwargs)
+
+    def stop_if_asked(self) -> None:
+        """Write a checkpoint and end, on all processes, if any was sent SIGTERM: a line for the end of a training step.
+
+        Every rank must call it; that costs one small reduce. The signal is listened for from the first call on. The
+        checkpoint is the project's next, as of `save_state()`; the exit status is 143, as the signal's own.
+        """
+        if self.sync_gradients and self._collectives.reduce(int(self._preemption.is_asked()), "max"):
+            self._preemption.leave(self.save_state(), tells=self.is_main_process)
 
     def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> Any:
         """The loader without its first batches; after `load_state` there is no need for it."""

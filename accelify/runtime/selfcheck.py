@@ -5,14 +5,18 @@ Every check computes something whose answer is known beforehand; a wrong answer 
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime.accelerator import Accelerator
+from accelify.runtime.environment import Environment
 
 ROWS, BATCH = 47, 4  # neither divides by the usual numbers of processes
 
@@ -25,6 +29,7 @@ def main() -> int:
         ("collectives", check_collectives),
         ("data", check_data),
         ("training", check_training),
+        ("checkpoint", check_checkpoint),
     ]
     failed = 0
     for name, check in checks:
@@ -92,6 +97,45 @@ def check_training(accelerator: Accelerator) -> str:
     if not sum(losses[-third:]) < sum(losses[:third]):
         raise AssertionError(f"the loss did not go down: {losses[0]:.3f} to {losses[-1]:.3f}")
     return f"{len(losses)} steps, equal weights after each, loss {losses[0]:.3f} to {losses[-1]:.3f}"
+
+
+def check_checkpoint(accelerator: Accelerator) -> str:
+    """What is trained on from a checkpoint in the middle of an epoch ends with the weights of the run that wrote it."""
+    if Environment.read().local_world_size != accelerator.num_processes:
+        return "not checked: several machines, which may share no folder"
+    accelerator.free_memory()
+    torch.manual_seed(0)
+    loader = DataLoader(TensorDataset(torch.randn(ROWS, 6)), batch_size=BATCH, shuffle=True)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.5), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    loader, model, optimizer = accelerator.prepare(loader, model, optimizer)
+
+    def step(features: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        accelerator.backward(model(features).square().mean())
+        optimizer.step()
+
+    own = tempfile.mkdtemp(prefix="accelify-test-") if accelerator.is_main_process else ""
+    (name,) = accelerator.broadcast_object_list([own])
+    folder = Path(name)
+    try:
+        for count, (features,) in enumerate(loader):
+            step(features)
+            if count == 0:
+                accelerator.save_state(folder / "checkpoint")
+        ended = [parameter.detach().clone() for parameter in model.parameters()]
+        accelerator.load_state(folder / "checkpoint")
+        rest = 0
+        for (features,) in loader:
+            step(features)
+            rest += 1
+        same = all(map(torch.equal, ended, model.parameters()))
+        _expect(same, True, "the same weights after going on from a checkpoint")
+    finally:
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            shutil.rmtree(folder, ignore_errors=True)
+    return f"{rest} steps from the middle of an epoch, the same weights bit for bit"
 
 
 def _expect(found: object, expected: object, what: str) -> None:

@@ -263,8 +263,11 @@ def test_the_self_check(shell: Shell) -> None:
     done = shell.run("test", "--cpu", "--num_processes", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     names = [line.split("  ")[0] for line in done.stdout.splitlines()]
-    assert names == ["process group", "collectives", "data", "training"]
-    assert done.stdout.count(" ok ") == 4
+    assert names == ["process group", "collectives", "data", "training", "checkpoint"]
+    assert done.stdout.count(" ok ") == 5
+    assert "2 processes on cpu" in done.stdout
+    assert "from the middle of an epoch, the same weights bit for bit" in done.stdout
+    assert list(shell.temporary.glob("accelify-*")) == []
 
 
 def test_the_self_check_can_fail(shell: Shell) -> None:
@@ -283,3 +286,18 @@ raise SystemExit(selfcheck.main())
     assert done.returncode == 1
     assert "FAILED on 2 of 2" in done.stdout
     assert "weights" in done.stdout
+
+
+def test_the_self_check_notices_a_checkpoint_that_forgets(shell: Shell) -> None:
+    shell.script(
+        """
+from accelify.runtime import selfcheck
+from accelify.runtime.accelerator import Accelerator
+Accelerator.load_state = lambda self, folder: folder
+raise SystemExit(selfcheck.main())
+""",
+        "broken.py",
+    )
+    done = shell.run("launch", "--cpu", "broken.py")
+    assert done.returncode == 1
+    assert "checkpoint       FAILED on 1 of 1" in done.stdout

@@ -26,8 +26,9 @@ def recipes(prompt: str) -> list[str]:
 @pytest.fixture
 def page(shell: Shell) -> Shell:
     """A folder with the page's script, and `accelify` and `python` as an activated environment has them."""
-    (script,) = (block for block in PYTHON if block.startswith("# train.py"))
-    shell.script(script)
+    for block in PYTHON:
+        if name := re.match(r"# (\w+\.py)\n", block):
+            shell.script(block, name[1])
     binaries = shell.folder / "bin"
     binaries.mkdir()
     for name, command in (("accelify", "-m accelify "), ("python", "")):

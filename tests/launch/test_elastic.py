@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import socket
 
+import torch
+
 from tests.launch.conftest import Shell, wait_until
 
 COUNTING = """
@@ -18,6 +20,82 @@ while rank == "0" and restart < int(sys.argv[1]):
     time.sleep(1)
 print("done after", restart)
 """
+
+TRAINING = """
+import os, pathlib, signal, sys, time, torch
+from accelify.runtime import Accelerator
+
+out, disturbed = sys.argv[1:]
+accelerator = Accelerator(cpu=True, project_dir=f"run-{out}")
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.randn(48, 4))
+loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+if begin := accelerator.load_state(missing_ok=True):
+    print("goes on from", os.path.basename(begin), "with", accelerator.num_processes, flush=True)
+restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+steps = 0
+for epoch in range(loader.iteration, 20):
+    for (rows,) in loader:
+        loss = model(rows).square().mean()
+        optimizer.zero_grad()
+        accelerator.backward(loss)
+        optimizer.step()
+        steps += 1
+        if disturbed == "killed":
+            if steps == 4:
+                accelerator.save_state()
+            if steps == 8 and restart == 0 and accelerator.process_index == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+        elif disturbed == "stopped":
+            accelerator.stop_if_asked()
+            if steps == 8:
+                pathlib.Path(f"up-{accelerator.process_index}").touch()
+            time.sleep(0.2 if steps >= 8 and not begin else 0)
+if accelerator.is_main_process:
+    torch.save(model.state_dict(), out)
+"""
+
+
+def same_weights(shell: Shell, one: str, other: str) -> bool:
+    first, second = (torch.load(shell.folder / name) for name in (one, other))
+    return first.keys() == second.keys() and all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(shell: Shell) -> None:
+    shell.script(TRAINING)
+    launch = ("launch", "--cpu", "--num-processes", "2", "--max-restarts", "1", "train.py")
+    whole = shell.run(*launch, "whole", "not")
+    assert (whole.returncode, whole.stdout) == (0, ""), whole.stderr
+    killed = shell.run(*launch, "killed", "killed")
+    assert (killed.returncode, killed.stdout) == (0, "goes on from checkpoint_0 with 2\n"), killed.stderr
+    assert "SIGKILL" in killed.stderr
+    assert same_weights(shell, "whole", "killed")
+
+    stopped = shell.start(*launch, "stopped", "stopped")
+    wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both ranks to train")
+    stopped.send_signal(signal.SIGTERM)
+    out, err = stopped.communicate(timeout=60)
+    assert (stopped.returncode, out) == (128 + signal.SIGTERM, ""), err
+    folder = shell.folder / "run-stopped" / "checkpoints" / "checkpoint_0"
+    assert f"accelify: stopped by SIGTERM with a checkpoint, {folder}; load_state() goes on from there\n" in err
+    assert "Traceback" not in err
+    assert not (shell.folder / "stopped").exists()
+    resumed = shell.run(*launch, "stopped", "stopped")
+    assert (resumed.returncode, resumed.stdout) == (0, "goes on from checkpoint_0 with 2\n"), resumed.stderr
+    assert same_weights(shell, "whole", "stopped")
+
+
+def test_one_process_is_stopped_with_a_checkpoint(shell: Shell) -> None:
+    shell.script(TRAINING)
+    stopped = shell.start("launch", "--cpu", "train.py", "stopped", "stopped")
+    wait_until((shell.folder / "up-0").exists, "the process to train")
+    stopped.send_signal(signal.SIGTERM)
+    _, err = stopped.communicate(timeout=60)
+    assert stopped.returncode == 128 + signal.SIGTERM
+    assert err.startswith("accelify: stopped by SIGTERM with a checkpoint")
 
 
 def test_a_killed_rank_restarts_the_group(shell: Shell) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from tests.launch.conftest import Shell, wait_until
+from tests.launch.conftest import ROOT, Shell, wait_until
 
 FAILING = """
 import os, sys, time
@@ -227,3 +229,34 @@ def test_a_mistake_gets_one_clear_line(shell: Shell, mistake: str) -> None:
     if mistake != "unknown option":  # click adds a usage line there
         assert len(launched.stderr.splitlines()) == 1
     assert Path(shell.folder / "train.py").exists()
+
+
+WITH_TWO_GPUS = """
+import pathlib, sys
+from accelify.cli import main
+from accelify.runtime import devices
+devices.NVIDIA_PROC = pathlib.Path("gpus")  # where the driver lists them
+main(sys.argv[1:])
+"""
+
+
+def test_more_processes_than_gpus(shell: Shell) -> None:
+    shell.script("raise SystemExit('must not run')")
+    for number in range(2):
+        (shell.folder / "gpus" / f"0000:0{number}:00.0").mkdir(parents=True)
+    launched = shell.python("-c", WITH_TWO_GPUS, "launch", "--num-processes", "3", "train.py")
+    assert launched.returncode == 2
+    reason = "3 processes on this machine, but 2 GPUs; give --cpu to use none"
+    assert launched.stderr == f"accelify: flag --num-processes: {reason}\n"
+
+
+def test_a_python_without_torch(shell: Shell) -> None:
+    shell.script("raise SystemExit('must not run')")
+    library = shell.folder / "library"
+    library.mkdir()
+    (library / "click").symlink_to(Path(click.__file__).parent)
+    path = f"{ROOT}{os.pathsep}{library}"
+    command = ("-S", "-m", "accelify", "launch", "--num-processes", "2", "train.py")  # -S: nothing that is installed
+    launched = shell.python(*command, PYTHONPATH=path)
+    assert launched.returncode == 2
+    assert launched.stderr == f"accelify: {sys.executable} has no torch: pip install 'accelify[runtime]' into it\n"

@@ -18,7 +18,8 @@ pytest.importorskip("ipykernel", reason="the notebook tests need nbformat, nbcli
 TRAIN = """
 import torch, signal
 from accelify.runtime import Accelerator
-from accelify.runtime.notebook import notebook_launcher, debug_launcher, choose_start_method
+from accelify.runtime import notebook_launcher, debug_launcher
+from accelify.runtime.notebook import choose_start_method
 
 scale = 10  # a global of the notebook, which the function uses
 handler = signal.getsignal(signal.SIGINT)

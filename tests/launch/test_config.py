@@ -275,8 +275,8 @@ def test_the_self_check_can_fail(shell: Shell) -> None:
         """
 from accelify.runtime import selfcheck
 from accelify.runtime.accelerator import Accelerator
-Accelerator.prepare_model = lambda self, model: model  # so that nobody averages the gradients,
-Accelerator.prepare_optimizer = lambda self, optimizer: optimizer  # not even those of what it steps
+Accelerator.prepare_model = lambda self, model, *rest, **options: model  # so that nobody averages the gradients,
+Accelerator.prepare_optimizer = lambda self, optimizer, *rest, **options: optimizer  # not even those of what it steps
 Accelerator.backward = lambda self, loss: loss.backward()
 raise SystemExit(selfcheck.main())
 """,

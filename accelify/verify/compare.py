@@ -18,6 +18,7 @@ APART = 0.05
 
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?"
+    r"|(?:\d+(?:\.\d+)?\s?(?:[Ddhms]|ms)){2,}(?!\w)"
     r"|\d+(?:\.\d+)?\s*(?:ms|s|sec|secs|seconds?|min|minutes?|h|hours?|it/s|s/it)\b(?!\w)"
     r"|(?i:time|took|elapsed|duration|speed|throughput)\W{0,3}\d+(?:\.\d+)?"
 )

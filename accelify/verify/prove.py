@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from accelify.verify import compare
 from accelify.verify.judge import Evidence, judge
 from accelify.verify.runs import Limits, Order, Progress, Runner, Server, scratch_folder
 from accelify.verify.scratch import CannotVerify, Project, Rewritten, copy_project, rewrite_copy, take_new
@@ -20,6 +21,7 @@ REMOVABLE = {
     "augmentation": "augmentation seeded by sample",
     "draw": "noise drawn for the whole batch, of which each rank takes its rows",
 }
+ADDED_UP = "losses that are sums over the batch added up over the ranks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,12 @@ def gather(request: Request, runner: Runner, project: Project, rewritten: Rewrit
         whole = runner.run(replace(order, label=f"{label}, whole batches", split=False), limits, change)
         if whole.error is None and not whole.hang:
             many, cannot_split = whole, f"{trouble.message} at {trouble.at}"
+    elif one.error is None and _is_a_share(baseline, many):
+        # A rank with a part of the batch has a part of a loss that is a sum over it; with whole ones it has all.
+        whole = runner.run(replace(order, label=f"{label}, whole batches", split=False), limits, change)
+        if _begins_as(baseline, whole):
+            many = runner.run(replace(order, summed=True), limits, change)
+            made = (*made, f"{ADDED_UP} ({many.ranks[0].backwards[0].at})")
     if any(nature.kind == "draw" for nature in many.ranks[0].natures):  # some are not one draw for each row
         made = tuple(words for words in made if not words.startswith(REMOVABLE["draw"]))
     return Evidence(first, one, baseline, many, rewritten.notes, made, cannot_split)
@@ -134,6 +142,22 @@ def _made_comparable(original: Run) -> tuple[str, ...]:
         if what is not None:
             found.setdefault(what, []).append(nature.at or nature.what)
     return tuple(f"{what} ({', '.join(sorted(set(places)))})" for what, places in found.items())
+
+
+def _is_a_share(baseline: Run, many: Run) -> bool:
+    """Whether the ranks' first losses add up to the original's, so that their mean is not it."""
+    firsts = [trace.backwards[0].loss for trace in many.ranks if trace.backwards]
+    if len(firsts) < many.world or many.ranks[0].shards:
+        return False
+    other = baseline.ranks[0].backwards[0]
+    allowed = compare.tolerance(other.dtype) * abs(other.loss)
+    return bool(other.loss) and compare.is_close(sum(firsts), other.loss, allowed)
+
+
+def _begins_as(baseline: Run, many: Run) -> bool:
+    """Whether rank 0's first loss is the original's."""
+    mine, other = many.ranks[0].backwards[:1], baseline.ranks[0].backwards[0]
+    return bool(mine) and compare.is_close(mine[0].loss, other.loss, compare.tolerance(other.dtype) * abs(other.loss))
 
 
 def _check_original(run: Run, log: str) -> None:

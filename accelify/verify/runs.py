@@ -54,6 +54,7 @@ class Order:
     processes: int = 1
     split: bool = False
     comparable: bool = False
+    summed: bool = False
     synthetic: int = 0
     seed: int = 0
 
@@ -235,6 +236,7 @@ class Runner:
             "steps": limits.steps,
             "split": order.split,
             "comparable": order.comparable,
+            "summed": order.summed,
             "synthetic": order.synthetic,
             "seed": order.seed,
         }

@@ -52,6 +52,7 @@ def test_numbers_that_are_none_are_equal_only_to_themselves() -> None:
         ("100%| 20/20 [00:03<00:00]", "100%| 20/20 [00:12<00:01]"),
         ("loss nan", "loss nan"),
         ("elapsed: 12.5", "elapsed: 14.1"),
+        ("Step: 2s345ms | Tot: 1m2s", "Step: 3s12ms | Tot: 59s"),
     ],
 )
 def test_lines_that_say_the_same(one: str, other: str) -> None:

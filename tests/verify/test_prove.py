@@ -127,9 +127,27 @@ def test_noise_in_the_training_step_is_drawn_for_the_whole_batch(proving: Prove)
     assert "noise drawn for the whole batch" in verdict.made_comparable[0]
 
 
-def test_a_summed_loss_with_noise_is_known_to_be_half(proving: Prove) -> None:
-    found = row(proving(scripts.WITH_NOISE.replace(".mean()", ".sum()").replace("7)", "6)")), "gradients")
-    assert (found.status, found.words) == (Status.DIFFERS, "the gradient of weight is half the original's at step 1")
+def test_a_loss_that_is_a_sum_over_the_batch_is_added_up(proving: Prove) -> None:
+    summed = scripts.WITH_NOISE.replace(".mean()", ".sum()").replace("7)", "6)").replace("0.05", "0.001")
+    verdict = proving(summed)
+    assert differing(verdict) == []
+    assert [row(verdict, name).status for name in ("losses", "gradients", "parameters")] == [Status.HOLDS] * 3
+    assert verdict.made_comparable[-1].startswith("losses that are sums over the batch added up over the ranks (train")
+
+
+def test_a_sum_that_is_divided_is_no_sum(proving: Prove) -> None:
+    summed = scripts.WITH_A_LOSS_METHOD.replace(".mean()", ".sum()").replace("0.1", "0.001")
+    migrated = (
+        summed.replace("import torch\n", "import torch\nfrom accelify.runtime import Accelerator\n", 1)
+        .replace("for (x,)", "accelerator = Accelerator()\ntrain, model, optimizer = PREPARED\nfor (x,)")
+        .replace("PREPARED", "accelerator.prepare(train, model, optimizer)")
+        .replace("model.loss(x).backward()", "accelerator.backward(model.loss(x) / accelerator.num_processes)")
+    )
+    found = row(proving(summed, migrated), "gradients")
+    assert (found.status, found.words) == (
+        Status.DIFFERS,
+        "the gradient of fc.weight is a quarter of the original's at step 1",
+    )
 
 
 def test_a_script_may_not_write_outside_its_copy(proving: Prove, tmp_path: Path) -> None:

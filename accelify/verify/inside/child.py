@@ -37,6 +37,8 @@ def run(order: dict[str, Any]) -> NoReturn:
 
         synthetic.install(recorder, order["synthetic"])
     _share_batches(recorder, order["split"])
+    if order["summed"]:
+        _add_up_losses()
     natures.install(recorder, order["comparable"], order["rank"])
     training.install(recorder, order["steps"], ending.stop)
     samples.install(recorder)
@@ -85,6 +87,20 @@ def _share_batches(recorder: Recorder, split: bool) -> None:
 
     Accelerator.shard = deal  # type: ignore[method-assign]
     Accelerator.__init__ = start  # type: ignore[method-assign]
+
+
+def _add_up_losses() -> None:
+    """Have losses that are sums over the batch count so that the ranks' mean is the sum over the whole batch."""
+    from accelify.runtime.accelerator import Accelerator
+
+    real = Accelerator.backward
+
+    def backward(self: Accelerator, loss: Any, **options: Any) -> None:
+        step = self._passages.step
+        share = 1.0 if step is None else step.weight(self.process_index)
+        real(self, loss * (self.num_processes / share) if share else loss, **options)
+
+    Accelerator.backward = backward  # type: ignore[method-assign, assignment]
 
 
 def _run_as_main(script: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from typing import Any  # datasets are built with what the script gives
 
@@ -11,6 +12,7 @@ import numpy
 import torch
 from torch.utils.data import Dataset
 
+from accelify.verify.inside.files import Files
 from accelify.verify.inside.record import Recorder
 
 # name -> the shape of an image as an array, and how many classes there are
@@ -24,6 +26,17 @@ IMAGES: dict[str, tuple[tuple[int, ...], int]] = {
     "CIFAR100": ((32, 32, 3), 100),
     "SVHN": ((32, 32, 3), 10),
     "STL10": ((96, 96, 3), 10),
+    "USPS": ((16, 16), 10),
+    "EuroSAT": ((64, 64, 3), 10),
+    "GTSRB": ((64, 64, 3), 43),
+    "Imagenette": ((96, 96, 3), 10),
+    "ImageNet": ((96, 96, 3), 1000),
+    "Flowers102": ((96, 96, 3), 102),
+    "Food101": ((96, 96, 3), 101),
+    "OxfordIIITPet": ((96, 96, 3), 37),
+    "StanfordCars": ((96, 96, 3), 196),
+    "DTD": ((96, 96, 3), 47),
+    "LSUN": ((96, 96, 3), 10),
     "ImageFolder": ((96, 96, 3), 2),
 }
 HELD_OUT = ("test", "val", "valid", "validation")
@@ -68,6 +81,7 @@ def install(recorder: Recorder, count: int) -> None:
     """Stand in from here on, with `count` samples in a training set and half as many in one that is held out."""
     _replace_torchvision(recorder, count)
     _replace_hugging_face(recorder, count)
+    Files(recorder, count).install()
 
 
 def _replace_torchvision(recorder: Recorder, count: int) -> None:
@@ -75,7 +89,9 @@ def _replace_torchvision(recorder: Recorder, count: int) -> None:
         return
     datasets = importlib.import_module("torchvision.datasets")
     for name in IMAGES:
-        real = getattr(datasets, name)
+        real = getattr(datasets, name, None)
+        if real is None:  # an older torchvision
+            continue
         stand_in = type(name, (_Openable,), {"real": real, "recorder": recorder, "count": count})
         for module in (datasets, sys.modules.get(real.__module__)):
             if module is not None:
@@ -114,7 +130,7 @@ def _names_held_out(root: Any) -> bool:
 
 
 def _replace_hugging_face(recorder: Recorder, count: int) -> None:
-    """`datasets.load_dataset` for text: a table of sentences made of a few words, with labels that follow from them."""
+    """`datasets.load_dataset`: images where the name is a known data set's, else sentences of a few words; labelled."""
     try:
         datasets: Any = importlib.import_module("datasets")
     except ImportError:
@@ -125,13 +141,31 @@ def _replace_hugging_face(recorder: Recorder, count: int) -> None:
         try:
             return real(path, name, *given, **options)
         except Exception as error:  # whatever kept it from being there: no network, no file, no builder
-            recorder.write("replaced", what=f"datasets.load_dataset({path!r}) ({type(error).__name__}): made-up text")
+            known = _known_images(str(path))
+            kind = "images" if known else "text"
+            why = type(error).__name__
+            recorder.write("replaced", what=f"datasets.load_dataset({path!r}) ({why}): made-up {kind}")
         parts = {part: count if part == "train" else max(count // 2, 8) for part in ("train", "validation", "test")}
-        tables = {part: datasets.Dataset.from_dict(_sentences(rows, part)) for part, rows in parts.items()}
+        tables = {
+            part: datasets.Dataset.from_dict(_pictures(known, rows, part) if known else _sentences(rows, part))
+            for part, rows in parts.items()
+        }
         split = options.get("split")
         return tables[split] if split in tables else datasets.DatasetDict(tables)
 
     datasets.load_dataset = load_dataset
+
+
+def _known_images(path: str) -> str | None:
+    """torchvision's name of a data set of images, for Hugging Face's."""
+    last = re.sub(r"[^a-z0-9]", "", path.lower().rpartition("/")[2].removesuffix("-1k"))
+    return next((name for name in IMAGES if name.lower() == last), None)
+
+
+def _pictures(name: str, count: int, part: str) -> dict[str, list[Any]]:
+    made = Images(name, count, part != "train", None, None)
+    pictures, labels = zip(*(made[index] for index in range(len(made))), strict=True)
+    return {"image": list(pictures), "img": list(pictures), "label": list(labels)}
 
 
 def _sentences(count: int, part: str) -> dict[str, list[Any]]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any  # batches and attributes are whatever the user's loader has
 
 import torch
 from torch.utils.data import DataLoader
 
+from accelify.runtime.bookmarks import Bookmark, Source, samplers_of
 from accelify.runtime.passage import Passage, Passages
-from accelify.runtime.sources import Bookmark, Source, Whole, samplers_of
+from accelify.runtime.whole import Whole
 
 
 def is_loader(value: object) -> bool:
@@ -42,14 +44,18 @@ class Progress:
         self.iteration += 1
         self._passage = None
 
-    def bookmark(self, per_step: int) -> Bookmark:
-        """Where the next pass would have to begin to go on from here; one that was broken off is over."""
+    def bookmark(self, per_step: int, seeded: torch.Tensor | None) -> Bookmark:
+        """Where the next pass would have to begin to go on from here; one that was broken off is over.
+
+        `seeded`: what workers that live on were seeded from.
+        """
         if self.waiting is not None:
             return self.waiting
         passage = None if self._passage is None else self._passage()
         if passage is None:
-            return Bookmark()
-        return Bookmark(self.start.position + passage.taken * per_step, self.start.before)
+            return Bookmark(seeded=seeded)
+        position = self.start.position + passage.taken * per_step
+        return Bookmark(position, self.start.before, self.start.seeded) if position else Bookmark(seeded=seeded)
 
 
 class _Prepared:
@@ -83,8 +89,7 @@ class _Prepared:
         if progress.waiting is not None and self.is_at_end and not count:
             progress.waiting = None
             progress.iteration += 1
-        before = None if progress.waiting is None else progress.waiting.before
-        return self.begin(Bookmark(position, before))
+        return self.begin(replace(progress.waiting or Bookmark(), position=position))
 
     @property
     def is_at_end(self) -> bool:
@@ -146,11 +151,12 @@ def state_of(loader: Any) -> dict[str, Any] | None:
     if not isinstance(loader, _Prepared):
         return None
     own = vars(loader)
-    mark = own["_progress"].bookmark(own["_source"].per_step)
+    mark = own["_progress"].bookmark(own["_source"].per_step, own["_source"].seeded)
     return {
         "iteration": loader.iteration,
         "position": mark.position,
         "before": mark.before,
+        "seeded": mark.seeded,
         "batch_size": getattr(own["_loader"], "batch_size", None),
         "rows": _length(getattr(own["_loader"], "dataset", None)),
     }
@@ -171,10 +177,9 @@ def load_state(loader: Any, state: dict[str, Any] | None) -> str | None:
             problem = f"batches of {size} do not end where {samples} samples were seen; {samples % size} are seen again"
     if rows != state["rows"]:
         problem = f"the dataset has {rows} elements and had {state['rows']}"
-    if state["iteration"] and getattr(own["_loader"], "persistent_workers", False):
-        problem = "persistent workers start anew, and draw a seed that those of the first run did not"
     progress.iteration = state["iteration"]
-    progress.waiting = Bookmark(position, state["before"]) if position else None
+    mark = Bookmark(position, state["before"], state["seeded"])
+    progress.waiting = None if mark.is_new else mark
     return problem
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accelify.runtime import Accelerator, Environment
-from tests.runtime.training import LENGTH, train
+from tests.runtime.training import LENGTH, loader_of, seed, train
 from tests.runtime.world import launch, together
 
 KINDS = (
@@ -41,16 +41,23 @@ def test_one_process_resumes_bit_for_bit_with_workers(kind, tmp_path):
     check_resumes(kind, 2, [4, 11], tmp_path)
 
 
-def check_resumes(kind, workers, resumes, folder):
-    whole = train(alone(), kind, workers, 2)
+@pytest.mark.parametrize("kind", ["shuffle", "generator", "pairs"])
+@pytest.mark.parametrize("resumes", [[8], [11, 13]])
+def test_one_process_resumes_bit_for_bit_with_workers_that_live_on(kind, resumes, tmp_path):
+    """8 is the last batch of an epoch."""
+    check_resumes(kind, "persistent", resumes, tmp_path, epochs=3)
+
+
+def check_resumes(kind, workers, resumes, folder, epochs=2):
+    whole = train(alone(), kind, workers, epochs)
     parts, load = [], None
     for number, step in enumerate(resumes):
         target = str(folder / str(step))
         # Seeded differently, so that nothing but the checkpoint can bring the states back.
-        part = train(alone(), kind, workers, 2, [(step, target)], step, load, seeded=number)
+        part = train(alone(), kind, workers, epochs, [(step, target)], step, load, seeded=number)
         parts += part["seen"]
         load = target
-    last = train(alone(), kind, workers, 2, load=load, seeded=9)
+    last = train(alone(), kind, workers, epochs, load=load, seeded=9)
     assert parts + last["seen"] == whole["seen"]
     assert {**last, "seen": None} == {**whole, "seen": None}
 
@@ -84,6 +91,28 @@ def test_two_processes_go_on_where_one_was(kind, tmp_path):
     assert sum(counts.values()) <= LENGTH + 3
     assert len(samples([before])) == 15
     assert not set(samples([before])) & {row for result in after for _, _, b in result["seen"][:1] for row in b}
+
+
+def test_two_loaders_side_by_side_resume_bit_for_bit(tmp_path):
+    """Each draws its workers' seed when it begins, and its order at the first batch: the two take turns."""
+
+    def run(stop=None, load=None):
+        seed(0 if load is None else 3)
+        accelerator = alone()
+        first, second = accelerator.prepare(loader_of("shuffle", 0), loader_of("weighted", 0))
+        if load is not None:
+            accelerator.load_state(load)
+        seen = []
+        for epoch in range(first.iteration, 2):
+            for (a, _), (b, _) in zip(first, second, strict=True):
+                seen.append((epoch, a.tolist(), b.tolist()))
+                if stop is not None and len(seen) == stop:
+                    accelerator.save_state(tmp_path / "checkpoint")
+                    return seen
+        return seen
+
+    whole = run()
+    assert run(stop=11) + run(load=tmp_path / "checkpoint") == whole
 
 
 def test_skipping_by_hand_does_not_skip_twice(tmp_path):

@@ -94,6 +94,8 @@ def loader_of(kind, workers):
     }[kind]
     if kind != "pairs":
         options["batch_size"] = 3
+    if workers == "persistent":
+        options["persistent_workers"], workers = True, 2
     return DataLoader(data, num_workers=workers, **options)
 
 

@@ -145,14 +145,41 @@ def second_epochs_follow_too(accelerator):
     assert torch.equal(*_everyone(accelerator, torch.get_rng_state())[:2])
 
 
+def loaders_side_by_side_are_drawn_as_in_one_process(accelerator):
+    def drawn(loaders):
+        first, second = loaders
+        seen = []
+        for _ in range(2):
+            seen += [(a.tolist(), b.tolist()) for a, b in zip(first, second, strict=False)]
+        ahead = iter(first)
+        torch.rand(3)
+        return [*seen, (next(ahead).tolist(), [])]
+
+    kinds = ("shuffled", "subset"), ("weighted", "in order")
+    for pair in kinds:
+        _seed(2)
+        plain = drawn([_loader(32, kind, drop_last=True) for kind in pair])
+        split = Accelerator(split_batches=True)
+        # Whichever way its own stream stands, a rank takes rank 0's.
+        for own in (2, 2 + accelerator.process_index):
+            _seed(own)
+            shares = _everyone(accelerator, drawn(split.prepare(*(_loader(32, kind, drop_last=True) for kind in pair))))
+            together = [
+                tuple(_flat(share[side] for share in step) for side in (0, 1)) for step in zip(*shares, strict=True)
+            ]
+            assert together == plain, pair
+
+
 def unseeded_ranks_agree_on_the_shuffle(accelerator):
     loader = accelerator.prepare(_loader(24, "shuffled"))
     torch.manual_seed(100 + accelerator.process_index)
-    own = torch.get_rng_state()
+    own = torch.Generator()
+    own.set_state(torch.get_rng_state())
+    torch.empty((), dtype=torch.int64).random_(generator=own)  # what every DataLoader draws
     seen = sorted(_flat(_flat(_everyone(accelerator, [batch.tolist() for batch in loader]))))
     assert seen == list(range(24))
     if not accelerator.is_main_process:
-        assert torch.equal(torch.get_rng_state(), own)
+        assert torch.equal(torch.get_rng_state(), own.get_state())
 
 
 def a_sampler_that_draws_lazily_is_the_same_on_all_ranks(accelerator):
@@ -439,6 +466,15 @@ def metrics_after_a_break_and_after_the_loop(accelerator):
         assert rows.tolist() == list(range(8))
         break
     assert got == list(range(18))
+
+
+def metrics_after_a_break_at_the_last_batch_are_all_there(accelerator):
+    loader, rows = accelerator.prepare(_loader(24, "in order")), []
+    for number, batch in enumerate(loader, start=1):
+        rows.append(batch)
+        if number == len(loader):
+            break
+    assert sorted(accelerator.gather_for_metrics(torch.cat(rows)).tolist()) == list(range(24))
 
 
 def metrics_that_cannot_be_told_raise(accelerator):

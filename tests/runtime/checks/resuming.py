@@ -43,3 +43,9 @@ def in_a_later_epoch_and_twice(accelerator):
 def with_workers(accelerator):
     for kind in ("sequential", "shuffle", "drawing", "pairs", "replacement"):
         _resumes(accelerator, kind, 2, [1, 5])
+
+
+def with_workers_that_live_on(accelerator):
+    for kind in ("shuffle", "generator", "drawing"):
+        _resumes(accelerator, kind, "persistent", [2, 6])
+    _resumes(accelerator, "shuffle", "persistent", [4])

@@ -1,0 +1,192 @@
+"""Passes of loaders that need not be divided: in one process, or because a sampler of theirs divides already."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from copy import copy
+from typing import Any  # batches are whatever the user's loader yields
+
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+
+from accelify.runtime.bookmarks import Bookmark, draws_first, generator_in, iterates_itself, owners_of, seeding_state
+from accelify.runtime.collectives import Alone
+from accelify.runtime.dealing import Sharing
+from accelify.runtime.passage import Step
+from accelify.runtime.randomness import SharedRandom, states_of
+
+
+class Whole:
+    """All batches, for one process."""
+
+    per_step = 1
+
+    def __init__(self, loader: Any, collectives: Alone) -> None:
+        self._loader = loader
+        self._collectives = collectives
+        self._workers: Workers | None = None
+        if isinstance(loader, DataLoader) and loader.persistent_workers and not iterates_itself(loader):
+            self._workers = Workers(loader)
+
+    def begin(self, start: Bookmark) -> Iterator[tuple[Any, Step | None]]:
+        """The loader's own pass, or the rest of one."""
+        owners = owners_of(self._loader)
+        if start.before is not None:
+            with SharedRandom(self._collectives, owners, start.before).drawing():
+                return self._steps(self._pass(start))
+        if isinstance(self._loader, DataLoader) and not self._loader.num_workers and draws_first(self._loader):
+            return self._steps(self._pass(start), lambda: self._note(start))
+        start.before = states_of(owners)
+        return self._steps(self._pass(start))
+
+    def _pass(self, start: Bookmark) -> Iterator[Any]:
+        if self._workers is not None:
+            return self._workers.begin(start)
+        return rest_of(self._loader, start.position, start.seeded)
+
+    def _note(self, start: Bookmark) -> None:
+        """Without workers the order is drawn at the first batch: other loaders may have begun since this one did."""
+        start.before = states_of(owners_of(self._loader))
+        # Drawn after the workers' seed, of which there is no use without workers: any will do.
+        start.seeded = torch.get_rng_state()
+
+    def _steps(self, batches: Iterator[Any], at_first: Callable[[], None] | None = None) -> Iterator[tuple[Any, None]]:
+        if at_first is not None:
+            at_first()
+        for batch in batches:
+            yield batch, None
+
+    @property
+    def seeded(self) -> torch.Tensor | None:
+        """What workers that live on were seeded from."""
+        return None if self._workers is None else self._workers.seeded
+
+    def count(self, position: int = 0) -> int:
+        """All that the loader has from there on."""
+        return max(len(self._loader) - position, 0)
+
+
+class Workers:
+    """A loader's persistent workers: started once, and for a later pass only told to go on."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.seeded: torch.Tensor | None = None
+        self._loader = loader
+        self._inner, self._rest = without_first(loader, 0)
+
+    def begin(self, start: Bookmark) -> Iterator[Any]:
+        """A pass of them from there on."""
+        self._rest.count = start.position
+        if self.seeded is not None:
+            start.seeded = self.seeded
+        elif start.seeded is not None:
+            self.seeded = start.seeded
+            self._inner.generator = generator_in(start.seeded)
+        else:
+            self.seeded = seeding_state(self._loader)
+        batches = iter(self._inner)
+        self._rest.begin()
+        return batches
+
+
+class AlreadyShared:
+    """The batches of a loader whose DistributedSampler divides the dataset already."""
+
+    def __init__(self, loader: DataLoader[Any], sampler: DistributedSampler[Any], sharing: Sharing) -> None:
+        self._loader = loader
+        self._sampler = sampler
+        self._sharing = sharing
+        self.per_step = sharing.size
+        self.seeded: torch.Tensor | None = None
+
+    def begin(self, start: Bookmark) -> Iterator[tuple[Any, Step | None]]:
+        """This rank's own pass: the sampler's order follows from the epoch it was told."""
+        start.before = start.before or states_of(())
+        count = start.position // self.per_step
+        return self._counted(rest_of(self._loader, count), count)
+
+    def _counted(self, batches: Iterator[Any], skipped: int) -> Iterator[tuple[Any, Step | None]]:
+        # The sampler deals single elements: the i-th of rank r is number i * N + r; from the dataset's length on they
+        # are repetitions.
+        size, length = self._sharing.size, len(self._sampler.dataset)  # type: ignore[arg-type]  # it has a length
+        total = self._sampler.total_size
+        batch_size = self._loader.batch_size
+        start = skipped * (batch_size or 1)
+        for batch in batches:
+            if batch_size is None:
+                yield batch, None
+                continue
+            stop = min(start + batch_size, len(self._sampler))
+            rows = (stop - start,) * size
+            owned = [sum(i * size + rank < min(length, total) for i in range(start, stop)) for rank in range(size)]
+            yield batch, Step(rows=rows, valid=tuple(owned))
+            start = stop
+
+    def count(self, position: int = 0) -> int:
+        """The batches of the sampler's own share."""
+        return max(len(self._loader) - position // self.per_step, 0)
+
+
+class _Rest:
+    """What takes the sampler's place for the rest of a pass: what it yields after the first so many."""
+
+    def __init__(self, sampler: Any, count: int) -> None:
+        self._sampler = sampler
+        self.count = count
+        self._drawn: Iterator[Any] = iter(())
+        self._is_begun = False
+
+    def __iter__(self) -> Iterator[Any]:
+        self._drawn, self._is_begun = iter(self._sampler), False
+        return self._items()
+
+    def begin(self) -> None:
+        """Have the sampler draw what is left out, now: the random state is the epoch's only now."""
+        if not self._is_begun:
+            self._is_begun = True
+            _drop(self._drawn, self.count)
+
+    def _items(self) -> Iterator[Any]:
+        self.begin()
+        yield from self._drawn
+
+    def __len__(self) -> int:
+        return max(len(self._sampler) - self.count, 0)
+
+
+def rest_of(loader: Any, count: int, seeded: torch.Tensor | None = None) -> Iterator[Any]:
+    """A pass of the loader without its first batches; they are not even fetched where indices decide."""
+    if not count and seeded is None:
+        return iter(loader)
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or iterates_itself(loader):
+        everything: Iterator[Any] = iter(_seeded(loader, seeded))
+        _drop(everything, count)
+        return everything
+    inner, rest = without_first(loader, count)
+    batches: Iterator[Any] = iter(_seeded(inner, seeded))
+    rest.begin()
+    return batches
+
+
+def _seeded(loader: Any, state: torch.Tensor | None) -> Any:
+    """The loader, or a copy of it that takes its workers' seed from a generator in this state."""
+    if state is None or not isinstance(loader, DataLoader):
+        return loader
+    inner = copy(loader)
+    inner.generator = generator_in(state)
+    return inner
+
+
+def without_first(loader: DataLoader[Any], count: int) -> tuple[DataLoader[Any], _Rest]:
+    """A shallow copy of the loader that leaves out the first so many batches, and what says how many."""
+    inner: DataLoader[Any] = copy(loader)
+    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    rest = _Rest(getattr(loader, name), count)
+    vars(inner).update({name: rest, "_iterator": None})
+    return inner, rest
+
+
+def _drop(items: Iterator[Any], count: int) -> None:
+    for _ in itertools.islice(items, count):
+        pass

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
+from pytest import MonkeyPatch
+
 from accelify.codemod.result import Status
-from tests.codemod.pairs import run
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests.codemod.pairs import run, script
 
 
 def after(text: str) -> str:
@@ -83,3 +87,14 @@ def test_loaders_of_which_only_iterators_are_kept_are_prepared_where_they_are_ma
             optimizer.step()
         """)
     assert "loader = accelerator.prepare(DataLoader(one, batch_size=2))" in text
+
+
+def test_an_imported_file_that_changes_shows_the_moves_that_it_keeps(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tools.py").write_text(
+        "import os\n\n\ndef folder(path):\n    os.mkdir(path)\n\n\ndef unused(x):\n    return x.cuda()\n"
+    )
+    Path("train.py").write_text(script(imports="from tools import folder", before="folder('out')"))
+    _, tools = rewrite_together(("train.py",), Options())
+    assert "exist_ok=True" in tools.after.decode()
+    assert [tools.after.decode().splitlines()[note.line - 1].strip() for note in tools.notes] == ["return x.cuda()"]

@@ -31,27 +31,22 @@ class Moves:
 
     @cached_property
     def found(self) -> list[Move]:
-        """The calls of the changed files that move something to a device."""
+        """Every such call in the files, in the order of their text, whether or not anything reaches it."""
         found = []
-        for call in self.program.calls:
-            if (
-                isinstance(call.func, ast.Attribute)
-                and call.func.attr in ("to", "cuda")
-                and self.program.path(call) in self.files
-            ):
-                move = self._move(call)
-                if move is not None:
-                    found.append(move)
+        for path in sorted(self.files):
+            for call in self.program.flow.parsed_of[path].parents:
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                    move = self._move(call, call.func) if call.func.attr in ("to", "cuda") else None
+                    found += [move] if move is not None else []
         return sorted(found, key=lambda m: (self.program.path(m.call), m.call.lineno, m.call.col_offset))
 
-    def _move(self, call: ast.Call) -> Move | None:
-        assert isinstance(call.func, ast.Attribute)
-        receiver = call.func.value
+    def _move(self, call: ast.Call, function: ast.Attribute) -> Move | None:
+        receiver = function.value
         if self.program.flow.callees.get(call) or self.program.externals(receiver):
             return None
         keyword = next((k.value for k in call.keywords if k.arg == "device"), None)
         first = call.args[0] if call.args else keyword
-        if call.func.attr == "cuda":
+        if function.attr == "cuda":
             return Move(call, receiver, first)
         if first is None or isinstance(first, ast.Starred) or not self.is_device(first):
             return None

@@ -14,6 +14,7 @@ from accelify.codemod.rules import (
     data,
     device_moves,
     devices,
+    elsewhere,
     folders,
     metrics,
     mixed_precision,
@@ -46,5 +47,6 @@ RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (creation.NAME, creation.find),
     (unused.NAME, unused.find),
     (own_methods.NAME, own_methods.find),
+    (elsewhere.NAME, elsewhere.find),
     (notes.NAME, notes.find),
 )

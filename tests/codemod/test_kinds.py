@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-from pytest import MonkeyPatch
+import pytest
 
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options, rewrite_together
@@ -89,7 +89,9 @@ def test_loaders_of_which_only_iterators_are_kept_are_prepared_where_they_are_ma
     assert "loader = accelerator.prepare(DataLoader(one, batch_size=2))" in text
 
 
-def test_an_imported_file_that_changes_shows_the_moves_that_it_keeps(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+def test_an_imported_file_that_changes_shows_the_moves_that_it_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("tools.py").write_text(
         "import os\n\n\ndef folder(path):\n    os.mkdir(path)\n\n\ndef unused(x):\n    return x.cuda()\n"

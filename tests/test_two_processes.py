@@ -191,3 +191,9 @@ def test_two_processes_print_the_metrics_of_all_the_data(name: str, lines: int) 
 
 def _numbers(printed: str, lines: int | None = None) -> list[float]:
     return [float(n) for n in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", "\n".join(printed.split("\n")[:lines]))]
+
+
+def test_two_processes_write_what_one_writes() -> None:
+    run = runs()["written_once"]
+    assert run.before.printed
+    assert [rank.printed for rank in run.ranks] == [run.before.printed, run.before.printed]

@@ -22,6 +22,7 @@ from accelify.codemod.edits import (
     Remove,
     Replace,
     Unwrap,
+    Wrap,
 )
 from accelify.codemod.parse import Parsed
 
@@ -104,6 +105,8 @@ class _Applier(cst.CSTTransformer):
         self.parameters: dict[cst.CSTNode, list[AddParameter | DropParameter]] = defaultdict(list)
         self.arguments: dict[cst.CSTNode, set[cst.CSTNode]] = defaultdict(set)
         self.unwrapped: dict[cst.CSTNode, bool] = {}
+        self.wrapped: dict[cst.CSTNode, Wrap] = {}
+        self.blocks: dict[Wrap, cst.If | cst.With] = {}
         self.dropped: list[str] = []
         self.holders: set[cst.CSTNode] = set()
         self.touched: list[cst.CSTNode] = []
@@ -127,6 +130,8 @@ class _Applier(cst.CSTTransformer):
             self.holders.add(parsed.cst_of(statement_of(parsed, edit.node)))
         elif isinstance(edit, Unwrap):
             self.unwrapped[node] = edit.is_body
+        elif isinstance(edit, Wrap):
+            self.wrapped.update((parsed.cst_of(s), edit) for s in edit.statements)
         else:
             self.inserted[(node, edit.where)].append(edit)
 
@@ -220,10 +225,11 @@ class _Applier(cst.CSTTransformer):
                 gap = max(i.gap for i in before)
                 if gap and not _has_blank(lines):
                     lines = [*_blank(gap), *lines]
+            pieces = [new.with_changes(leading_lines=lines)]
             if old in self.unwrapped:
-                out.extend(self._unwrapped(old, new, lines))
-            else:
-                out.append(new.with_changes(leading_lines=lines))
+                pieces = self._unwrapped(old, new, lines)
+            for piece in pieces:
+                self._put(out, old, piece)
             queue.extend(self._inserts(old, "after"))
             last_was_removed = False
         if queue:
@@ -257,6 +263,28 @@ class _Applier(cst.CSTTransformer):
         first, *rest = branch.body
         assert isinstance(first, cst.BaseStatement)
         return [first.with_changes(leading_lines=[*lines, *_leading(first)]), *rest]
+
+    def _put(self, out: list[cst.BaseStatement], old: cst.CSTNode, new: cst.BaseStatement) -> None:
+        """Add a statement to its block, or to the block that it is wrapped in."""
+        small = old.body[0] if isinstance(old, cst.SimpleStatementLine) else old
+        wrap = self.wrapped.get(small)
+        if wrap is None:
+            out.append(new)
+            return
+        block = self.blocks.get(wrap)
+        if block is not None and out and out[-1] is block:
+            assert isinstance(block.body, cst.IndentedBlock)
+            body = [*block.body.body, new]
+            out.pop()
+        else:
+            made = snippets.statements(f"{wrap.header}\n    pass", self.module)[0]
+            assert isinstance(made, (cst.If, cst.With))
+            block = made.with_changes(leading_lines=_leading(new))
+            body = [new.with_changes(leading_lines=())]
+        block = block.with_changes(body=block.body.with_changes(body=body))
+        self.blocks[wrap] = block
+        self.touched.append(block)
+        out.append(block)
 
     def _emit(self, out: list[cst.BaseStatement], inserts: list[Insert], lines: list[cst.EmptyLine]) -> None:
         for insert in inserts:

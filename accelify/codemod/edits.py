@@ -92,7 +92,20 @@ class Unwrap:
         return (self.node.test, *(self.node.orelse if self.is_body else self.node.body))
 
 
-Edit = Replace | Remove | Insert | DropNames | AddParameter | DropParameter | DropArgument | Unwrap
+@dataclass(frozen=True)
+class Wrap:
+    """Put statements that follow each other under a header: `if accelerator.is_main_process:`."""
+
+    statements: tuple[ast.stmt, ...]
+    header: str
+
+    @property
+    def node(self) -> ast.stmt:
+        """The first of them."""
+        return self.statements[0]
+
+
+Edit = Replace | Remove | Insert | DropNames | AddParameter | DropParameter | DropArgument | Unwrap | Wrap
 
 
 @dataclass(frozen=True)

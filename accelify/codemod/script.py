@@ -9,9 +9,12 @@ from functools import cached_property
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.effects import clock_behind, function_draws
+from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.moves import Move, Moves
+from accelify.codemod.analysis.outputs import Outputs
 from accelify.codemod.analysis.precision import Precision, Precisions
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.preparing import Preparation
@@ -22,7 +25,7 @@ from accelify.codemod.analysis.settings import Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import Element, Generated, Instance
-from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap
+from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap, Wrap
 from accelify.codemod.options import Options
 
 
@@ -193,6 +196,16 @@ class Script:
         return clock_behind(self.program, path)
 
     @cached_property
+    def outputs(self) -> Outputs:
+        """What the script's calls write."""
+        return Outputs(self.program, self.roles)
+
+    @cached_property
+    def guarding(self) -> Guarding:
+        """What one process alone is to write."""
+        return Guarding(Calm(self.program, self.outputs, self.files, self.accelerator))
+
+    @cached_property
     def wrappers(self) -> list[ast.Call]:
         """The `DataParallel(model)` calls of the changed files."""
         return [
@@ -252,8 +265,9 @@ class Script:
             for edit in change.edits:
                 if isinstance(edit, Replace):
                     into.update(edit.reads)
-                elif isinstance(edit, Insert):
-                    into.update(n.id for n in ast.walk(ast.parse(edit.code)) if isinstance(n, ast.Name))
+                elif isinstance(edit, (Insert, Wrap)):
+                    code = edit.code if isinstance(edit, Insert) else f"{edit.header}\n    pass"
+                    into.update(n.id for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Name))
         return found
 
 

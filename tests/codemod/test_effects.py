@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests import scripts
 from tests.codemod.pairs import changed, run, script
 
 # Folders.
@@ -61,3 +64,131 @@ def test_a_choice_that_cannot_go_keeps_its_folder() -> None:
     result = run(text)
     assert "exist_ok=may" in result.after.decode()
     assert any(n.rule == "folders" and "comes second" in n.message for n in result.notes)
+
+
+# Files, figures, events.
+
+WRITER = "from torch.utils.tensorboard import SummaryWriter"
+GUARD = "+if accelerator.is_main_process:"
+
+
+def moved(*lines: str) -> list[str]:
+    """Lines that only go further to the right."""
+    return [sign + line for line in lines for sign in "-+"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "written"),
+    [
+        ("import json", "with open('a.json', 'w') as f:\n    json.dump({'lr': 0.1}, f)"),
+        ("import numpy as np", "np.save('w.npy', model.weight.detach().numpy())"),
+        ("import matplotlib.pyplot as plt", "fig, ax = plt.subplots()\nax.plot([1, 2])\nplt.show()"),
+        ("from torchvision.utils import save_image", "images = torch.zeros(3, 4, 4)\nsave_image(images, 'a.png')"),
+        ("import pandas as pd", "pd.DataFrame([1]).to_csv('a.csv')"),
+        ("import logging", "logging.basicConfig(filename='a.log')"),
+        ("from PIL import Image", "Image.fromarray(model.weight.numpy()).save('a.png')"),
+        ("import os", "if os.path.exists('a'):\n    os.remove('a')"),
+        (
+            "import imageio",
+            "frames = []\nfor k in range(2):\n    frames.append(imageio.imread(f'{k}.png'))\n"
+            "imageio.mimsave('a.gif', frames)",
+        ),
+    ],
+)
+def test_what_is_written_is_written_by_one_process(imports: str, written: str) -> None:
+    result = run(script(imports=imports, end=written))
+    after = result.after.decode()
+    assert "if accelerator.is_main_process:\n    " + written.strip().replace("\n", "\n    ") + "\n" in after
+    assert not any(n.rule == "writes" for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "np.save('w.npy', model(torch.randn(2, 4)).detach().numpy())",  # a forward, and random numbers
+        "np.save('w.npy', numpy.random.rand(2))",
+        "np.save('w.npy', next(iter(loader)))",
+        "np.save('w.npy', rows := [1])",
+        "for x, y in loader:\n    np.save('w.npy', x)\n    total = x",
+        "with open('a', 'w') as f:\n    model.train()\n    f.write(str(count()))",
+    ],
+)
+def test_what_other_processes_must_do_too_is_told(written: str) -> None:
+    result = run(script(imports="import numpy as np\nfrom other import count", end=written + "\nprint(globals())"))
+    after = result.after.decode()
+    guarded = [line for line in after.split("\n") if "is_main_process" in line]
+    assert not guarded or "    if accelerator.is_main_process:\n        np.save('w.npy', x)\n" in after
+    assert guarded or any(n.rule == "writes" for n in result.notes)
+
+
+def test_a_file_that_all_must_open_is_written_by_all() -> None:
+    written = "with open('a', 'w') as f:\n    size = 3\n    f.write('a')\nprint(size)"
+    result = changed(end=written)
+    assert any(n.rule == "writes" and "`open`, `write`" in n.message for n in result.notes)
+
+
+def test_a_count_that_goes_on_elsewhere_stays() -> None:
+    batch = "seen += 1\nif seen % 10 == 0:\n    writer.add_scalar('seen', seen)\n    seen = 0"
+    result = run(script(imports=WRITER, before="seen = 0", prepared="writer = SummaryWriter()", batch=batch))
+    after = result.after.decode()
+    assert "            if accelerator.is_main_process:\n                writer.add_scalar('seen', seen)\n" in after
+    assert "\n            seen = 0\n" in after
+
+
+def test_a_writer_is_made_where_it_writes() -> None:
+    changed(
+        GUARD,
+        *moved("writer = SummaryWriter()"),
+        GUARD,
+        *moved("writer.add_scalar('lr', 0.1)", "writer.close()"),
+        imports=WRITER,
+        prepared="writer = SummaryWriter()",
+        end="# how it went\nwriter.add_scalar('lr', 0.1)\nwriter.close()",
+    )
+
+
+def test_a_writer_that_is_handed_on_is_made_by_one_process() -> None:
+    changed(
+        "-writer = SummaryWriter()",
+        "+writer = SummaryWriter() if accelerator.is_main_process else None",
+        GUARD,
+        *moved("writer.add_scalar('lr', 0.1)"),
+        imports=WRITER,
+        prepared="writer = SummaryWriter()",
+        end="def tell(writer):\n    writer.add_scalar('lr', 0.1)\n\n\ntell(writer)",
+    )
+
+
+def test_a_writer_that_is_asked_elsewhere_is_made_by_all() -> None:
+    result = changed(
+        GUARD,
+        *moved("writer.add_scalar('lr', 0.1)"),
+        imports=WRITER,
+        prepared="writer = SummaryWriter()",
+        end="writer.add_scalar('lr', 0.1)\nprint(writer.log_dir)",
+    )
+    assert any(n.rule == "writes" and "SummaryWriter" in n.message for n in result.notes)
+
+
+def test_a_function_that_writes_is_called_by_one_process(tmp_path: Path) -> None:
+    """The accelerator does not reach another file, but the call."""
+    plotting = (
+        "import matplotlib.pyplot as plt\n\n\ndef show(losses):\n    plt.plot(losses)\n    plt.savefig('a.png')\n"
+    )
+    files = {"train.py": script(imports="from plotting import show", end="show([1])").encode()}
+    results, after = scripts.rewrite(tmp_path, {**files, "plotting.py": plotting.encode()})
+    assert b"if accelerator.is_main_process:\n    show([1])\n" in after["train.py"]
+    assert after["plotting.py"] == plotting.encode()
+    assert not any(n.rule == "writes" for r in results for n in r.notes)
+
+
+def test_who_reads_what_is_written_waits() -> None:
+    result = run(script(imports="import numpy as np", end="np.save('a.npy', [1])\nprint(np.load('a.npy'))"))
+    expected = "if accelerator.is_main_process:\n    np.save('a.npy', [1])\naccelerator.wait_for_everyone()\nprint("
+    assert expected in result.after.decode()
+
+
+def test_a_block_on_its_head_s_line_is_left() -> None:
+    result = run(script(imports="import numpy as np", end="for k in loader: np.save('a.npy', [1])"))
+    assert "for k in loader: np.save('a.npy', [1])\n" in result.after.decode()
+    assert any(n.rule == "writes" for n in result.notes)

@@ -23,6 +23,7 @@ from accelify.codemod.rules import (
     parallel_wrappers,
     prepare,
     unused,
+    writes,
 )
 from accelify.codemod.script import Script
 
@@ -45,6 +46,7 @@ RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (folders.NAME, folders.find),
     (mixed_precision.NAME, mixed_precision.find),
     (creation.NAME, creation.find),
+    (writes.NAME, writes.find),
     (unused.NAME, unused.find),
     (own_methods.NAME, own_methods.find),
     (elsewhere.NAME, elsewhere.find),

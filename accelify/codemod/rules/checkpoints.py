@@ -27,6 +27,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     for call in script.program.calls:
         if "torch.save" not in script.program.called(call) or script.path(call) not in script.files:
             continue
+        if call in script.guarding.covered:
+            continue
         accelerator = script.accelerator(call)
         if accelerator is None:
             yield Remark(

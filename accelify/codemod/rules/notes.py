@@ -20,18 +20,6 @@ from accelify.codemod.script import Script
 
 NAME = "notes"
 _OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.", "params.")
-_FILES = (
-    "SummaryWriter",
-    "savefig",
-    "save_image",
-    "to_csv",
-    "imsave",
-    "imwrite",
-    "savetxt",
-    "dump",
-    "writeHTML",
-    "savemat",
-)
 
 
 def find(script: Script, plan: Plan) -> Iterator[Remark]:
@@ -44,7 +32,6 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
         for node in script.program.flow.parsed_of[path].parents:
             if isinstance(node, (ast.For, ast.AsyncFor)) and node not in shared:
                 yield from _evaluation(script, node)
-    yield from _files(script)
     yield from _uneven(script)
     yield from _particular_devices(script)
     yield from _lost_choices(script, plan)
@@ -204,25 +191,3 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark
     else:
         message = "stays whole: every process goes over all of it, which is right but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
-
-
-def _files(script: Script) -> Iterator[Remark]:
-    for call in script.program.calls:
-        if script.path(call) not in script.files:
-            continue
-        name = (
-            call.func.attr
-            if isinstance(call.func, ast.Attribute)
-            else call.func.id
-            if isinstance(call.func, ast.Name)
-            else ""
-        )
-        writes = name in _FILES or (
-            name == "open"
-            and any(isinstance(a, ast.Constant) and str(a.value)[:1] in ("w", "a") for a in call.args[1:])
-        )
-        if writes:
-            message = (
-                f"`{name}`: every process writes this; put it under `if accelerator.is_main_process:` if one should"
-            )
-            yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)

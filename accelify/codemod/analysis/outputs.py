@@ -1,0 +1,206 @@
+"""Which calls write to files, screens and services, and which only read and compute?"""
+
+from __future__ import annotations
+
+import ast
+from enum import Enum
+
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.values import Element, Generated, Made, Member, Value, Values
+
+
+class Effect(Enum):
+    """What a call does. DRAWS: only to a figure or another thing that is good for nothing but being written."""
+
+    NOTHING = 0
+    DRAWS = 1
+    WRITES = 2
+
+
+OPEN = {"open", "io.open", "codecs.open"}
+_WRITERS = (  # whose every method writes
+    "torch.utils.tensorboard.",
+    "tensorboardX.",
+    "tensorboard_logger.",
+    "visdom.Visdom",
+    "csv.writer",
+    "csv.DictWriter",
+    "open",
+    "io.open",
+    "codecs.open",
+    "logging.FileHandler",
+    "logging.handlers.",
+)
+_MAKE_WRITERS = ("torch.utils.tensorboard.", "tensorboardX.", "visdom.Visdom", "logging.FileHandler")
+_WRITE = frozenset(
+    "numpy.save numpy.savez numpy.savez_compressed numpy.savetxt json.dump pickle.dump cPickle.dump _pickle.dump "
+    "dill.dump joblib.dump sklearn.externals.joblib.dump torchvision.utils.save_image scipy.io.savemat "
+    "scipy.io.wavfile.write scipy.misc.imsave imageio.imwrite imageio.imsave imageio.mimsave imageio.mimwrite "
+    "imageio.v2.imwrite imageio.v2.imsave imageio.v2.mimsave cv2.imwrite cv2.imshow skimage.io.imsave soundfile.write "
+    "torchaudio.save torch.save shutil.copy shutil.copyfile shutil.copy2 shutil.copytree shutil.move "
+    "os.remove os.unlink os.rename os.replace safetensors.torch.save_file tensorboard_logger.log_value "
+    "tensorboard_logger.configure matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.pause "
+    "matplotlib.pyplot.imsave".split()
+)
+_WRITING_METHODS = frozenset(
+    "add_scalar add_scalars add_histogram add_image add_images add_figure add_hparams to_csv to_excel to_pickle "
+    "savefig write_text write_bytes tofile save_pretrained".split()
+)
+_DRAW = ("matplotlib.pyplot.", "matplotlib.animation.", "seaborn.", "wandb.")
+_SET_UP = frozenset(  # of all processes
+    "matplotlib.pyplot.switch_backend matplotlib.pyplot.style.use matplotlib.pyplot.ion matplotlib.pyplot.ioff "
+    "matplotlib.pyplot.rc seaborn.set seaborn.set_style seaborn.set_theme wandb.init wandb.agent wandb.sweep".split()
+)
+_COMPUTE = (
+    *("os.path.", "os.listdir", "os.getcwd", "math.", "time.time", "time.strftime", "datetime.", "copy.", "json.dumps"),
+    *(
+        "pathlib.",
+        "glob.",
+        "imageio.imread",
+        "imageio.v2.imread",
+        "cv2.imread",
+        "PIL.Image.open",
+        "itertools.",
+        "collections.",
+        "re.",
+        "PIL.Image.fromarray",
+        "pandas.",
+        "sklearn.metrics.",
+    ),
+    *("torchvision.utils.make_grid", "torchvision.transforms.functional.", "torchvision.transforms.ToPILImage"),
+    *("torch.cuda.memory", "torch.cuda.max_memory", "torch.nn.functional.softmax", "torch.nn.functional.sigmoid"),
+    *("torch.nn.functional.interpolate", "torch.nn.functional.one_hot", "logging.info", "logging.getLogger"),
+)
+_TORCH = frozenset(
+    "tensor from_numpy as_tensor cat stack zeros ones zeros_like ones_like full arange linspace eye no_grad mean sum "
+    "max min argmax argmin sqrt exp log log10 log2 abs clamp clip sigmoid tanh softmax round squeeze unsqueeze reshape "
+    "flatten transpose norm pow where std var numel is_tensor topk sort argsort eq".split()
+)
+_BUILTINS = frozenset(
+    "str int float bool len round max min sum abs list dict tuple set sorted zip range enumerate format repr type "
+    "isinstance hasattr getattr print any all divmod pow reversed vars".split()
+)
+_METHODS = frozenset(
+    "item detach cpu numpy mean sum view reshape permute squeeze unsqueeze clone argmax argmin max min float int long "
+    "double half bool tolist transpose size dim numel t state_dict parameters named_parameters items keys values get "
+    "format join split strip rstrip lstrip lower upper title replace startswith endswith copy astype abs norm std var "
+    "sqrt exp round mul div sub expand expand_as flatten contiguous index_select narrow to cuda isoformat strftime "
+    "total_seconds index count get_lr get_last_lr exists is_file is_dir joinpath with_suffix clamp clip repeat eq gt "
+    "lt ne ge le topk sort unbind chunk swapaxes ravel encode decode add_argument_group ljust rjust zfill type "
+    "isnan isinf byte nelement data_ptr cumsum dot groupby".split()
+)
+_ITERATE = frozenset("list tuple set sorted zip enumerate sum max min any all dict reversed".split())
+
+
+class Outputs:
+    """Tell what calls do besides giving a value."""
+
+    def __init__(self, program: Program, roles: Roles) -> None:
+        self.program = program
+        self.roles = roles
+        self._known: dict[ast.Call, Effect | None] = {}
+
+    def effect(self, call: ast.Call) -> Effect | None:
+        """What a library's call does; None where that is not known, or is something that every process must do."""
+        if call not in self._known:
+            self._known[call] = self._effect(call)
+        return self._known[call]
+
+    def _effect(self, call: ast.Call) -> Effect | None:
+        if self.program.flow.callees.get(call):
+            return None
+        called = self.program.called(call)
+        if called:
+            effects = {self._of_name(call, name) for name in called}
+            if None not in effects:
+                return max((e for e in effects if e is not None), key=lambda e: e.value)
+        if isinstance(call.func, ast.Attribute):
+            return self._of_method(call, call.func)
+        return None
+
+    def _of_name(self, call: ast.Call, name: str) -> Effect | None:
+        if name in _SET_UP:
+            return None
+        if name in OPEN:
+            return Effect.WRITES if opens_to_write(call) else Effect.NOTHING
+        if name == "yaml.dump":
+            return Effect.WRITES if len(call.args) > 1 else Effect.NOTHING
+        if name == "logging.basicConfig":
+            return Effect.WRITES if any(k.arg == "filename" for k in call.keywords) else None
+        if name in _WRITE or name.startswith(_MAKE_WRITERS):
+            return Effect.WRITES
+        if name.startswith(_DRAW) or name in ("csv.writer", "csv.DictWriter", "logging.Formatter"):
+            return Effect.DRAWS
+        if name == "print":
+            given = next((k.value for k in call.keywords if k.arg == "file"), None)
+            return Effect.WRITES if given is not None and self.is_a_writer(given) else Effect.NOTHING
+        if name in _BUILTINS:
+            is_harmless = name not in _ITERATE or not any(self.hands_out_data(a) for a in call.args)
+            return Effect.NOTHING if is_harmless else None
+        if name.startswith("torch.") and name.removeprefix("torch.") in _TORCH:
+            return Effect.NOTHING
+        if name.startswith("numpy.") and not name.startswith("numpy.random."):
+            return Effect.NOTHING
+        return Effect.NOTHING if name.startswith(_COMPUTE) else None
+
+    def _of_method(self, call: ast.Call, function: ast.Attribute) -> Effect | None:
+        if self._trains(call):
+            return None
+        made = origins(self.program.values(function.value))
+        if function.attr in _WRITING_METHODS or self.is_a_writer(function.value):
+            return Effect.WRITES
+        if any(name.startswith(_DRAW) or name == "matplotlib.figure.Figure" for name in made):
+            return Effect.WRITES if function.attr in ("savefig", "show", "save") else Effect.DRAWS
+        if function.attr == "save" and any(n.startswith(("PIL.Image.", "torchvision.transforms.")) for n in made):
+            return Effect.WRITES
+        if function.attr == "addHandler" and all(map(self.is_a_writer, call.args)):
+            return Effect.WRITES
+        if any(name.startswith("logging.getLogger") for name in made):
+            return Effect.NOTHING if function.attr in ("info", "debug", "warning", "error") else None
+        return Effect.NOTHING if function.attr in _METHODS else None
+
+    def _trains(self, call: ast.Call) -> bool:
+        """Whether a writer is handed a model, which it may run."""
+        return (
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr == "add_graph"
+            and any(self.roles.is_model(v) for a in call.args for v in self.program.values(a))
+        )
+
+    def is_a_writer(self, node: ast.expr) -> bool:
+        made = [v for v in self.program.values(node) if isinstance(v, Made)]
+        return bool(made) and all(
+            v.name is not None
+            and v.name.startswith(_WRITERS)
+            and not (v.name in OPEN and isinstance(v.node, ast.Call) and not opens_to_write(v.node))
+            for v in made
+        )
+
+    def hands_out_data(self, node: ast.expr) -> bool:
+        """Whether going over an expression draws random numbers, or uses something up: a loader, a generator."""
+        return any(isinstance(v, Generated) or self.roles.is_loader(v) for v in self.program.values(node))
+
+
+def opens_to_write(call: ast.Call) -> bool:
+    """Whether an `open` is for writing."""
+    given = [*call.args[1:2], *[k.value for k in call.keywords if k.arg == "mode"]]
+    return any(
+        isinstance(mode, ast.Constant) and isinstance(mode.value, str) and set(mode.value) & set("wax+")
+        for mode in given
+    )
+
+
+def origins(values: Values) -> set[str]:
+    """The library calls that values come from, as parts of what they returned, too."""
+    found: set[str] = set()
+    for value in values:
+        current: Value | None = value
+        while isinstance(current, (Member, Element)):
+            current = current.owner
+        if isinstance(current, Made) and current.name is not None:
+            found.add(current.name)
+    return found
+
+
+__all__ = ["OPEN", "Effect", "Outputs", "opens_to_write", "origins"]

@@ -1,0 +1,141 @@
+"""Write from one process what one process would write.
+
+    writer.add_scalar("loss", loss.item(), step)    ->    if accelerator.is_main_process:
+                                                              writer.add_scalar("loss", loss.item(), step)
+
+Why: files that N processes write at once are a mixture, figures are shown and events counted N times. Writers, open
+files, images, plots and tables are guarded where that is safe: where the guarded statements do nothing that the
+processes must do together, draw no random numbers, change nothing, and bind nothing that is read elsewhere. What is
+made only to be written goes with it. A process that reads such a file later waits first.
+Left alone: prints, of which the launcher shows process 0's; and what cannot be guarded, each with a note.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod import snippets
+from accelify.codemod.analysis.guarding import Run
+from accelify.codemod.analysis.outputs import Effect
+from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace, Unwrap, Wrap
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Script, edits_of
+
+NAME = "writes"
+_READERS = {"torch.load", "numpy.load", "numpy.loadtxt", "pandas.read_csv", "pandas.read_pickle", "PIL.Image.open"} | {
+    *("cv2.imread", "open"),
+}
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+    """A guard for each run of statements that write, waits where others read it, and notes on what is left."""
+    for run in script.guarding.runs:
+        for part in _between_inserts(run, plan):
+            accelerator = script.accelerator(part[0])
+            yield Change(
+                NAME,
+                script.path(part[0]),
+                part[0].lineno,
+                "written by one process",
+                (Wrap(part, f"if {accelerator}.is_main_process:"),),
+            )
+    yield from _handed_on(script)
+    yield from _waits(script, plan)
+    yield from _left(script)
+
+
+def _between_inserts(run: Run, plan: Plan) -> Iterator[Run]:
+    """The parts of a run between the lines that other rules put into it, without the lines that they take out."""
+    inserts = [e for e in edits_of(plan.changes) if isinstance(e, Insert)]
+    before: set[ast.AST] = {i.node for i in inserts if i.where == "before"}
+    after: set[ast.AST] = {i.node for i in inserts if i.where == "after"}
+    removed = {e.node for e in edits_of(plan.changes) if isinstance(e, Remove)}
+    apart = {e.node for e in edits_of(plan.changes) if isinstance(e, Unwrap)}
+    before, after = before | apart, after | apart
+    part: list[ast.stmt] = []
+    for statement in run:
+        if part and statement in before:
+            yield tuple(part)
+            part = []
+        if statement not in removed:
+            part.append(statement)
+        if part and statement in after:
+            yield tuple(part)
+            part = []
+    if part:
+        yield tuple(part)
+
+
+def _waits(script: Script, plan: Plan) -> Iterator[Change]:
+    """No process reads a file before the one that writes it is done."""
+    written = {
+        (_place(script, argument), ast.unparse(argument))
+        for call in script.program.calls
+        if call in script.guarding.covered and script.outputs.effect(call) is Effect.WRITES
+        for argument in call.args[:2]
+        if not isinstance(argument, ast.Constant) or isinstance(argument.value, str)
+    }
+    done = [e.node for e in edits_of(plan.changes) if isinstance(e, Insert) and "wait_for_everyone" in e.code]
+    for call in sorted(script.program.calls, key=script.program.line):
+        if not script.program.called(call) & _READERS or not call.args or call in script.guarding.covered:
+            continue
+        if (_place(script, call.args[0]), ast.unparse(call.args[0])) not in written:
+            continue
+        statement, accelerator = script.program.statement(call), script.accelerator(call)
+        if accelerator is None or script.path(call) not in script.files:
+            continue
+        if any(_has_waited(script, before, statement) for before in done):
+            continue
+        done.append(statement)
+        edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
+        reason = "the process that writes this file may not be done yet"
+        yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+
+
+def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt) -> bool:
+    """Whether nothing is written between a wait and a later statement of its block."""
+    block = script.program.block(before)
+    if statement not in block or before.lineno > statement.lineno:
+        return False
+    between = block[block.index(before) : block.index(statement)]
+    inside = [n for s in between for n in ast.walk(s) if isinstance(n, ast.stmt)]
+    return not any(n in script.guarding.covered for n in inside)
+
+
+def _place(script: Script, argument: ast.expr) -> object:
+    """Where the text of an argument means the same: everywhere, or in one function."""
+    local = any(isinstance(n, ast.Name) for n in ast.walk(argument)) and not isinstance(argument, ast.Attribute)
+    return script.program.frame(argument) if local else None
+
+
+def _handed_on(script: Script) -> Iterator[Change]:
+    """A writer that is handed on is made by the process that writes; the others hand on nothing."""
+    for call in script.guarding.handed_on:
+        accelerator = script.accelerator(call)
+        assert accelerator is not None
+        edit = Replace(call, partial(only_main, accelerator=accelerator), (call,), (accelerator.split(".")[0],))
+        yield Change(NAME, script.path(call), call.lineno, "only the main process writes with it", (edit,))
+
+
+def only_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`Writer() if accelerator.is_main_process else None`."""
+    assert isinstance(call, cst.BaseExpression)
+    return snippets.expression(f"{{call}} if {accelerator}.is_main_process else None", call=call)
+
+
+def _left(script: Script) -> Iterator[Remark]:
+    """One note for each function that writes on every process."""
+    left: dict[object, list[ast.Call]] = {}
+    for call in script.guarding.unguarded:
+        if "torch.save" not in script.program.called(call) and call not in script.guarding.handed_on:
+            left.setdefault(script.program.frame(call), []).append(call)
+    for calls in left.values():
+        first = min(calls, key=lambda c: c.lineno)
+        names = dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls)
+        named = ", ".join(names)
+        message = f"{named}: every process writes this; put it under `if accelerator.is_main_process:` if one should"
+        yield Remark(NAME, script.path(first), first, message, Tier.ADVICE)

@@ -28,7 +28,8 @@ DRIVER = Path(__file__).with_name("run_traced.py")
 LIMIT = 300  # seconds
 # They download; `fixtures/runnable/tutorial` runs.
 NOT_RUN = {"tutorial", "tutorial_in_main", "tutorial_device_elsewhere"}
-NAMES = [name for name in scripts.names("scripts") if name not in NOT_RUN]
+BY_HAND = {"torchrun", "torchrun_trainer"}  # started by a launcher of their own: see test_by_hand
+NAMES = [name for name in scripts.names("scripts") if name not in NOT_RUN | BY_HAND]
 WRONG_IN_TWO: dict[str, str] = {}
 # With the script's own batch shared by two processes, each step is the step of one process; but not where ...
 OTHER_STEPS = {

@@ -196,8 +196,7 @@ class _Applier(cst.CSTTransformer):
                 follower = next((n for o, n in pairs[index + 1 :] if o not in self.removed), None)
                 comments = self._comments_of(old, new, lines, follower)
                 if queue:
-                    self._emit(out, queue, _merge(pending, comments))
-                    pending = []
+                    pending = self._emit(out, queue, _merge(pending, comments))
                     queue = []
                 else:
                     pending = _merge(pending, comments)
@@ -286,15 +285,22 @@ class _Applier(cst.CSTTransformer):
         self.touched.append(block)
         out.append(block)
 
-    def _emit(self, out: list[cst.BaseStatement], inserts: list[Insert], lines: list[cst.EmptyLine]) -> None:
+    def _emit(
+        self, out: list[cst.BaseStatement], inserts: list[Insert], lines: list[cst.EmptyLine]
+    ) -> list[cst.EmptyLine]:
+        """Put new statements, with lines above the first; what lines are left, because an import follows an import."""
         for insert in inserts:
             made = snippets.statements(insert.code, self.module)
+            if insert.where == "after" and insert.code.startswith("from ") and not insert.gap:
+                out.extend(made)
+                continue
             leading = list(lines)
             if insert.gap and not _has_blank(leading) and out:
                 leading = [*_blank(insert.gap), *leading]
             made[0] = made[0].with_changes(leading_lines=[*leading, *_leading(made[0])])
             out.extend(made)
             lines = []
+        return lines
 
     def _comments_of(
         self, old: cst.CSTNode, new: cst.BaseStatement, lines: list[cst.EmptyLine], follower: cst.BaseStatement | None
@@ -391,9 +397,13 @@ def _with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDe
         ]
         return node.with_changes(params=params.with_changes(params=renamed))
     if edit.position >= len(listed):
-        if listed:
+        ending: cst.Comma | cst.MaybeSentinel = cst.MaybeSentinel.DEFAULT
+        if len(listed) > 1 and isinstance(listed[-1].comma, cst.Comma):
+            ending = listed[-1].comma  # of a list that has a line for each
+            listed[-1] = listed[-1].with_changes(comma=listed[-2].comma)
+        elif listed:
             listed[-1] = listed[-1].with_changes(comma=_comma(listed[-1].comma))
-        listed.append(cst.Param(cst.Name(edit.name)))
+        listed.append(cst.Param(cst.Name(edit.name), comma=ending))
     else:
         comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
         listed.insert(edit.position, cst.Param(cst.Name(edit.name), comma=comma))

@@ -130,9 +130,11 @@ _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) el
 
 
 def _unpacked(tree: ast.AST) -> set[ast.AST]:
-    """Names that a tuple is unpacked into: a script may well want only some of them."""
-    tuples = [n for n in ast.walk(tree) if isinstance(n, (ast.Tuple, ast.List)) and isinstance(n.ctx, ast.Store)]
-    return {n for t in tuples for n in ast.walk(t)}
+    """Names that a tuple is unpacked into, or that a loop counts by: a script may well want only some of them."""
+    nodes = list(ast.walk(tree))
+    targets: list[ast.expr] = [n.target for n in nodes if isinstance(n, (ast.For, ast.AsyncFor))]
+    targets += [n for n in nodes if isinstance(n, (ast.Tuple, ast.List)) and isinstance(n.ctx, ast.Store)]
+    return {n for t in targets for n in ast.walk(t)}
 
 
 def _unused(scope: Scope, found: Counter[str], unpacked: set[ast.AST]) -> None:

@@ -92,8 +92,15 @@ def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
                 ):
                     continue
                 left = [w for w in writes if w not in removed and (scope.node, name) not in renamed]
+                left = [w for w in left if not _is_counter(script, w)]
                 left = [
                     w for w in left if not (isinstance(w, ast.alias) and (script.program.parent(w), name) in dropped)
                 ]
                 if left:
                     yield from (script.program.statement(n) for n in reads)
+
+
+def _is_counter(script: Script, write: ast.AST) -> bool:
+    """Whether a name is bound by a loop, which may well count for nothing else."""
+    loop = script.program.parent(write)
+    return isinstance(loop, (ast.For, ast.AsyncFor)) and loop.target is write

@@ -10,6 +10,7 @@ from functools import cached_property
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.calm import Calm
+from accelify.codemod.analysis.distribution import Distribution
 from accelify.codemod.analysis.effects import clock_behind, function_draws
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.loops import Loops, Training
@@ -40,6 +41,7 @@ class Script:
     preparation: Preparation
     reach: Reach
     options: Options
+    distribution: Distribution | None = None
     kept_moves: set[ast.AST] = field(default_factory=set)
 
     # Where things are.
@@ -155,7 +157,9 @@ class Script:
 
     @cached_property
     def reductions(self) -> list[Reduction]:
-        """The sums that are reduced after their loops."""
+        """The sums that are reduced after their loops; a script that distributes itself does that by itself."""
+        if self.distribution is not None:
+            return []
         found = (self._sums.of(loop) for loop in self.shared_loops if self.accelerator(loop) is not None)
         return [reduction for listed in found for reduction in listed]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.distribution import Distributions
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.preparing import Preparer
 from accelify.codemod.analysis.program import Program
@@ -36,7 +37,9 @@ def understand(program: Program, options: Options) -> Verdict:
     if not training.backwards or not _trains(program, training):
         return Verdict(None)
     obstacles: list[tuple[ast.AST, str, str]] = []
-    preparation = Preparer(program, roles, tracer, training).prepare()
+    distribution = _distribution(program, roles, tracer, training)
+    shared = distribution.data(Loops(program, roles, tracer)) if distribution is not None else []
+    preparation = Preparer(program, roles, tracer, training).prepare(shared)
     obstacles.extend((node, "prepare", message) for node, message in preparation.obstacles)
     if not preparation.trains_something and not _updates_by_hand(program, training):
         message = "cannot tell which model and which optimizer this backward pass trains"
@@ -50,13 +53,30 @@ def understand(program: Program, options: Options) -> Verdict:
         needs.setdefault(program.frame(node), node)
     for _, source in preparation.sharded:
         needs.setdefault(program.frame(source), source)
+    if distribution is not None:
+        for asked in distribution.found.replaced:
+            needs.setdefault(program.frame(asked), asked)
     name = _free_name(program, "accelerator")
     reach = Reacher(program, name, needs).solve()
     obstacles.extend((node, "accelerator", message) for node, message in reach.obstacles)
-    script = Script(program, roles, tracer, training, preparation, reach, options)
+    by_hand = distribution.found if distribution is not None else None
+    script = Script(program, roles, tracer, training, preparation, reach, options, by_hand)
     obstacles.extend(_several_devices(program, script.files))
-    obstacles.extend(_by_hand(program, script.files | {p.path for p in program.named}))
+    if by_hand is not None:
+        obstacles.extend((node, "distributed", reason) for node, reason in by_hand.foreign)
+    files = script.files | {p.path for p in program.named}
+    obstacles.extend(_by_hand(program, files, is_known=by_hand is not None))
     return Verdict(script, tuple(obstacles))
+
+
+def _distribution(program: Program, roles: Roles, tracer: Tracer, training: Training) -> Distributions | None:
+    """How the script distributes itself; None where its own files do nothing of the kind."""
+    files = {p.path for p in program.named} | {program.path(b) for b in training.backwards}
+    if not Distributions(program, roles, tracer, files).is_there:
+        return None
+    found = Distributions(program, roles, tracer, [p.path for p in program.files])
+    found.find()
+    return found
 
 
 def _trains(program: Program, training: Training) -> bool:
@@ -94,15 +114,15 @@ def _several_devices(program: Program, files: set[str]) -> Iterator[tuple[ast.AS
         yield first, "devices", f"{' and '.join(sorted(found))}: the script spreads itself over several GPUs by hand"
 
 
-def _by_hand(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:
-    """Signs that a script already distributes itself, or scales its losses by a library."""
+def _by_hand(program: Program, files: set[str], *, is_known: bool) -> Iterator[tuple[ast.AST, str, str]]:
+    """Signs that a script already distributes itself where that was not looked for, or scales losses by a library."""
     seen: set[tuple[str, str]] = set()
     for node, values in list(program.flow.values.items()):
         if not isinstance(node, (ast.Attribute, ast.Name)) or program.path(node) not in files:
             continue
         for name in (v.name for v in values if isinstance(v, External)):
             kind = None
-            if names.is_distributed(name):
+            if names.is_distributed(name) and not is_known:
                 kind = ("distributed", f"`{name}`: the script already distributes itself")
             elif name.startswith(("apex.amp", "apex.fp16_utils", "apex.optimizers")):
                 kind = (

@@ -18,6 +18,10 @@ _HARMLESS_CALLS = (
     "len",
     ".device",
     "format",
+    "get_rank",
+    "get_world_size",
+    "environ.get",
+    "getenv",
 )
 _RANDOM = (
     "numpy.random.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from accelify.codemod.analysis.bindings import Scope
@@ -54,13 +55,13 @@ class Preparer:
         self.found = Preparation()
         self._items: list[Item] = []
 
-    def prepare(self) -> Preparation:
-        """Find the items and group them."""
+    def prepare(self, shared: Sequence[Data] = ()) -> Preparation:
+        """Find the items and group them; `shared` are further loops that each process takes its share of."""
         self._optimizers()
         if not self.training.steps:
             self._models_without_optimizer()
         self.needed |= {node_of(i.frame) for i in self._items}
-        for data in self.training.data:
+        for data in [*self.training.data, *shared]:
             self._data(data)
         self._idle_loaders()
         self.found.bare_models.extend(i for i in self._items if not i.assigned)

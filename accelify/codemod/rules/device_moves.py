@@ -186,9 +186,9 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     accelerator = script.accelerator(move.call)
     literal = move.device is not None and any(isinstance(v, Constant) for v in script.program.values(move.device))
     inside_data = _is_worker_code(script, move.call)
-    if move.call.func.attr == "to" and not (
-        literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
-    ):
+    is_number = script.distribution is not None and move.device in script.distribution.devices
+    is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
+    if move.call.func.attr == "to" and not is_own and not is_number:
         yield Remark(NAME, path, move.call, "stays: this move takes whatever device its variable holds", Tier.ADVICE)
         return
     if accelerator is None or inside_data:

@@ -26,7 +26,8 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
     """The notes of the changed files."""
     shared = script.shared_loops
     for loop in shared:
-        yield from _sums(script, loop)
+        if script.distribution is None:  # else the script knows, and reduces by itself
+            yield from _sums(script, loop)
         yield from _carried(script, loop)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
@@ -146,7 +147,8 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
     """One GPU by its number, chosen before the processes have theirs."""
     for call in script.program.calls:
         called = script.program.called(call)
-        if "torch.cuda.set_device" in called and script.path(call) in script.files:
+        is_gone = script.distribution is not None and script.program.statement(call) in script.distribution.removed
+        if "torch.cuda.set_device" in called and script.path(call) in script.files and not is_gone:
             message = "every process would take this one GPU: take it out, `Accelerator()` chooses each process's own"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         numbered = any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda:") for a in ast.walk(call))

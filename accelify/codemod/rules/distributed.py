@@ -1,0 +1,123 @@
+"""Take apart what a script does by hand to run on several processes.
+
+    dist.init_process_group("nccl")                        ->    (nothing)
+    torch.cuda.set_device(local_rank)                      ->    (nothing)
+    local_rank = int(os.environ["LOCAL_RANK"])             ->    local_rank = accelerator.local_process_index
+    sampler = DistributedSampler(train_set)                ->    (nothing)
+    loader = DataLoader(train_set, sampler=sampler)        ->    loader = DataLoader(train_set, shuffle=True)
+    sampler.set_epoch(epoch)                               ->    (nothing)
+    if dist.get_rank() == 0:                               ->    if accelerator.is_main_process:
+    dist.barrier()                                         ->    accelerator.wait_for_everyone()
+    dist.all_reduce(total)                                 ->    total = accelerator.reduce(total)
+    dist.destroy_process_group()                           ->    (nothing)
+
+Why: the same script then runs on a CPU, one GPU or many: `accelify launch` starts the processes, `prepare` shares the
+data out and wraps nothing. Batch sizes stay those of one process. A loader that shuffles draws its order from torch's
+random numbers now, no more from the sampler's own.
+Left alone: everything, where a part is not understood (processes spawned by the script itself, a group of its own,
+collectives of other kinds, distribution that is optional); the file is declined, with the list.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod.analysis.effects import is_pure
+from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Remove, Replace
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Script
+
+NAME = "distributed"
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+    """Changes for all of it."""
+    found = script.distribution
+    if found is None or not found.is_understood:
+        return
+    gone = set(found.removed)
+    for statement in found.removed:
+        yield from _remove(script, statement, gone)
+    inside = {n for s in gone for n in ast.walk(s)}
+    for rank, word in found.ranks.items():
+        if rank not in inside and not any(rank in ast.walk(question) for question in found.firsts):
+            yield from _ask(script, rank, word, "the accelerator knows which process this is")
+    for question, word in found.firsts.items():
+        if question not in inside:
+            yield from _ask(script, question, word, "one process of all does this")
+    for barrier in found.barriers:
+        yield from _ask(script, barrier, "wait_for_everyone()", "all processes wait for each other")
+    for call, kind in found.reductions.items():
+        yield from _reduce(script, call, kind)
+    for loader, shuffles in found.samplers.items():
+        yield from _loader(script, loader, shuffles)
+
+
+def _remove(script: Script, statement: ast.stmt, gone: set[ast.stmt]) -> Iterator[Change]:
+    reason = "the accelerator starts and ends the processes, and deals out the data"
+    parent = script.program.parent(statement)
+    while isinstance(parent, ast.If) and is_pure(parent.test) and {*parent.body, *parent.orelse} <= gone:
+        gone.add(parent)
+        statement, parent = parent, script.program.parent(parent)
+    yield Change(NAME, script.path(statement), statement.lineno, reason, (Remove(statement),))
+
+
+def _ask(script: Script, node: ast.expr, word: str, reason: str) -> Iterator[Change | Obstacle]:
+    accelerator = script.accelerator(node)
+    if accelerator is None:
+        yield Obstacle(NAME, script.path(node), node, f"the accelerator cannot be asked here for `{word}`")
+        return
+    negation, _, name = word.rpartition(" ")
+    code = f"{negation} {accelerator}.{name}".strip()
+    edit = Replace(node, partial(_code, code=code), reads=(accelerator.split(".")[0],))
+    yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
+
+
+def _reduce(script: Script, call: ast.Call, kind: str) -> Iterator[Change | Obstacle]:
+    accelerator = script.accelerator(call)
+    path, statement = script.path(call), script.program.statement(call)
+    if accelerator is None:
+        yield Obstacle(NAME, path, call, "the accelerator cannot be handed to where values are reduced")
+        return
+    tensor = next((k.value for k in call.keywords if k.arg == "tensor"), None) or call.args[0]
+    name = ast.unparse(tensor)
+    how = "" if kind == "sum" else f', reduction="{kind}"'
+    edits: tuple[Edit, ...] = (
+        Remove(statement),
+        Insert(statement, "after", f"{name} = {accelerator}.reduce({name}{how})"),
+    )
+    yield Change(NAME, path, call.lineno, "the accelerator reduces over all processes, one included", edits)
+
+
+def _loader(script: Script, loader: ast.Call, shuffles: bool) -> Iterator[Change | Remark]:
+    path = script.path(loader)
+    keeps = (loader.func, *loader.args, *(k.value for k in loader.keywords if k.arg not in ("sampler", "shuffle")))
+    edit = Replace(loader, partial(own_order, shuffles=shuffles), keeps=keeps)
+    yield Change(NAME, path, loader.lineno, "a prepared loader gives each process its share", (edit,), Tier.REVIEW)
+    if shuffles:
+        message = "shuffled by torch's random numbers now, and anew in each epoch; the sampler had an order of its own"
+        yield Remark(NAME, path, loader, message, Tier.REVIEW)
+
+
+def own_order(call: cst.CSTNode, shuffles: bool) -> cst.BaseExpression:
+    """`DataLoader(data, shuffle=True)` for `DataLoader(data, sampler=DistributedSampler(data))`."""
+    assert isinstance(call, cst.Call)
+    kept = []
+    for argument in call.args:
+        name = argument.keyword.value if argument.keyword is not None else ""
+        if name == "sampler" and shuffles:
+            kept.append(argument.with_changes(keyword=cst.Name("shuffle"), value=cst.Name("True")))
+        elif name not in ("sampler", "shuffle"):
+            kept.append(argument)
+    last = call.args[-1]
+    if kept and kept[-1].comma is not last.comma:
+        kept[-1] = kept[-1].with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+    return call.with_changes(args=kept)
+
+
+def _code(node: cst.CSTNode, code: str) -> cst.BaseExpression:
+    return cst.parse_expression(code)

@@ -1,0 +1,144 @@
+"""What a script does by hand to run on several processes is taken apart whole, or the script is declined."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.result import FileResult, Status
+from tests.codemod.pairs import run
+
+SCRIPT = """\
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+{imports}
+
+def main(args):
+    {start}
+    local_rank = {local_rank}
+    torch.cuda.set_device(local_rank)
+    data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+    sampler = {sampler}
+    loader = DataLoader(data, batch_size=2, {loader})
+    model = nn.Linear(4, 1).to(local_rank)
+    model = {model}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            x, y = x.to(local_rank), y.to(local_rank)
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        {end}
+    dist.destroy_process_group()
+
+
+{call}
+"""
+DEFAULTS = {
+    "imports": "",
+    "start": "dist.init_process_group('nccl')",
+    "local_rank": "int(os.environ['LOCAL_RANK'])",
+    "sampler": "DistributedSampler(data)",
+    "loader": "sampler=sampler",
+    "model": "DDP(model, device_ids=[local_rank])",
+    "end": "pass",
+    "call": "main(None)",
+}
+
+
+def made(**slots: str) -> FileResult:
+    return run(SCRIPT.format(**{**DEFAULTS, **slots}))
+
+
+def after(**slots: str) -> str:
+    result = made(**slots)
+    assert result.status is Status.MIGRATED, result.notes
+    return result.after.decode()
+
+
+def test_the_whole_pattern_goes() -> None:
+    text = after()
+    for gone in ("dist", "DDP", "Sampler", "sampler", "LOCAL_RANK", "local_rank", "set_device", "import os"):
+        assert gone not in text, text
+    assert "DataLoader(data, batch_size=2, shuffle=True)" in text
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in text
+
+
+@pytest.mark.parametrize(
+    ("sampler", "loader", "comes_out"),
+    [
+        ("DistributedSampler(data, shuffle=False)", "sampler=sampler", "batch_size=2)"),
+        ("DistributedSampler(data)", "shuffle=False, sampler=sampler", "batch_size=2, shuffle=True)"),
+        (
+            "DistributedSampler(data)",
+            "shuffle=(sampler is None), sampler=sampler, num_workers=0",
+            "shuffle=True, num_workers=0)",
+        ),
+        ("DistributedSampler(data, dist.get_world_size(), dist.get_rank())", "sampler=sampler", "shuffle=True)"),
+    ],
+)
+def test_the_sampler_leaves_its_order(sampler: str, loader: str, comes_out: str) -> None:
+    assert f"{comes_out}\n" in after(sampler=sampler, loader=loader)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("print(dist.get_rank())", "print(accelerator.process_index)"),
+        ("print(dist.get_world_size())", "print(accelerator.num_processes)"),
+        ("print(int(os.environ.get('RANK', 0)))", "print(accelerator.process_index)"),
+        ("if dist.get_rank() == 0: print(epoch)", "if accelerator.is_main_process: print(epoch)"),
+        ("if local_rank != 0: continue", "if not accelerator.is_local_main_process: continue"),
+        ("dist.barrier()", "accelerator.wait_for_everyone()"),
+        ("dist.all_reduce(loss)", "loss = accelerator.reduce(loss)"),
+        ("dist.all_reduce(loss, op=dist.ReduceOp.AVG)", 'loss = accelerator.reduce(loss, reduction="mean")'),
+        ("dist.reduce(loss, dst=0)", "loss = accelerator.reduce(loss)"),
+        ("torch.save(model.module.state_dict(), 'm.pt')", "accelerator.save(model.state_dict(), 'm.pt')"),
+    ],
+)
+def test_the_accelerator_is_asked_instead(asked: str, answer: str) -> None:
+    assert answer in after(end=asked)
+
+
+def test_a_function_that_only_started_processes_goes() -> None:
+    setup = (
+        "def setup(rank):\n    '''Start.'''\n    os.environ['MASTER_PORT'] = '1'\n    dist.init_process_group('gloo')\n"
+    )
+    text = after(imports=setup, start="setup(0)")
+    assert "setup" not in text
+    assert "MASTER_PORT" not in text
+
+
+@pytest.mark.parametrize(
+    ("slots", "reason"),
+    [
+        ({"start": "if args: dist.init_process_group('nccl')"}, "under a condition"),
+        ({"start": "dist.init_process_group('nccl', timeout=args)"}, "in a way of its own"),
+        ({"local_rank": "int(os.environ.get('LOCAL_RANK', -1))"}, "one process only"),
+        ({"local_rank": "os.environ['LOCAL_RANK']"}, "not taken for a number"),
+        ({"end": "if local_rank != -1: print(epoch)"}, "a rank of -1"),
+        ({"sampler": "DistributedSampler(data) if args else None"}, "depends on a condition"),
+        ({"sampler": "DistributedSampler(data, shuffle=args)"}, "depends on a condition"),
+        ({"model": "DDP(model, device_ids=[local_rank]) if args else model"}, "wrapped under a condition"),
+        ({"model": "DDP(model, process_group=args)"}, "settings of its own"),
+        ({"end": "print(len(sampler))"}, "`sampler=`"),
+        ({"end": "dist.all_reduce(loss.detach())"}, "already distributes itself"),
+        ({"end": "for w in model.parameters(): dist.all_reduce(w)"}, "already distributes itself"),
+        ({"end": "g = model.weight.grad; dist.all_reduce(g)"}, "already distributes itself"),
+        ({"end": "dist.broadcast(loss, 0)"}, "already distributes itself"),
+        ({"end": "print(dist.is_initialized())"}, "already distributes itself"),
+        ({"end": "print(isinstance(model, DDP))"}, "already distributes itself"),
+        ({"end": "if dist.get_rank() == 0: torch.load('m.pt')"}, "one process alone loads"),
+        ({"call": "torch.multiprocessing.spawn(main, nprocs=2)"}, "accelify launch"),
+    ],
+)
+def test_what_is_not_understood_is_declined_with_the_reason(slots: dict[str, str], reason: str) -> None:
+    result = made(**slots)
+    assert result.status is Status.DECLINED, result.after.decode()
+    assert any(reason in note.message for note in result.notes), result.notes

@@ -71,6 +71,10 @@ class Alone:
         """The object of the only rank."""
         return [value]
 
+    def counts(self, mine: int) -> list[int]:
+        """This rank's number."""
+        return [mine]
+
     def broadcast_object(self, value: Any, source: int = 0) -> Any:
         """The object itself."""
         return value
@@ -246,6 +250,12 @@ class Together(Alone):
         """Every rank's object, in the order of ranks."""
         self.agree("gather_object")
         return self._objects(value)
+
+    def counts(self, mine: int) -> list[int]:
+        """Every rank's number, in one small message: for what is said in every step."""
+        everyone = [torch.zeros(1, dtype=torch.int64) for _ in range(self._world.size)]
+        dist.all_gather(everyone, torch.tensor([mine]))
+        return [int(number) for number in everyone]
 
     def broadcast_object(self, value: Any, source: int = 0) -> Any:
         """The source rank's object on every rank."""

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from accelify.runtime.bookmarks import Bookmark, Source, samplers_of
 from accelify.runtime.passage import Passage, Passages
+from accelify.runtime.shards import BySelf
 from accelify.runtime.whole import Whole
 
 
@@ -159,6 +160,7 @@ def state_of(loader: Any) -> dict[str, Any] | None:
         "seeded": mark.seeded,
         "batch_size": getattr(own["_loader"], "batch_size", None),
         "rows": _length(getattr(own["_loader"], "dataset", None)),
+        "shards": own["_source"].per_step if isinstance(own["_source"], BySelf) else None,
     }
 
 
@@ -177,6 +179,8 @@ def load_state(loader: Any, state: dict[str, Any] | None) -> str | None:
             problem = f"batches of {size} do not end where {samples} samples were seen; {samples % size} are seen again"
     if rows != state["rows"]:
         problem = f"the dataset has {rows} elements and had {state['rows']}"
+    if position and state["shards"] != (own["_source"].per_step if isinstance(own["_source"], BySelf) else None):
+        problem = "the dataset shards itself, and is cut in another number of shards now"
     progress.iteration = state["iteration"]
     mark = Bookmark(position, state["before"], state["seeded"])
     progress.waiting = None if mark.is_new else mark

@@ -25,6 +25,7 @@ from accelify.runtime.dealing import Sharing, dealt, slices
 from accelify.runtime.indices import ByIndex
 from accelify.runtime.passage import Step
 from accelify.runtime.randomness import SharedRandom
+from accelify.runtime.shards import BySelf, can_shard_itself
 from accelify.runtime.whole import AlreadyShared, Whole
 
 
@@ -78,6 +79,9 @@ def choose_source(loader: Any, sharing: Sharing, collectives: Alone) -> Source:
         if isinstance(sampler, DistributedSampler) and sampler.num_replicas == sharing.size:
             return AlreadyShared(loader, sampler, sharing)
     cannot_index = sharing.split_batches and (loader.batch_sampler is None)
-    if isinstance(loader.dataset, IterableDataset) or iterates_itself(loader) or cannot_index:
+    is_iterable = isinstance(loader.dataset, IterableDataset)
+    if is_iterable and not sharing.split_batches and can_shard_itself(loader.dataset, sharing.size):
+        return BySelf(loader, sharing, collectives)
+    if is_iterable or iterates_itself(loader) or cannot_index:
         return ByBatch(loader, sharing, collectives)
     return ByIndex(loader, sharing, collectives)

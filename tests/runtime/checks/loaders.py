@@ -1,6 +1,7 @@
 """N ranks together see exactly the epoch that one process sees, and metrics come out as from one process."""
 
 import collections
+import copy
 import random
 
 import numpy
@@ -299,6 +300,79 @@ def iterable_datasets_are_dealt_without_repetition(accelerator):
             gathered.extend(accelerator.gather_for_metrics(batch).tolist())
         assert sorted(gathered) == list(range(19)), workers
         assert len({len(seen) for seen in _everyone(accelerator, list(loader))}) == 1
+
+
+class Files(IterableDataset):
+    """Numbers in files, of which it can give each rank its own; tells who was read."""
+
+    def __init__(self, lengths, with_length=False):
+        self.files = [[10 * number + row for row in range(length)] for number, length in enumerate(lengths)]
+        self.opened = []
+        self.epoch = 0
+        if with_length:
+            self.__class__ = FilesWithLength
+
+    @property
+    def num_shards(self):
+        return len(self.files)
+
+    def shard(self, num_shards, index):
+        part = copy.copy(self)
+        part.files, part.epoch = self.files[index::num_shards], 0
+        return part
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for file in self.files if info is None else self.files[info.id :: info.num_workers]:
+            self.opened.append(file[0] // 10)
+            yield from map(torch.tensor, file if self.epoch == 0 else reversed(file))
+
+
+class FilesWithLength(Files):
+    def __len__(self):
+        return sum(map(len, self.files))
+
+
+def datasets_that_can_shard_themselves_are_asked_to(accelerator):
+    rank = accelerator.process_index
+    for workers in (0, 2):
+        for with_length in (False, True):
+            data = Files((5, 6, 9, 3), with_length)
+            loader = accelerator.prepare(DataLoader(data, batch_size=2, num_workers=workers))
+            for _ in range(2):
+                gathered, steps = [], 0
+                for batch in loader:
+                    gathered += accelerator.gather_for_metrics(batch).tolist()
+                    steps += 1
+                assert sorted(gathered) == sorted(number for file in data.files for number in file)
+                assert len(set(_everyone(accelerator, steps))) == 1
+            if workers == 0:
+                assert set(data.opened) == {rank, rank + 2}
+            if with_length and workers == 0:
+                assert len(loader) == steps
+    loader.set_epoch(1)
+    assert next(iter(loader)).tolist() == [[4, 3], [15, 14]][rank]
+    # Three shards for two ranks: one would have twice the work; every rank reads all instead.
+    data = Files((4, 4, 4))
+    gathered = []
+    for batch in accelerator.prepare(DataLoader(data, batch_size=2)):
+        gathered += accelerator.gather_for_metrics(batch).tolist()
+    assert len(gathered) == 12
+    assert set(data.opened) == {0, 1, 2}
+
+
+def a_shard_that_ends_first_waits_for_the_others_with_nothing_that_counts(accelerator):
+    model = accelerator.prepare(nn.Linear(1, 1))
+    loader = accelerator.prepare(DataLoader(Files((2, 8)), batch_size=2))
+    seen = []
+    for batch in loader:
+        accelerator.backward(model(batch.unsqueeze(1).float()).sum())
+        seen.append(batch.tolist())
+    assert len(seen) == 4
+    assert seen == ([[0, 1]] * 4 if accelerator.is_main_process else [[10, 11], [12, 13], [14, 15], [16, 17]])
 
 
 def iterable_datasets_can_be_split(accelerator):

@@ -79,7 +79,7 @@ class Encoder:
         if tensor.dtype == torch.complex128:
             return {_TAG: "complex", "v": self._tensor(torch.view_as_real(tensor.resolve_conj()), path)}
         tensor = tensor.resolve_conj().resolve_neg()
-        same = (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        same = place_of(tensor)
         if tensor.numel() and same in self._kept:
             return {_TAG: "tensor", "v": self._kept[same]}
         name = path
@@ -168,6 +168,12 @@ def _dtype(text: str) -> torch.dtype:
     if not isinstance(found, torch.dtype):
         raise CannotDecode(f"unknown dtype {text!r}")
     return found
+
+
+def place_of(tensor: torch.Tensor) -> tuple[object, ...]:
+    """Equal for tensors that are the same numbers in the same place; XLA does not tell places."""
+    place = tensor.data_ptr() or object()
+    return tensor.device, place, tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
 def _bytes(content: bytes | bytearray) -> str:

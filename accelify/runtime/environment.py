@@ -48,6 +48,7 @@ TABLE = {
 ADDRESS, PORT, RESTARTS = "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"
 MIXED_PRECISION, DEBUG, CPU = "ACCELIFY_MIXED_PRECISION", "ACCELIFY_DEBUG", "ACCELIFY_CPU"
 STEPS, CONFIG = "ACCELIFY_GRADIENT_ACCUMULATION_STEPS", "ACCELIFY_CONFIG"
+PJRT = "PJRT_DEVICE"  # torch_xla's own
 
 
 class BadEnvironment(AccelifyError):
@@ -71,6 +72,7 @@ class Environment:
     cpu: bool = False
     gradient_accumulation_steps: int | None = None
     config: str | None = None
+    pjrt: str | None = None  # the device that torch_xla is to use
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:
@@ -100,6 +102,7 @@ class Environment:
             cpu=_flag(variables, CPU),
             gradient_accumulation_steps=_integer(variables, (STEPS,)),
             config=variables.get(CONFIG) or None,
+            pjrt=variables.get(PJRT) or None,
             **place,  # type: ignore[arg-type]  # one dict holds the integers and the address
         )
 
@@ -126,6 +129,8 @@ class Environment:
             variables[STEPS] = str(self.gradient_accumulation_steps)
         if self.config is not None:
             variables[CONFIG] = self.config
+        if self.pjrt is not None:
+            variables[PJRT] = self.pjrt
         variables.update({name: "1" for name, value in ((DEBUG, self.debug), (CPU, self.cpu)) if value})
         return variables
 

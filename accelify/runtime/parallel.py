@@ -280,6 +280,10 @@ class Replicated(Single):
 
 def choose(world: World, collectives: Alone) -> Single:
     """The strategy for this world: replicas where there are several processes."""
+    if world.device.type == "xla":
+        from accelify.runtime.xla import Traced  # here, as it is one of these
+
+        return Traced()
     return Replicated(world, collectives) if world.size > 1 else Single()
 
 

@@ -46,7 +46,13 @@ def join(environment: Environment, *, cpu: bool = False, timeout: timedelta | No
     running = dist.is_available() and dist.is_initialized()
     size = dist.get_world_size() if running else environment.world_size
     rank = dist.get_rank() if running else environment.rank
-    device = choose_device(environment.local_rank, size, cpu=cpu or environment.cpu)
+    uses_cpu = cpu or environment.cpu
+    if environment.pjrt is not None and not uses_cpu:
+        from accelify.runtime.xla import xla_device  # here, as it stands on what is above this module
+
+        device = xla_device(size)
+    else:
+        device = choose_device(environment.local_rank, size, cpu=uses_cpu)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if size > 1 and not running:

@@ -13,6 +13,7 @@ from typing import IO
 
 import torch
 
+from accelify.runtime.codec import place_of
 from accelify.runtime.durable import sync
 from accelify.runtime.saving import write_atomically
 from accelify.runtime.tensorfile import write_tensors
@@ -99,7 +100,7 @@ def _without_aliases(state: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Te
     for key, value in state.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"save_model: {key} is a {type(value).__name__}, and safetensors holds tensors only")
-        same = (value.device, value.data_ptr(), value.dtype, tuple(value.shape), value.stride())
+        same = place_of(value)
         if value.numel() and same in first:
             aliases[key] = first[same]
         else:

@@ -124,8 +124,9 @@ def gather(request: Request, runner: Runner, project: Project, rewritten: Rewrit
         if whole.error is None and not whole.hang:
             many, cannot_split = whole, f"{trouble.message} at {trouble.at}"
     elif one.error is None and _is_a_share(baseline, many):
-        # A rank with a part of the batch has a part of a loss that is a sum over it; with whole ones it has all.
-        whole = runner.run(replace(order, label=f"{label}, whole batches", split=False), limits, change)
+        # A rank with a part of the batch has a part of a loss that is a sum over it; with all of the batch it has all.
+        undivided = replace(order, label=f"{label}, on the same batch", split=False, undivided=True)
+        whole = runner.run(undivided, replace(limits, steps=1), change)
         if _begins_as(baseline, whole):
             many = runner.run(replace(order, summed=True), limits, change)
             made = (*made, f"{ADDED_UP} ({many.ranks[0].backwards[0].at})")

@@ -55,6 +55,7 @@ class Order:
     split: bool = False
     comparable: bool = False
     summed: bool = False
+    undivided: bool = False
     synthetic: int = 0
     seed: int = 0
 
@@ -237,6 +238,7 @@ class Runner:
             "split": order.split,
             "comparable": order.comparable,
             "summed": order.summed,
+            "undivided": order.undivided,
             "synthetic": order.synthetic,
             "seed": order.seed,
         }

@@ -135,6 +135,13 @@ def test_a_loss_that_is_a_sum_over_the_batch_is_added_up(proving: Prove) -> None
     assert verdict.made_comparable[-1].startswith("losses that are sums over the batch added up over the ranks (train")
 
 
+def test_a_sum_over_an_only_batch_is_known_as_one(proving: Prove) -> None:
+    summed = scripts.WITH_A_LOSS_METHOD.replace(".mean()", ".sum()").replace("batch_size=8", "batch_size=40")
+    verdict = proving(summed.replace("0.1", "0.001"))
+    assert differing(verdict) == []
+    assert row(verdict, "gradients").status is Status.HOLDS
+
+
 def test_a_sum_that_is_divided_is_no_sum(proving: Prove) -> None:
     summed = scripts.WITH_A_LOSS_METHOD.replace(".mean()", ".sum()").replace("0.1", "0.001")
     migrated = (

@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn  # an order is JSON
 
@@ -39,6 +40,8 @@ def run(order: dict[str, Any]) -> NoReturn:
     _share_batches(recorder, order["split"])
     if order["summed"]:
         _add_up_losses()
+    if order["undivided"]:
+        _give_all_batches()
     natures.install(recorder, order["comparable"], order["rank"])
     training.install(recorder, order["steps"], ending.stop)
     samples.install(recorder)
@@ -101,6 +104,19 @@ def _add_up_losses() -> None:
         real(self, loss * (self.num_processes / share) if share else loss, **options)
 
     Accelerator.backward = backward  # type: ignore[method-assign, assignment]
+
+
+def _give_all_batches() -> None:
+    """Have every rank's loaders give the whole of every batch."""
+    from accelify.runtime.accelerator import Accelerator
+
+    real = Accelerator.__init__
+
+    def start(self: Accelerator, **settings: Any) -> None:
+        real(self, **settings)
+        self._sharing = replace(self._sharing, rank=0, size=1)
+
+    Accelerator.__init__ = start  # type: ignore[method-assign]
 
 
 def _run_as_main(script: str) -> None:

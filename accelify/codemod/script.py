@@ -206,8 +206,9 @@ class Script:
 
     @cached_property
     def guarding(self) -> Guarding:
-        """What one process alone is to write."""
-        return Guarding(Calm(self.program, self.outputs, self.files, self.accelerator))
+        """What one process alone is to write; a script that distributes itself has decided that by itself."""
+        files = self.files if self.distribution is None else set()
+        return Guarding(Calm(self.program, self.outputs, files, self.accelerator))
 
     @cached_property
     def wrappers(self) -> list[ast.Call]:

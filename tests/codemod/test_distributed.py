@@ -142,3 +142,14 @@ def test_what_is_not_understood_is_declined_with_the_reason(slots: dict[str, str
     result = made(**slots)
     assert result.status is Status.DECLINED, result.after.decode()
     assert any(reason in note.message for note in result.notes), result.notes
+
+
+def test_what_each_process_writes_and_reduces_is_the_scripts_own_decision() -> None:
+    lines = "if dist.get_rank() == 0:\n            writer.add_scalar('loss', total, epoch)"
+    text = after(
+        imports="from torch.utils.tensorboard import SummaryWriter",
+        start="dist.init_process_group('nccl')\n    writer = SummaryWriter()\n    total = 0",
+        end=lines,
+    )
+    assert text.count("if accelerator.is_main_process:") == 1
+    assert "    writer = SummaryWriter()\n" in text

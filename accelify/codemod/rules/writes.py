@@ -7,7 +7,8 @@ Why: files that N processes write at once are a mixture, figures are shown and e
 files, images, plots and tables are guarded where that is safe: where the guarded statements do nothing that the
 processes must do together, draw no random numbers, change nothing, and bind nothing that is read elsewhere. What is
 made only to be written goes with it. A process that reads such a file later waits first.
-Left alone: prints, of which the launcher shows process 0's; and what cannot be guarded, each with a note.
+Left alone: prints, of which the launcher shows process 0's; scripts that distribute themselves, which say already what
+each process writes; and what cannot be guarded, each with a note.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _READERS = {"torch.load", "numpy.load", "numpy.loadtxt", "pandas.read_csv", "pan
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     """A guard for each run of statements that write, waits where others read it, and notes on what is left."""
+    if script.distribution is not None:
+        return
     for run in script.guarding.runs:
         for part in _between_inserts(run, plan):
             accelerator = script.accelerator(part[0])

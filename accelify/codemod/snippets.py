@@ -78,3 +78,13 @@ def call_statement(targets: str, function: str, arguments: str, indent: int = 0)
     if indent + len(line) <= _LIMIT:
         return line
     return f"{head}\n    {arguments}\n)"
+
+
+def with_last(arguments: Sequence[cst.Arg], new: cst.Arg) -> list[cst.Arg]:
+    """Arguments with another at their end, on the last one's line, with its comma and what follows it."""
+    if not arguments:
+        return [new]
+    *rest, last = arguments
+    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    new = new.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+    return [*rest, last.with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace("")), new]

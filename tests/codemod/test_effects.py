@@ -192,3 +192,58 @@ def test_a_block_on_its_head_s_line_is_left() -> None:
     result = run(script(imports="import numpy as np", end="for k in loader: np.save('a.npy', [1])"))
     assert "for k in loader: np.save('a.npy', [1])\n" in result.after.decode()
     assert any(n.rule == "writes" for n in result.notes)
+
+
+# Downloads.
+
+SETS = "from torchvision.datasets import MNIST"
+FIRST = "+with accelerator.main_process_first():"
+
+
+def test_downloads_are_made_by_one_process_first() -> None:
+    two = ["train = MNIST('d', download=True)", "test = MNIST('d', train=False, download=fetch)"]
+    changed(FIRST, *moved(*two), imports=SETS, before="fetch = True\n" + "\n".join(two), end="print(train, test)")
+
+
+def test_a_function_that_downloads_is_called_by_one_process_first(tmp_path: Path) -> None:
+    sets = "from torchvision.datasets import MNIST\n\n\ndef get():\n    return MNIST('d', download=True)\n"
+    files = {"train.py": script(imports="from sets import get", before="data = get()", end="print(data)").encode()}
+    _, after = scripts.rewrite(tmp_path, {**files, "sets.py": sets.encode()})
+    assert b"with accelerator.main_process_first():\n    data = get()\n" in after["train.py"]
+    assert after["sets.py"] == sets.encode()
+
+
+@pytest.mark.parametrize(
+    "download",
+    [
+        "if not os.path.exists('d'):\n    data = MNIST('d', download=True)",  # when others look, it may be there
+        "try:\n    data = MNIST('d', download=True)\nexcept OSError:\n    raise",
+    ],
+)
+def test_downloads_that_not_all_processes_may_come_to_are_told(download: str) -> None:
+    result = run(script(imports=f"import os\n{SETS}", before=download))
+    assert any(n.rule == "downloads" for n in result.notes)
+    assert b"main_process_first" not in result.after
+
+
+def test_what_downloads_nothing_is_left_alone() -> None:
+    changed(imports=SETS, before="data = MNIST('d', download=False)\nother = MNIST('d')", end="print(data, other)")
+
+
+# Experiments.
+
+
+@pytest.mark.parametrize(
+    ("begun", "by_one"),
+    [
+        ("wandb.init()", 'wandb.init(mode=None if accelerator.is_main_process else "disabled")'),
+        ("r = wandb.init(mode=m)", 'r = wandb.init(mode=m if accelerator.is_main_process else "disabled")'),
+    ],
+)
+def test_one_run_is_recorded(begun: str, by_one: str) -> None:
+    changed("-" + begun, "+" + by_one, imports="import wandb\nm = None", before=begun, end="wandb.log({'a': 1})")
+
+
+def test_a_run_that_may_be_begun_anyhow_is_told() -> None:
+    result = changed(imports="import wandb\noptions = {}", before="wandb.init(**options)")
+    assert any(n.rule == "experiments" for n in result.notes)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from accelify.codemod import snippets
 from accelify.codemod.edits import Change, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -132,12 +133,7 @@ def made_anyway(call: cst.CSTNode) -> cst.BaseExpression:
     if not any(map(_is_exist_ok, call.args)):
         bare = cst.SimpleWhitespace("")
         flag = cst.Arg(cst.Name("True"), keyword=cst.Name("exist_ok"), equal=cst.AssignEqual(bare, bare))
-        if listed:
-            last = listed[-1]
-            comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-            flag = flag.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
-            listed[-1] = last.with_changes(comma=comma, whitespace_after_arg=bare)
-        listed.append(flag)
+        listed = snippets.with_last(listed, flag)
     return call.with_changes(func=function, args=listed)
 
 

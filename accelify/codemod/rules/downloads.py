@@ -1,0 +1,111 @@
+"""Let one process download a data set, and the others find it there.
+
+    train_set = MNIST("data", download=True)    ->    with accelerator.main_process_first():
+                                                          train_set = MNIST("data", download=True)
+
+Why: processes that download and unpack into one folder at once damage each other's files.
+Left alone: downloads where the accelerator does not reach, or that not every process may come to; a note says so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.analysis.reach import main_guard
+from accelify.codemod.edits import Change, Insert, Plan, Remark, Replace, Unwrap, Wrap
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Script, edits_of
+
+NAME = "downloads"
+_LIBRARIES = ("torchvision.datasets.", "torchaudio.datasets.", "torch_geometric.datasets.", "medmnist.")
+_DEPTH = 3
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+    """A block for each run of statements that download, here or in a function that they call."""
+    taken: dict[ast.stmt, ast.Call] = {}
+    for call in _downloads(script):
+        statements = list(_statements(script, call, plan, _DEPTH))
+        if statements and all(s is not None for s in statements):
+            taken.update((s, call) for s in statements if s is not None)
+        else:
+            message = "every process downloads this: let one do so first, or download before the run"
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    for run in _runs(script, set(taken), plan):
+        header = f"with {script.accelerator(run[0])}.main_process_first():"
+        reason = "one process downloads, the others find it there"
+        yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (Wrap(run, header),))
+
+
+def _downloads(script: Script) -> Iterator[ast.Call]:
+    for call in script.program.calls:
+        wanted = next((k.value for k in call.keywords if k.arg == "download"), None)
+        if wanted is None or (isinstance(wanted, ast.Constant) and not wanted.value):
+            continue
+        is_known = any(name.startswith(_LIBRARIES) for name in script.program.called(call))
+        if is_known and script.program.frame(call) in script.program.reachable:
+            yield call
+
+
+def _statements(script: Script, call: ast.Call, plan: Plan, depth: int) -> Iterator[ast.stmt | None]:
+    """The statements to put into a block: the call's, or those that call its function; None where that cannot be."""
+    statement = script.program.statement(call)
+    frame = script.program.frame(call)
+    if script.accelerator(call) is not None and script.path(call) in script.files:
+        yield statement if _may_wait(script, statement, plan) else None
+        return
+    callers = script.program.flow.callers.get(frame, ()) if frame.kind == "function" and depth else ()
+    if not callers:
+        yield None
+    for caller in callers:
+        if script.program.frame(caller) in script.program.reachable:
+            yield from _statements(script, caller, plan, depth - 1)
+
+
+def _may_wait(script: Script, statement: ast.stmt, plan: Plan) -> bool:
+    """Whether every process comes to a statement, and the processes do nothing together in it."""
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)):
+        return False
+    inside = set(ast.walk(statement))
+    together = [e for c in plan.changes if c.rule in ("prepare", "data") for e in c.edits if isinstance(e, Replace)]
+    if any(e.node in inside for e in together):
+        return False
+    guard = main_guard(script.program.frame(statement).root)
+    for ancestor in script.program.ancestors(statement):
+        if isinstance(ancestor, (ast.FunctionDef, ast.ClassDef, ast.Module)):
+            break
+        if isinstance(ancestor, (ast.If, ast.While)) and ancestor is not guard:
+            if any(isinstance(n, ast.Call) for n in ast.walk(ancestor.test)):
+                return False
+        elif isinstance(ancestor, (ast.Try, ast.Lambda)):
+            return False
+    return _stands_alone(script, statement)
+
+
+def _stands_alone(script: Script, statement: ast.stmt) -> bool:
+    """Whether a statement has its lines for itself."""
+    line = script.program.parsed(statement).text.split("\n")[statement.lineno - 1]
+    block = script.program.block(statement)
+    others = [s for s in block if s is not statement]
+    shared = any(s.lineno <= (statement.end_lineno or 0) and (s.end_lineno or 0) >= statement.lineno for s in others)
+    return not line.encode()[: statement.col_offset].strip() and not shared
+
+
+def _runs(script: Script, statements: set[ast.stmt], plan: Plan) -> Iterator[tuple[ast.stmt, ...]]:
+    """The statements that follow each other, together."""
+    inserts = [e for e in edits_of(plan.changes) if isinstance(e, (Insert, Unwrap))]
+    apart = {e.node for e in inserts}
+    for statement in sorted(statements, key=lambda s: (script.path(s), s.lineno)):
+        if statement not in statements:
+            continue
+        block = script.program.block(statement)
+        run = []
+        for following in block[block.index(statement) :]:
+            if following not in statements:
+                break
+            run.append(following)
+            statements.discard(following)
+            if following in apart:
+                break
+        yield tuple(run)

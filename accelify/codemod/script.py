@@ -14,6 +14,7 @@ from accelify.codemod.analysis.distribution import Distribution
 from accelify.codemod.analysis.effects import clock_behind, function_draws
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.loops import Loops, Training
+from accelify.codemod.analysis.losses import Losses
 from accelify.codemod.analysis.moves import Move, Moves
 from accelify.codemod.analysis.outputs import Outputs
 from accelify.codemod.analysis.precision import Precision, Precisions
@@ -209,6 +210,10 @@ class Script:
         """What one process alone is to write; a script that distributes itself has decided that by itself."""
         files = self.files if self.distribution is None else set()
         return Guarding(Calm(self.program, self.outputs, files, self.accelerator))
+
+    def is_sum(self, loss: ast.expr) -> bool:
+        """Whether a loss is a sum over the rows of its batch."""
+        return Losses(self.program, self.roles).is_sum(loss)
 
     @cached_property
     def wrappers(self) -> list[ast.Call]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from accelify.codemod.result import FileResult, Status
+from accelify.codemod.rewrite import Options
 from tests import scripts
 from tests.codemod.pairs import run, script
 
@@ -262,3 +263,57 @@ if __name__ == "__main__":
         step(x)
 """
     assert "model = None\noptimizer = None\n\n" in run(text).after.decode()
+
+
+# Losses.
+
+LOSS = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.MSELoss({criterion})
+
+
+def loss_of(out, y):
+    return {function}
+
+
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = {loss}
+    loss.backward()
+    optimizer.step()
+"""
+SUMS = [
+    {"loss": "criterion(out, y)", "criterion": "reduction='sum'"},
+    {"loss": "criterion(out, y) / 2", "criterion": "size_average=False"},
+    {"loss": "F.mse_loss(out, y, reduction='sum')"},
+    {"loss": "((out - y) ** 2).sum()"},
+    {"loss": "F.mse_loss(out, y) - 0.5 * torch.sum(out ** 2)"},
+    {"loss": "loss_of(out, y)", "function": "F.l1_loss(out, y, reduction='sum')"},
+]
+MEANS = [
+    {"loss": "criterion(out, y)"},
+    {"loss": "F.mse_loss(out, y)"},
+    {"loss": "((out - y) ** 2).sum() / len(x)"},
+    {"loss": "((out - y) ** 2).sum(1).mean()"},
+    {"loss": "loss_of(out, y)", "function": "F.l1_loss(out, y)"},
+]
+
+
+@pytest.mark.parametrize("parts", SUMS)
+def test_a_loss_that_is_a_sum_is_told(parts: dict[str, str]) -> None:
+    text = LOSS.format(**{"criterion": "", "function": "None", **parts})
+    assert told(run(text), "as large as for one process's batch")
+    assert told(run(text, Options(keep_global_batch=True)), "1/N of the gradient")
+
+
+@pytest.mark.parametrize("parts", MEANS)
+def test_a_loss_that_is_a_mean_is_not(parts: dict[str, str]) -> None:
+    assert not told(run(LOSS.format(**{"criterion": "", "function": "None", **parts})), "a sum over the batch")

@@ -34,6 +34,7 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
             if isinstance(node, (ast.For, ast.AsyncFor)) and node not in shared:
                 yield from _evaluation(script, node)
     yield from _uneven(script)
+    yield from _summed(script)
     yield from _particular_devices(script)
     yield from _lost_choices(script, plan)
 
@@ -118,6 +119,25 @@ def _uneven(script: Script) -> Iterator[Remark]:
                         "wait for each other; decide from a value that is reduced over them"
                     )
                     yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _summed(script: Script) -> Iterator[Remark]:
+    """Losses whose gradients grow with the batch, while those of the processes are averaged."""
+    for backward in script.training.backwards:
+        assert isinstance(backward.func, ast.Attribute)
+        if not script.is_sum(backward.func.value):
+            continue
+        if script.options.keep_global_batch:
+            message = (
+                "this loss is a sum over the batch: each of N processes adds up its part of it, and gradients are "
+                "averaged, which gives 1/N of the gradient of the whole batch: multiply by `accelerator.num_processes`"
+            )
+        else:
+            message = (
+                "this loss is a sum over the batch: gradients are averaged over the processes, so a step stays as "
+                "large as for one process's batch, though N batches went into it"
+            )
+        yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
 def _decides(node: ast.If, backward: ast.Call) -> bool:

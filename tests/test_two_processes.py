@@ -38,9 +38,9 @@ OTHER_STEPS = {
     "carried_state",  # ... the state has the size of a whole batch
 }
 # Scripts whose printed metrics are those of one process: all of them when the processes share each batch ...
-SAME_METRICS = ["best_so_far", "collected_predictions", "globals", "phases", "training_sums"]
+SAME_METRICS = ["best_so_far", "collected_predictions", "evaluation_by_rows", "globals", "phases", "training_sums"]
 # ... and otherwise those of the first lines, which are printed before the weights have changed.
-SAME_AT_FIRST = {"training_sums": 1}
+SAME_AT_FIRST = {"evaluation_by_rows": 1, "training_sums": 1}
 WRONG_TOGETHER: dict[str, str] = {}
 
 

@@ -12,6 +12,7 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.distribution import Distribution
 from accelify.codemod.analysis.effects import clock_behind, function_draws
+from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.losses import Losses
@@ -43,6 +44,7 @@ class Script:
     reach: Reach
     options: Options
     distribution: Distribution | None = None
+    gathered: tuple[Gathering, ...] = ()
     kept_moves: set[ast.AST] = field(default_factory=set)
 
     # Where things are.
@@ -149,8 +151,9 @@ class Script:
 
     @cached_property
     def shared_loops(self) -> list[ast.For | ast.AsyncFor]:
-        """The loops whose items are dealt out to the processes."""
+        """The loops whose items are dealt out to the processes, each of which keeps what it makes of them."""
         found: set[ast.AST | None] = {n for n in self.prepared.loops if self.path(n) in self.files}
+        found -= {g.loop for g in self.gathered}
         found |= {d.loop for d in self.training.data if d.kind == "loaders"}
         found |= {d.loop for d, _ in self.preparation.sharded}
         loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.distribution import Distributions
-from accelify.codemod.analysis.loops import Loops, Training
+from accelify.codemod.analysis.evaluation import Evaluations, Gathering
+from accelify.codemod.analysis.loops import Data, Loops, Training
 from accelify.codemod.analysis.preparing import Preparer
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reacher
@@ -36,14 +38,41 @@ def understand(program: Program, options: Options) -> Verdict:
     training = Loops(program, roles, tracer).find()
     if not training.backwards or not _trains(program, training):
         return Verdict(None)
-    obstacles: list[tuple[ast.AST, str, str]] = []
     distribution = _distribution(program, roles, tracer, training)
-    shared = distribution.data(Loops(program, roles, tracer)) if distribution is not None else []
-    preparation = Preparer(program, roles, tracer, training).prepare(shared)
-    obstacles.extend((node, "prepare", message) for node, message in preparation.obstacles)
-    if not preparation.trains_something and not _updates_by_hand(program, training):
+    modelled = partial(_script, program, roles, tracer, training, distribution, options)
+    script = modelled(())
+    if distribution is None:
+        found = Evaluations(program, roles, tracer, training).find()
+        gathered = tuple(g for g in found if script.path(g.loop) in script.files)
+        sharing = modelled(gathered) if gathered else script
+        script = sharing if _reaches_as_far(sharing, script) else script
+    obstacles = [(node, "prepare", message) for node, message in script.preparation.obstacles]
+    if not script.preparation.trains_something and not _updates_by_hand(program, training):
         message = "cannot tell which model and which optimizer this backward pass trains"
         obstacles.append((training.backwards[0], "prepare", message))
+    obstacles.extend((node, "accelerator", message) for node, message in script.reach.obstacles)
+    obstacles.extend(_several_devices(program, script.files))
+    by_hand = script.distribution
+    if by_hand is not None:
+        obstacles.extend((node, "distributed", reason) for node, reason in by_hand.foreign)
+    files = script.files | {p.path for p in program.named}
+    obstacles.extend(_by_hand(program, files, is_known=by_hand is not None))
+    return Verdict(script, tuple(obstacles))
+
+
+def _script(
+    program: Program,
+    roles: Roles,
+    tracer: Tracer,
+    training: Training,
+    distribution: Distributions | None,
+    options: Options,
+    gathered: tuple[Gathering, ...],
+) -> Script:
+    """The model of a program that shares the loaders of some evaluation loops."""
+    shared = distribution.data(Loops(program, roles, tracer)) if distribution is not None else []
+    shared = [*shared, *(Data("loaders", g.loop, (g.loop.iter,)) for g in gathered)]
+    preparation = Preparer(program, roles, tracer, training).prepare(shared)
     needs: dict[Scope, ast.AST] = {program.frame(b): b for b in training.backwards}
     for group in preparation.groups:
         needs[group.frame] = group.anchor or group.frame.node
@@ -56,17 +85,24 @@ def understand(program: Program, options: Options) -> Verdict:
     if distribution is not None:
         for asked in distribution.found.replaced:
             needs.setdefault(program.frame(asked), asked)
-    name = _free_name(program, "accelerator")
-    reach = Reacher(program, name, needs).solve()
-    obstacles.extend((node, "accelerator", message) for node, message in reach.obstacles)
+    for gathering in gathered:
+        needs.setdefault(program.frame(gathering.loop), gathering.loop)
+    reach = Reacher(program, _free_name(program, "accelerator"), needs).solve()
     by_hand = distribution.found if distribution is not None else None
-    script = Script(program, roles, tracer, training, preparation, reach, options, by_hand)
-    obstacles.extend(_several_devices(program, script.files))
-    if by_hand is not None:
-        obstacles.extend((node, "distributed", reason) for node, reason in by_hand.foreign)
-    files = script.files | {p.path for p in program.named}
-    obstacles.extend(_by_hand(program, files, is_known=by_hand is not None))
-    return Verdict(script, tuple(obstacles))
+    return Script(program, roles, tracer, training, preparation, reach, options, by_hand, gathered)
+
+
+def _reaches_as_far(sharing: Script, script: Script) -> bool:
+    """Whether loaders of evaluation can be shared without a change to what else there is."""
+    return (
+        all(sharing.accelerator(g.loop) is not None for g in sharing.gathered)
+        and all(g.loop in sharing.prepared.loops for g in sharing.gathered)
+        and sharing.reach.homes == script.reach.homes
+        and sharing.files == script.files
+        and len(sharing.reach.obstacles) <= len(script.reach.obstacles)
+        and sharing.preparation.obstacles == script.preparation.obstacles
+        and sharing.preparation.wrapped == script.preparation.wrapped
+    )
 
 
 def _distribution(program: Program, roles: Roles, tracer: Tracer, training: Training) -> Distributions | None:

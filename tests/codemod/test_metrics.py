@@ -166,3 +166,137 @@ def test_where_processes_share_a_batch_an_unclear_summand_is_told() -> None:
     after, notes = rewritten(add="total += model.penalty(out)", splits=True)
     assert "accelerator.reduce" not in after
     assert notes
+
+
+# Loops that evaluate.
+
+EVALUATION = """\
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))
+loader = DataLoader(data, batch_size=2)
+valid = DataLoader(data, batch_size=3{options})
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.CrossEntropyLoss({weighing})
+
+
+def evaluate(loader):
+    {mode}
+    total, found = 0, []
+    for x, y in {source}:
+        {before}
+        out = {forward}
+        {metric}
+    {end}
+
+
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        {inside}
+    {call}
+"""
+GATHERED = "        out, y = accelerator.gather_for_metrics((out, y))\n"
+PREPARED = "\nloader, valid, model, optimizer = accelerator.prepare(loader, valid, model, optimizer)\n"
+SLOTS = {
+    "options": "",
+    "weighing": "",
+    "mode": "model.eval()",
+    "source": "loader",
+    "before": "pass",
+    "forward": "model(x)",
+    "metric": "total += (out.argmax(1) == y).sum().item()",
+    "end": "return total / len(loader.dataset)",
+    "inside": "pass",
+    "call": "print(evaluate(valid))",
+}
+
+
+def evaluated(**slots: str) -> tuple[str, list[str]]:
+    text = EVALUATION.format(**{**SLOTS, **slots}).replace("        pass\n", "")
+    result = run(text)
+    return result.after.decode(), [n.message for n in result.notes]
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {},
+        {"metric": "total += F.nll_loss(F.log_softmax(out, dim=1), y, reduction='sum').item()"},
+        {"metric": "loss = criterion(out, y)\n        total += loss.item() * y.size(0)"},
+        {"metric": "_, top = torch.max(out.data, 1)\n        total += top.eq(y).sum().item()"},
+        {"metric": "found.extend((out.argmax(1) == y).tolist())"},
+        {
+            "metric": "found.append((out.argmax(1) == y).cpu().numpy())",
+            "end": "found = np.concatenate(found)\n    return found.mean()",
+        },
+        {"before": "x, y = x.float(), y.long()"},
+        {"before": "x = x.view(-1, 4)"},
+        {"call": "if epoch % 2 == 0:\n        print(evaluate(valid))"},
+        {"call": "print(evaluate(valid), evaluate(loader))"},
+    ],
+)
+def test_an_evaluation_by_rows_is_shared(slots: dict[str, str]) -> None:
+    after, notes = evaluated(**slots)
+    assert f"        out = model(x)\n{GATHERED}" in after
+    assert PREPARED in after
+    assert not notes
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"mode": "model.train()"},
+        {"mode": "pass"},
+        {"options": ", collate_fn=list"},
+        {"weighing": "torch.ones(2)", "metric": "total += criterion(out, y).item() * y.size(0)"},
+        {"weighing": "ignore_index=1", "metric": "total += criterion(out, y).item() * y.size(0)"},
+        {"metric": "total += criterion(out, y).item() + len(y) * 0"},
+        {"metric": "total += criterion(out, y).item()"},
+        {"metric": "total += (out == y).sum().item() + x.size(0)"},
+        {"metric": "total += (out.softmax(0).argmax(1) == y).sum().item()"},
+        {"metric": "total += (out.argmax(1) == y).sum().item()\n        print(total)"},
+        {"metric": "total += (out.argmax(1) == y).sum().item()\n        if total > 3:\n            break"},
+        {"metric": "found.append((out.argmax(1) == y).tolist())", "end": "return found"},
+        {"metric": "total += (out.argmax(1) == y).sum().item()", "end": "return total, out"},
+        {"metric": "total += (out[0].argmax(1) == y).sum().item()"},
+        {"metric": "total += (out.logits.argmax(1) == y).sum().item()"},
+        {"end": "return total / len(loader)"},
+        {"call": "print(evaluate(valid), len(valid))"},
+        {"call": "for x, y in valid:\n        print(x)\n    evaluate(valid)"},
+        {
+            "inside": "loss = model(x).mean()\n        if loss < 3:\n            evaluate(valid)",
+            "call": "evaluate(valid)",
+        },
+    ],
+)
+def test_any_other_evaluation_stays_whole(slots: dict[str, str]) -> None:
+    after, notes = evaluated(**slots)
+    assert "gather_for_metrics" not in after
+    assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
+    assert any("stays whole" in note for note in notes)
+
+
+def test_a_choice_of_device_goes_when_the_evaluation_was_the_last_to_read_it() -> None:
+    text = (
+        EVALUATION.format(**SLOTS)
+        .replace("        pass\n", "")
+        .replace("for x, y in loader:\n", "for x, y in loader:\n        x, y = x.to(device), y.to(device)\n")
+    )
+    choice = """\
+if torch.cuda.is_available():
+    device = torch.device("cuda")
+else:
+    device = torch.device("cpu")
+model ="""
+    result = run(text.replace("model =", choice).replace("nn.Linear(4, 2)", "nn.Linear(4, 2).to(device)"))
+    after = result.after.decode()
+    assert GATHERED in after
+    assert "device" not in after

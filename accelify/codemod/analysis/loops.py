@@ -237,7 +237,7 @@ class Loops:
         node = loop.iter
         while isinstance(node, ast.Call) and node.args:
             called = self.program.called(node)
-            if called & {"enumerate", "reversed"} or self.tracer._is_progress(node):
+            if called & {"enumerate", "reversed"} or self.tracer.is_progress(node):
                 node = node.args[0]
                 continue
             break

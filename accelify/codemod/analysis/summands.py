@@ -64,6 +64,9 @@ class Summand:
         reduction = told.get("reduction")
         if isinstance(reduction, ast.Constant):
             return {"sum": True, "mean": False}.get(str(reduction.value))
+        average = told.get("size_average")
+        if isinstance(average, ast.Constant):
+            return not average.value
         if "size_average" in told or "reduce" in told or reduction is not None:
             return None
         return False if name.lower().endswith(_LOSSES) else None

@@ -84,7 +84,7 @@ class Tracer:
     def _handed_on(self, node: ast.Call) -> list[ast.expr] | None:
         """The expressions whose things a call hands on; None when it makes something of its own."""
         called = self.program.called(node)
-        if any(names.iteration(n) for n in called) or self._is_progress(node):
+        if any(names.iteration(n) for n in called) or self.is_progress(node):
             return node.args if "zip" in called else node.args[:1]
         if any(names.returns_its_model(n) for n in called) and node.args:
             return node.args[:1]
@@ -102,7 +102,8 @@ class Tracer:
         return any(names.is_loader(n) for n in [*bases, *[v.name for v in values if isinstance(v, Made)]])
 
     @staticmethod
-    def _is_progress(node: ast.Call) -> bool:
+    def is_progress(node: ast.Call) -> bool:
+        """Whether a call shows a progress bar over what it is given."""
         name = (
             node.func.id
             if isinstance(node.func, ast.Name)

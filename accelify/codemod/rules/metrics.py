@@ -1,4 +1,4 @@
-"""Reduce the sums of a loop over shared data once after it.
+"""Count over all processes what a loop over shared data counts.
 
     for x, y in train_loader:
         ...
@@ -7,9 +7,16 @@
     correct, total = accelerator.reduce((correct, total), "sum")    # added
     print(correct / total)
 
+    for x, y in test_loader:
+        scores = model(x)
+        scores, y = accelerator.gather_for_metrics((scores, y))    # added
+        correct += (scores.argmax(1) == y).sum().item()
+
 Why: each process adds up its own share; what is printed, returned or decided from the sums is meant of all the data.
 What the script divides by `len(train_loader)`, which counts the batches of one process, is reduced by its mean. The
 rows that a prepared loader adds to even out the last step of an epoch, fewer than one for each process, count too.
+A loop that evaluates, where all that leaves it is counted row by row, gathers the rows instead, each once, and its
+loader is prepared; any other evaluation stays whole in every process, which is right but no faster.
 Left alone: a sum that does not begin at zero just outside its loop, or that is read nowhere after it; one whose use
 after the loop cannot be followed. A note names each.
 """
@@ -28,7 +35,17 @@ NAME = "metrics"
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
-    """A statement after a loop for the sums that are reduced alike."""
+    """A statement after a loop for the sums that are reduced alike; one in a loop that evaluates, for its rows."""
+    for gathering in script.gathered:
+        accelerator = script.accelerator(gathering.loop)
+        names = ", ".join(gathering.names)
+        yield Change(
+            rule=NAME,
+            path=script.path(gathering.loop),
+            line=gathering.forward.lineno,
+            reason=f"{names}: the rows of all processes, each counted once",
+            edits=(Insert(gathering.forward, "after", f"{names} = {accelerator}.gather_for_metrics(({names}))"),),
+        )
     for order, reduction in enumerate(script.reductions):
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None

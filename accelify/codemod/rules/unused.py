@@ -11,10 +11,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.edits import AddParameter, Change, DropArgument, DropNames, DropParameter, Edit, Plan, Remove
+from accelify.codemod.edits import (
+    AddParameter,
+    Change,
+    DropArgument,
+    DropNames,
+    DropParameter,
+    Edit,
+    Insert,
+    Plan,
+    Remove,
+)
 from accelify.codemod.script import Script, edits_of
 
 NAME = "unused"
@@ -22,6 +33,7 @@ NAME = "unused"
 
 def find(script: Script, plan: Plan) -> Iterator[Change]:
     """A change for each name that has become unused; removing one may free the next."""
+    plan.changes[:] = [_without_unread(script, change, plan) for change in plan.changes]
     made: list[Change] = []
     while True:
         found = list(_round(script, [*plan.changes, *made]))
@@ -29,6 +41,24 @@ def find(script: Script, plan: Plan) -> Iterator[Change]:
             return
         made.extend(found)
         yield from found
+
+
+def _without_unread(script: Script, change: Change, plan: Plan) -> Change:
+    """A change that gives a variable a new value, without that where nothing reads the variable any more."""
+    kept = tuple(e for e in change.edits if not isinstance(e, Insert) or not _is_unread(script, e, plan))
+    if len(kept) == len(change.edits) or not kept:
+        return change
+    return replace(change, rule=NAME, reason="nothing reads its value any more", edits=kept)
+
+
+def _is_unread(script: Script, insert: Insert, plan: Plan) -> bool:
+    name, equals, _ = insert.code.partition(" = ")
+    scope = script.program.frame(insert.node).owner(name) if equals and name.isidentifier() else None
+    if scope is None:
+        return False
+    gone, reads = script.vanished(plan.changes), script.reads_of(scope, name)
+    added = script.added_reads(c for c in plan.changes if insert not in c.edits)
+    return bool(reads) and all(r in gone for r in reads) and not any(name in read for read in added.values())
 
 
 def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
@@ -88,9 +118,11 @@ def _remove(
             and isinstance(write, ast.Name)
             and [write] == statement.targets
             and is_pure(statement.value)
-            and not _is_alone(script, statement)
         ):
-            yield Change(NAME, path, statement.lineno, reason, (Remove(statement),))
+            whole = _choice(script, statement, name) if _is_alone(script, statement) else statement
+            if whole is not None:
+                yield Change(NAME, path, whole.lineno, reason, (Remove(whole),))
+                removed = removed | {whole}
 
 
 def _parameter(script: Script, function: Scope, name: str, changes: list[Change]) -> Iterator[Change]:
@@ -111,6 +143,24 @@ def _parameter(script: Script, function: Scope, name: str, changes: list[Change]
             edits.setdefault(script.path(call), []).append(DropArgument(call, argument))
     for path, listed in edits.items():
         yield Change(NAME, path, node.lineno, f"nothing reads `{name}` any more", tuple(listed))
+
+
+def _choice(script: Script, statement: ast.stmt, name: str) -> ast.stmt | None:
+    """The `if` with nothing in any of its branches but a value for a name."""
+    choice: ast.AST | None = statement
+    found = None
+    while isinstance(choice := script.program.parent(choice or statement), ast.If) and _only_gives(choice, name):
+        found = choice
+    return found
+
+
+def _only_gives(choice: ast.If, name: str) -> bool:
+    return is_pure(choice.test) and all(
+        _only_gives(s, name)
+        if isinstance(s, ast.If)
+        else isinstance(s, ast.Assign) and [ast.unparse(t) for t in s.targets] == [name] and is_pure(s.value)
+        for s in [*choice.body, *choice.orelse]
+    )
 
 
 def _is_alone(script: Script, statement: ast.stmt) -> bool:

@@ -1,0 +1,68 @@
+"""Does every process run this, and equally often?"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.loops import Training
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.trace import Tracer
+
+_ASKS = ("len", "isinstance", "hasattr", "bool", "int")
+_DEPTH = 4
+
+
+class Certainty:
+    """Tells what does not depend on anything that one process alone has seen."""
+
+    def __init__(self, program: Program, tracer: Tracer, training: Training) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.training = training
+
+    def of(self, node: ast.AST, depth: int = _DEPTH) -> bool:
+        """Whether all that leads to a node is the same in every process: conditions, loops, calls."""
+        dealt = {d.loop for d in self.training.data if d.kind == "sequence"}
+        frame = self.program.frame(node)
+        for ancestor in self.program.ancestors(node):
+            if ancestor is frame.node:
+                break
+            if ancestor in dealt or isinstance(ancestor, (ast.ExceptHandler, ast.Lambda)):
+                return False
+            if isinstance(ancestor, (ast.If, ast.While)) and not self._is_common(ancestor.test):
+                return False
+        if frame.kind == "module":
+            return True
+        calls = [c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
+        if not frame.is_function or not depth or not calls or frame in self.program.flow.escaped:
+            return False
+        return all(self.of(call, depth - 1) for call in calls)
+
+    def _is_common(self, test: ast.expr) -> bool:
+        """Whether a condition is decided from counters, options and constants."""
+        for node in ast.walk(test):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) not in _ASKS:
+                return False
+            if isinstance(node, ast.Name) and not self._is_given(node):
+                return False
+        return True
+
+    def _is_given(self, name: ast.Name) -> bool:
+        owner = self.program.scope(name).owner(name.id)
+        return owner is None or all(self._is_plain(owner, w) for w in self.tracer.writes(owner, name.id))
+
+    def _is_plain(self, owner: Scope, write: ast.AST) -> bool:
+        if isinstance(write, (ast.arg, ast.alias)):
+            return True
+        if not isinstance(write, ast.Name):
+            return False
+        statement = self.program.statement(write)
+        if isinstance(statement, (ast.For, ast.AsyncFor)):
+            return True
+        if isinstance(statement, ast.AugAssign):
+            return isinstance(statement.value, ast.Constant)
+        value = self.tracer.assigned(write)
+        if isinstance(value, ast.Call):
+            return ast.unparse(value.func).endswith(("parse_args", "len", "range", "is_available"))
+        return isinstance(value, ast.Constant)

@@ -10,6 +10,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Tracer
 
 _ASKS = ("len", "isinstance", "hasattr", "bool", "int")
+_OF_ONE = ("rank", "main_process", "is_main", "master", "primary")
 _DEPTH = 4
 
 
@@ -40,7 +41,9 @@ class Certainty:
         return all(self.of(call, depth - 1) for call in calls)
 
     def _is_common(self, test: ast.expr) -> bool:
-        """Whether a condition is decided from counters, options and constants."""
+        """Whether a condition is decided from counters, options and constants, none of them a process's own."""
+        if any(word in ast.unparse(test).lower() for word in _OF_ONE):
+            return False
         for node in ast.walk(test):
             if isinstance(node, ast.Call) and ast.unparse(node.func) not in _ASKS:
                 return False

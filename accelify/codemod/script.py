@@ -14,6 +14,7 @@ from accelify.codemod.analysis.distribution import Distribution
 from accelify.codemod.analysis.effects import clock_behind, function_draws
 from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.guarding import Guarding
+from accelify.codemod.analysis.locality import Locality
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.losses import Losses
 from accelify.codemod.analysis.moves import Move, Moves
@@ -170,6 +171,11 @@ class Script:
     @cached_property
     def _sums(self) -> Sums:
         return Sums(self.program, self.tracer, self.prepared, self.options.keep_global_batch)
+
+    @cached_property
+    def locality(self) -> Locality:
+        """Which values are one process's own."""
+        return Locality(self.program, self.shared_loops, self.reductions)
 
     def read_in(self, loop: ast.AST, name: str) -> list[ast.Name]:
         """Where a loop reads what it adds up."""

@@ -300,3 +300,60 @@ model ="""
     after = result.after.decode()
     assert GATHERED in after
     assert "device" not in after
+
+
+# Decisions.
+
+EPOCHS = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))
+loader = DataLoader(data, batch_size=2)
+valid = DataLoader(data, batch_size=3)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+
+
+def evaluate():
+    losses = []
+    for x, y in valid:
+        losses.append(nn.functional.cross_entropy(model(x), y).item())
+    return np.mean(losses)
+
+
+best = 9.0
+for epoch in range(2):
+    total, losses = 0.0, []
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        losses.append(loss.item())
+    average = total / len(loader)
+    score = {score}
+    {decision}
+"""
+DECISIONS = ["if score > best:\n        break\n    best = score", "scheduler.step(score)"]
+
+
+def decided(score: str, decision: str) -> list[str]:
+    notes = run(EPOCHS.format(score=score, decision=decision)).notes
+    return [n.message for n in notes if "wait for each other" in n.message or "learning rates may part" in n.message]
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("score", ["average", "evaluate()", "average + evaluate()", "0.5 ** epoch"])
+def test_what_is_decided_from_everyones_value_needs_no_look(score: str, decision: str) -> None:
+    assert not decided(score, decision)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("score", ["loss.item()", "np.mean(losses)", "evaluate() + sum(losses)"])
+def test_what_is_decided_from_a_value_of_its_own_is_told(score: str, decision: str) -> None:
+    assert len(decided(score, decision)) == 1

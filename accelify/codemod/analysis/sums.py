@@ -15,7 +15,7 @@ from accelify.codemod.analysis.uses import Use, Uses, line_of, names_in
 
 Loop = ast.For | ast.AsyncFor
 _ZEROS = ("torch.zeros", "np.zeros", "numpy.zeros", "torch.tensor", "torch.FloatTensor")
-_FILLS = ("append", "extend", "update", "add", "insert", "setdefault")
+FILLS = ("append", "extend", "update", "add", "insert", "setdefault")
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def bound_in(loop: Loop) -> set[str]:
     for node in ast.walk(loop):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLS:
             found |= names_in(node.func.value)
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             found |= names_in(node.value)

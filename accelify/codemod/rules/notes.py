@@ -35,6 +35,7 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
             if isinstance(node, (ast.For, ast.AsyncFor)) and node not in shared and node not in gathered:
                 yield from _evaluation(script, node)
     yield from _uneven(script)
+    yield from _schedules(script)
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _lost_choices(script, plan)
@@ -113,7 +114,13 @@ def _uneven(script: Script) -> Iterator[Remark]:
                     continue
                 read = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]
                 of_batch = any(script.is_part_of_a_batch(n) for n in read)
-                if of_batch or {n.id for n in read} & measured or _asks_a_tensor(node.test):
+                if any(
+                    script.program.inside(s, loop) and not script.program.inside(node, s) for s in script.shared_loops
+                ):
+                    is_own = script.locality.is_own(node.test)  # between the epochs: what is reduced is everyone's
+                else:
+                    is_own = of_batch or bool({n.id for n in read} & measured) or _asks_a_tensor(node.test)
+                if is_own:
                     seen.add(node)
                     message = (
                         "this is decided from what one process sees: processes that take different numbers of steps "
@@ -139,6 +146,25 @@ def _summed(script: Script) -> Iterator[Remark]:
                 "large as for one process's batch, though N batches went into it"
             )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _schedules(script: Script) -> Iterator[Remark]:
+    """`scheduler.step(loss)` of a loss that each process has its own of."""
+    for call in script.program.calls:
+        if (
+            not isinstance(call.func, ast.Attribute)
+            or call.func.attr != "step"
+            or script.path(call) not in script.files
+        ):
+            continue
+        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "metrics")]
+        values = script.program.values(call.func.value)
+        if given and any(script.roles.is_scheduler(v) for v in values) and script.locality.is_own(given[0]):
+            message = (
+                f"each process has its own `{ast.unparse(given[0])}`, so their learning rates may part: "
+                "reduce it over the processes first"
+            )
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _decides(node: ast.If, backward: ast.Call) -> bool:

@@ -1,0 +1,89 @@
+"""Which values differ from process to process, because they come from one process's share of the data?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.sums import FILLS, Reduction
+
+Loop = ast.For | ast.AsyncFor
+_ROUNDS = 8
+
+
+class Locality:
+    """Follow what shared loops deal out through the functions that hold them; sums that are reduced are everyone's."""
+
+    def __init__(self, program: Program, loops: Sequence[Loop], reductions: Sequence[Reduction]) -> None:
+        self.program = program
+        self.loops = loops
+        self.reductions = reductions
+        self._names: dict[Scope, set[str]] = {}
+        self._returns: dict[Scope, bool] = {}
+
+    def is_own(self, node: ast.AST) -> bool:
+        """Whether an expression is calculated from what one process alone has seen."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                owner = self.program.scope(part).owner(part.id)
+                if owner is not None and part.id in self.names(owner.frame):
+                    return True
+            if isinstance(part, ast.Call) and any(
+                self._returns_own(f) for f in self.program.flow.callees.get(part, ())
+            ):
+                return True
+        return False
+
+    def names(self, frame: Scope) -> set[str]:
+        """The variables of a function that hold such values."""
+        if frame not in self._names:
+            found = self._names[frame] = set()
+            loops = [loop for loop in self.loops if self.program.frame(loop) is frame]
+            for loop in loops:
+                found |= self._dealt(loop)
+            for _ in range(_ROUNDS):
+                before = len(found)
+                for node in self._statements(frame):
+                    found |= self._given(node, frame)
+                if len(found) == before:
+                    break
+        return self._names[frame]
+
+    def _returns_own(self, function: Scope) -> bool:
+        if function not in self._returns:
+            self._returns[function] = False  # for a function that calls itself
+            values = [n.value for n in self._statements(function) if isinstance(n, ast.Return)]
+            self._returns[function] = any(v is not None and self.is_own(v) for v in values)
+        return self._returns[function]
+
+    def _statements(self, frame: Scope) -> list[ast.stmt]:
+        return [n for s in frame.body for n in ast.walk(s) if isinstance(n, ast.stmt)]
+
+    def _dealt(self, loop: Loop) -> set[str]:
+        """The names of the batch, without the counter of `enumerate`."""
+        target = loop.target
+        if isinstance(loop.iter, ast.Call) and "enumerate" in self.program.called(loop.iter):
+            target = target.elts[-1] if isinstance(target, (ast.Tuple, ast.List)) else target
+        return {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+
+    def _given(self, node: ast.stmt, frame: Scope) -> set[str]:
+        """The variables that a statement gives a value of one process's own."""
+        targets: list[ast.expr] = []
+        value: ast.expr | None = None
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+            targets, value = [node.target], node.value
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            function = node.value.func
+            if isinstance(function, ast.Attribute) and function.attr in FILLS and node.value.args:
+                targets, value = [function.value], node.value
+        if value is None or not self.is_own(value):
+            return set()
+        names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and self._is_of(n, frame)}
+        return names - {n for r in self.reductions if self.program.inside(node, r.loop) for n in r.names}
+
+    def _is_of(self, name: ast.Name, frame: Scope) -> bool:
+        return self.program.scope(name).owner(name.id) is frame

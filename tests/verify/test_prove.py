@@ -127,6 +127,16 @@ def test_noise_in_the_training_step_is_drawn_for_the_whole_batch(proving: Prove)
     assert "noise drawn for the whole batch" in verdict.made_comparable[0]
 
 
+def test_noise_for_the_last_batch_is_that_batchs_after_the_pass_too(proving: Prove) -> None:
+    inside, outside = scripts.WITH_NOISE.split("for (x,) in train:\n")
+    twice = inside.replace("batch_size=7", "batch_size=10, shuffle=True") + "for epoch in range(2):\n"
+    twice += "    for (x,) in train:\n" + outside.replace("    ", "        ")
+    twice += "    with torch.no_grad():\n        y = torch.randn_like(model(x)), torch.randn(5, 3)\n"
+    verdict = proving(twice)
+    assert differing(verdict) == []
+    assert row(verdict, "gradients").status is Status.HOLDS
+
+
 def test_a_loss_that_is_a_sum_over_the_batch_is_added_up(proving: Prove) -> None:
     summed = scripts.WITH_NOISE.replace(".mean()", ".sum()").replace("7)", "6)").replace("0.05", "0.001")
     verdict = proving(summed)

@@ -22,6 +22,7 @@ class Item:
     line: int
     assigned: bool = True
     anchor: str = ""  # the name whose binding the statement is, when it is another's
+    without_optimizer: bool = False  # a model that also trains where the optimizer of the statement is not made
 
 
 @dataclass
@@ -56,8 +57,20 @@ class Grouper:
         if item.statement is None:
             return item.frame.body, -1
         statement = self._hoisted(item.statement, item.anchor or item.text)
+        if item.without_optimizer:
+            statement = self._bound_above(statement, item.text)
         block = self.program.block(statement)
         return block, block.index(statement)
+
+    def _bound_above(self, statement: ast.stmt, text: str) -> ast.stmt:
+        """The last statement before the conditions round another one after which a name is bound for certain."""
+        around = [a for a in self.program.ancestors(statement) if isinstance(a, ast.If)]
+        for outer in around:
+            block = self.program.block(outer)
+            for earlier in reversed(block[: block.index(outer)]):
+                if self._binds([earlier], text):
+                    return earlier
+        return statement
 
     # Where a name is bound for certain.
 

@@ -85,7 +85,7 @@ class Preparer:
                 if binding.node in done or (isinstance(binding.value, ast.Constant) and binding.value.value is None):
                     continue
                 done.add(binding.node)
-                self._optimizer(binding, chain)
+                self._optimizer(binding, chain, step)
 
     def _inside_something(self, receiver: ast.expr) -> bool:
         """An optimizer that an object of unknown class holds is prepared in place where the object gets its name."""
@@ -114,7 +114,7 @@ class Preparer:
                     return kept
         return last
 
-    def _optimizer(self, binding: Binding, chain: Chain) -> None:
+    def _optimizer(self, binding: Binding, chain: Chain, step: ast.AST) -> None:
         if binding.kind == "inline":
             assert isinstance(binding.node, ast.expr)
             self.found.wrapped.append(("optimizer", binding.node))
@@ -123,10 +123,19 @@ class Preparer:
             return
         self.found.has_optimizer = True
         self._items.append(self._item("optimizer", binding))
-        self._add_models(binding, chain)
+        self._add_models(binding, chain, is_optional=self._is_optional(binding, step))
 
-    def _add_models(self, binding: Binding, chain: Chain) -> None:
+    def _is_optional(self, binding: Binding, step: ast.AST) -> bool:
+        """Whether an optimizer is made and stepped under one condition, and the script steps by itself otherwise."""
+        made = {ast.unparse(a.test) for a in self.program.ancestors(binding.node) if isinstance(a, ast.If)}
+        return any(
+            isinstance(a, ast.If) and bool(a.orelse) and ast.unparse(a.test) in made
+            for a in self.program.ancestors(step)
+        )
+
+    def _add_models(self, binding: Binding, chain: Chain, is_optional: bool = False) -> None:
         for model in self._models_of(binding, chain):
+            model = replace(model, without_optimizer=is_optional)
             if not any(i.text == model.text and i.frame is model.frame for i in self._items):
                 self._items.append(model)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any  # drawing functions take sizes in many ways
 
 import torch
+from torch.utils.data import dataloader
 
 from accelify.runtime.passage import Passage
 
@@ -13,10 +14,11 @@ _NORMAL = torch.normal  # as it is before draws are watched
 
 
 class Rows:
-    """Which rows of the batch under way are this rank's; none outside of a pass over a prepared loader."""
+    """Which rows of the batch under way are this rank's; the last batch of a pass is until another one begins."""
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
+        self._is_over = False
         self._bounds: tuple[int, int, int] | None = None
 
     def watch(self) -> None:
@@ -24,8 +26,9 @@ class Rows:
         following: Callable[[Passage], Any] = Passage.__next__
 
         def handed(passage: Passage) -> Any:
-            self._bounds = None
+            self._is_over = True
             batch = following(passage)
+            self._bounds, self._is_over = None, False
             step = passage.step
             if step is not None and step.is_split:
                 start, total = sum(step.valid[: self._rank]), sum(step.valid)
@@ -34,11 +37,18 @@ class Rows:
                 self._bounds = start, start + max(step.valid[self._rank], 1), total
             return batch
 
+        begin: Any = dataloader._BaseDataLoaderIter.__init__
+
+        def begun(iterator: Any, *given: Any, **options: Any) -> None:
+            self._bounds = None
+            begin(iterator, *given, **options)
+
         Passage.__next__ = handed  # type: ignore[method-assign, assignment]
+        dataloader._BaseDataLoaderIter.__init__ = begun  # type: ignore[method-assign, assignment]
 
     def draw(self, name: str, real: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """This rank's rows of a draw for the whole batch; None where the draw is not one for each row."""
-        if self._bounds is None:
+        if self._bounds is None or (self._is_over and not name.endswith(("_like", "_"))):
             return None
         start, stop, total = self._bounds
         if name == "normal":

@@ -85,10 +85,17 @@ def run(folder):
             error = f"exit status {status.code}" if status.code else None
         except Exception:
             error = traceback.format_exc()
+    forget_settings()
     for name in set(sys.modules) - known:
         if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(folder)):
             del sys.modules[name]
     return {"losses": tracer.losses, "weights": tracer.weights, "printed": printed.getvalue(), "error": error}
+
+
+def forget_settings():
+    """Accelerate keeps the settings of the first accelerator for the whole process."""
+    if "accelerate.state" in sys.modules:
+        sys.modules["accelerate.state"].AcceleratorState._reset_state()
 
 
 def main(manifest):

@@ -49,7 +49,7 @@ def rewrite_source(path: str, data: bytes, options: Options) -> FileResult:
         named = [project.load(path)]
     except FileError as error:
         return _failed(error)
-    return next(r for r in _rewrite(named, project, Options(False, options.keep_global_batch)) if r.path == path)
+    return next(r for r in _rewrite(named, project, replace(options, follow=False)) if r.path == path)
 
 
 def _failed(error: FileError) -> FileResult:

@@ -29,6 +29,7 @@ from accelify.codemod.analysis.settings import Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import Element, Generated, Instance
+from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap, Wrap
 from accelify.codemod.options import Options
 
@@ -46,6 +47,7 @@ class Script:
     options: Options
     distribution: Distribution | None = None
     gathered: tuple[Gathering, ...] = ()
+    wrapping: Wrapping | None = None
     kept_moves: set[ast.AST] = field(default_factory=set)
 
     # Where things are.
@@ -160,10 +162,15 @@ class Script:
         loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]
         return sorted(loops, key=lambda n: (self.path(n), n.lineno))
 
+    @property
+    def unwrapped(self) -> tuple[ast.expr, ...]:
+        """The expressions that must be a model itself, not the wrapper that it is prepared in."""
+        return self.wrapping.unwrapped if self.wrapping is not None else ()
+
     @cached_property
     def reductions(self) -> list[Reduction]:
         """The sums that are reduced after their loops; a script that distributes itself does that by itself."""
-        if self.distribution is not None:
+        if self.distribution is not None or not self.options.runtime.has("reduce"):
             return []
         found = (self._sums.of(loop) for loop in self.shared_loops if self.accelerator(loop) is not None)
         return [reduction for listed in found for reduction in listed]

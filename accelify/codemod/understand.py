@@ -18,6 +18,8 @@ from accelify.codemod.analysis.reach import Reacher
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import External, FunctionValue
+from accelify.codemod.analysis.wrapped_training import WrappedTraining
+from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed
 from accelify.codemod.script import Script
@@ -38,7 +40,7 @@ def understand(program: Program, options: Options) -> Verdict:
     training = Loops(program, roles, tracer).find()
     if not training.backwards or not _trains(program, training):
         return Verdict(None)
-    distribution = _distribution(program, roles, tracer, training)
+    distribution = _distribution(program, roles, tracer, training) if not options.runtime.wraps_models else None
     modelled = partial(_script, program, roles, tracer, training, distribution, options)
     script = modelled(())
     if distribution is None:
@@ -52,6 +54,9 @@ def understand(program: Program, options: Options) -> Verdict:
         obstacles.append((training.backwards[0], "prepare", message))
     obstacles.extend((node, "accelerator", message) for node, message in script.reach.obstacles)
     obstacles.extend(_several_devices(program, script.files))
+    if script.wrapping is not None:
+        passed = WrappedTraining(program, roles, tracer, training, script.wrapping).obstacles()
+        obstacles.extend((node, "unwrap", message) for node, message in passed)
     by_hand = script.distribution
     if by_hand is not None:
         obstacles.extend((node, "distributed", reason) for node, reason in by_hand.foreign)
@@ -87,9 +92,12 @@ def _script(
             needs.setdefault(program.frame(asked), asked)
     for gathering in gathered:
         needs.setdefault(program.frame(gathering.loop), gathering.loop)
+    wrapping = Wrapping(program, tracer, preparation) if options.runtime.wraps_models else None
+    for node in wrapping.unwrapped if wrapping is not None else ():
+        needs.setdefault(program.frame(node), node)
     reach = Reacher(program, _free_name(program, "accelerator"), needs).solve()
     by_hand = distribution.found if distribution is not None else None
-    return Script(program, roles, tracer, training, preparation, reach, options, by_hand, gathered)
+    return Script(program, roles, tracer, training, preparation, reach, options, by_hand, gathered, wrapping)
 
 
 def _reaches_as_far(sharing: Script, script: Script) -> bool:

@@ -60,6 +60,13 @@ class Mode:
     help="Let all processes share the script's batch size, so that its learning rate stays right.",
 )
 @click.option(
+    "--runtime",
+    type=click.Choice(["accelify", "accelerate"]),
+    default="accelify",
+    show_default=True,
+    help="The library that migrated scripts import: ours, or Hugging Face Accelerate.",
+)
+@click.option(
     "--output-format",
     type=click.Choice(["text", "json"]),
     default="text",
@@ -78,6 +85,7 @@ def command(
     check: bool,
     follow: bool,
     keep_global_batch: bool,
+    runtime: str,
     output_format: str,
     verify: bool,
     stdin_filename: str,
@@ -97,12 +105,15 @@ def command(
       2  an error: a file could not be read, parsed or written
     """
     from accelify.codemod.rewrite import Options  # here, as `accelify rewrite --help` needs no parser
+    from accelify.codemod.runtimes import RUNTIMES
 
     if "-" in paths and len(paths) > 1:
         raise click.UsageError("`-` reads one script on stdin, so no other PATH can be given with it.")
     if verify and "-" in paths:
         raise click.UsageError("--verify runs the script, so it must be a file.")
-    options = Options(follow=follow, keep_global_batch=keep_global_batch)
+    if verify and runtime != "accelify":
+        raise click.UsageError("--verify runs scripts on accelify's own runtime only.")
+    options = Options(follow=follow, keep_global_batch=keep_global_batch, runtime=RUNTIMES[runtime])
     mode = Mode(diff=diff, check=check, json=output_format == "json", stdin=paths == ("-",))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name or a reason that the terminal cannot show must not stop us

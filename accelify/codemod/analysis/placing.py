@@ -11,8 +11,6 @@ from accelify.codemod.analysis.bindings import Scope
 if TYPE_CHECKING:
     from accelify.codemod.script import Script
 
-LIBRARY = "accelify.runtime"
-
 
 def import_block(script: Script, root: Scope) -> list[ast.stmt]:
     """The run of imports nearest above the first place in a module that needs the accelerator."""
@@ -69,13 +67,14 @@ def _is_future(statement: ast.stmt) -> bool:
 
 
 def import_position(script: Script, block: list[ast.stmt]) -> tuple[ast.stmt, str]:
-    """Where an import sorter would put `from accelify.runtime import ...`: a statement, and `before` or `after` it."""
+    """Where an import sorter would put the import of `Accelerator`: a statement, and `before` or `after` it."""
     kinds = [(_section(script, s), s) for s in block]
+    library = script.options.runtime.module
     third = [s for section, s in kinds if section == 1]
     listed = [s for s in third if isinstance(s, ast.ImportFrom)]
     for statement in listed:
         assert isinstance(statement, ast.ImportFrom)
-        if (statement.module or "").lower() > LIBRARY:
+        if (statement.module or "").lower() > library:
             return statement, "before"
     if listed:
         return listed[-1], "after"

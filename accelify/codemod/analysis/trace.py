@@ -76,12 +76,12 @@ class Tracer:
         return []
 
     def _call(self, node: ast.Call, seen: tuple[object, ...]) -> list[Chain]:
-        inner = self._handed_on(node)
+        inner = self.handed_on(node)
         if inner is not None:
             return [c for a in inner for c in self.chains(a, (*seen, node))]
         return [(Binding("inline", self.program.frame(node), node, self.program.statement(node), node),)]
 
-    def _handed_on(self, node: ast.Call) -> list[ast.expr] | None:
+    def handed_on(self, node: ast.Call) -> list[ast.expr] | None:
         """The expressions whose things a call hands on; None when it makes something of its own."""
         called = self.program.called(node)
         if any(names.iteration(n) for n in called) or self.is_progress(node):
@@ -116,7 +116,7 @@ class Tracer:
     def is_pass_through(self, node: ast.expr) -> bool:
         """Whether an expression only hands on what another holds."""
         if isinstance(node, ast.Call):
-            return self._handed_on(node) is not None
+            return self.handed_on(node) is not None
         return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.BoolOp))
 
     def _name(self, node: ast.Name, seen: tuple[object, ...]) -> list[Chain]:

@@ -26,6 +26,7 @@ from accelify.codemod.rules import (
     parallel_wrappers,
     prepare,
     unused,
+    unwrap,
     writes,
 )
 from accelify.codemod.script import Script
@@ -40,6 +41,7 @@ Found = Iterator[Change | Remark | Obstacle]
 RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (backward.NAME, backward.find),
     (prepare.NAME, prepare.find),
+    (unwrap.NAME, unwrap.find),
     (data.NAME, data.find),
     (metrics.NAME, metrics.find),
     (distributed.NAME, distributed.find),

@@ -18,7 +18,7 @@ import libcst as cst
 
 from accelify.codemod import snippets
 from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.placing import LIBRARY, body_start, import_block, import_position
+from accelify.codemod.analysis.placing import body_start, import_block, import_position
 from accelify.codemod.analysis.reach import method_of, node_of
 from accelify.codemod.edits import AddParameter, Change, Edit, Insert, Obstacle, Plan, Replace
 from accelify.codemod.script import Script
@@ -43,10 +43,12 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
 
 def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
     root = home.root
-    if "Accelerator" in root.writes:
-        yield Obstacle(NAME, root.module, root.node, "the name `Accelerator` is taken")
+    runtime = script.options.runtime
+    names = ("Accelerator", *(runtime.names_for_sharing if script.options.keep_global_batch else ()))
+    for taken in (n for n in names if n in root.writes):
+        yield Obstacle(NAME, root.module, root.node, f"the name `{taken}` is taken")
         return
-    code = f"from {LIBRARY} import Accelerator"
+    code = f"from {runtime.module} import {', '.join(names)}"
     block = import_block(script, root)
     if block:
         statement, where = import_position(script, block)
@@ -84,7 +86,7 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
 
 
 def _call(script: Script) -> str:
-    settings = ["split_batches=True"] if script.options.keep_global_batch else []
+    settings = [script.options.runtime.sharing] if script.options.keep_global_batch else []
     if script.precision is not None and script.precision.is_taken_over:
         settings.append(f"mixed_precision={script.precision.code}")
     return snippets.call_statement("", "Accelerator", ", ".join(settings), len("accelerator = "))

@@ -31,6 +31,10 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
         done.add(source)
         accelerator = script.accelerator(source)
         path = script.path(source)
+        if not script.options.runtime.has("shard"):
+            message = "Accelerate deals out loaders only: put a `DataLoader` round this loop's data"
+            yield Obstacle(NAME, path, source, message)
+            continue
         if accelerator is None:
             yield Obstacle(NAME, path, source, "the accelerator cannot be handed to the loop that deals out the data")
             continue
@@ -106,7 +110,18 @@ def _sets_learning_rate(script: Script) -> bool:
     )
 
 
-def _random(script: Script) -> Iterator[Change | Remark]:
+def _without_seeds(script: Script) -> Iterator[Remark | Obstacle]:
+    """Where no call gives each process random numbers of its own and leaves one process its numbers."""
+    backward = script.training.backwards[0]
+    if any(d.kind == "random" for d in script.training.data):
+        message = "training data are drawn at random, and Accelerate gives processes no random numbers of their own"
+        yield Obstacle(NAME, script.path(backward), backward, message)
+        return
+    message = "seeded alike, all processes draw the same random numbers in their data sets, each for its own samples"
+    yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     groups = script.preparation.groups
     backward = script.training.backwards[0]
     if not groups:
@@ -114,6 +129,9 @@ def _random(script: Script) -> Iterator[Change | Remark]:
             "every process computes on the same data here, unless it draws it at random: more processes bring no speed"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+        return
+    if not script.options.runtime.has("seed_by_rank"):
+        yield from _without_seeds(script)
         return
     group = next((g for g in groups if any(i.kind == "optimizer" for i in g.items)), groups[-1])
     accelerator = script.reach.expression(group.frame)

@@ -196,7 +196,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
             NAME,
             path,
             move.call,
-            "stays: it goes to the process's own GPU, which is right under `accelify launch`, but needs a GPU; "
+            f"stays: it goes to the process's own GPU, right under `{script.options.runtime.launch}`, but needs a GPU; "
             "`.to(x.device)` of a tensor at hand would not",
             Tier.ADVICE,
         )

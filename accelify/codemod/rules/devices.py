@@ -64,7 +64,8 @@ def _lost_choice(script: Script, statement: ast.stmt, gone: set[ast.AST]) -> Ite
     }
     if options:
         named = ", ".join(sorted(options))
-        message = f"{named} no longer chooses the device: `accelify launch --cpu` or `Accelerator(cpu=True)` does"
+        launch = script.options.runtime.launch
+        message = f"{named} no longer chooses the device: `{launch} --cpu` or `Accelerator(cpu=True)` does"
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 

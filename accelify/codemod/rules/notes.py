@@ -206,7 +206,7 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
         for node in script.program.flow.parsed_of[path].parents:
             is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
             if is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node):
-                message = "every process sees only these GPUs: say `accelify launch --gpu-ids` instead"
+                message = f"every process sees only these GPUs: say `{script.options.runtime.launch} --gpu-ids` instead"
                 yield Remark(NAME, path, node, message, Tier.REVIEW)
 
 
@@ -217,7 +217,7 @@ def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
         text = ast.unparse(move.device) if move.device is not None else ""
         if script.is_needless(move) and text.startswith(_OPTIONS) and text not in told:
             told.add(text)
-            message = f"{text} no longer chooses the device of this: `accelify launch --cpu` does"
+            message = f"{text} no longer chooses the device of this: `{script.options.runtime.launch} --cpu` does"
             yield Remark(NAME, script.path(move.call), move.call, message, Tier.REVIEW)
     for change in plan.changes:
         for edit in change.edits:
@@ -227,7 +227,9 @@ def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
             options = sorted(m for m in members if m.startswith(_OPTIONS))
             text = ast.unparse(edit.node)
             if options and "device" in text and ("cpu" in text or "cuda" in text):
-                message = f"{', '.join(options)} no longer chooses the device: `accelify launch --cpu` does"
+                message = (
+                    f"{', '.join(options)} no longer chooses the device: `{script.options.runtime.launch} --cpu` does"
+                )
                 yield Remark(NAME, change.path, edit.node, message, Tier.REVIEW)
 
 

@@ -1,0 +1,57 @@
+"""Reach the model inside its wrapper, for a runtime that wraps it (`--runtime accelerate`).
+
+    torch.save(model.state_dict(), path)    ->    accelerator.save(accelerator.unwrap_model(model).state_dict(), path)
+    model.sample(8)                         ->    accelerator.unwrap_model(model).sample(8)
+
+Why: over many processes Accelerate's `prepare` gives back a wrapper, which has none of the model's own attributes and
+methods, and whose state has other keys. Called as `model(x)`, the wrapper brings all processes' gradients together.
+Left alone: calls of the model, and what the wrapper answers as the model does; code that reads the model from before it
+was prepared. Training past the wrapper, through a method of the model's own, is declined. Where Accelerate's processes
+or its loaders draw other random numbers than ours would, a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from accelify.codemod import snippets
+from accelify.codemod.edits import Change, Obstacle, Plan, Remark, Replace
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Script
+
+NAME = "unwrap"
+_SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "lightning.seed_everything", "transformers.set_seed")
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+    """A change for each place where the model itself is meant."""
+    for node in script.unwrapped:
+        accelerator, path = script.accelerator(node), script.path(node)
+        if accelerator is None:
+            yield Obstacle(
+                NAME, path, node, "the accelerator does not reach here, where the wrapped model itself is meant"
+            )
+            continue
+        make = partial(snippets.passed_to, function=f"{accelerator}.unwrap_model")
+        edit = Replace(node, make, keeps=(node,), reads=(accelerator.split(".")[0],))
+        yield Change(NAME, path, node.lineno, "the model itself is meant, not its wrapper", (edit,))
+    if script.options.runtime.wraps_models:
+        yield from _random_numbers(script)
+
+
+def _random_numbers(script: Script) -> Iterator[Remark]:
+    """What Accelerate leaves to the script, or does in another order."""
+    backward = script.training.backwards[0]
+    if not any(name in _SEEDS for call in script.program.calls for name in script.program.called(call)):
+        message = "nothing seeds torch: what each process draws beside its loader, a split or a permutation, is its own"
+        yield Remark(NAME, script.path(backward), backward, f"{message}; `accelerate.utils.set_seed`", Tier.REVIEW)
+    zipped = {c for c in script.program.calls if script.program.called(c) == {"zip"} and script.prepared.is_loader(c)}
+    for call in sorted(zipped, key=lambda c: (script.path(c), c.lineno)):
+        message = (
+            "loaders side by side start later here, so shuffled ones draw other orders than before, each a fair one"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    if script.draws_in_its_data:
+        message = "a batch is fetched before the one before it is used, so random numbers come in another order"
+        yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)

@@ -149,6 +149,10 @@ class _Applier(cst.CSTTransformer):
             node = _without_arguments(original_node, node, self.arguments[original_node])
         for edit in self.replaced.get(original_node, ()):
             node = edit.make(node)
+        if isinstance(original_node, cst.If) and self._does_only_otherwise(original_node):
+            assert isinstance(node, cst.If)
+            node = _otherwise(node)
+            self.touched.append(node)
         if original_node in self.holders:
             self.touched.append(node)
         if isinstance(original_node, (cst.Module, cst.IndentedBlock)):
@@ -263,6 +267,24 @@ class _Applier(cst.CSTTransformer):
         assert isinstance(first, cst.BaseStatement)
         return [first.with_changes(leading_lines=[*lines, *_leading(first)]), *rest]
 
+    def _does_only_otherwise(self, node: cst.If) -> bool:
+        """Whether all that is left of a condition is its `else`, with no comment in between."""
+        orelse = node.orelse
+        return (
+            isinstance(orelse, cst.Else)
+            and not any(line.comment for line in orelse.leading_lines)
+            and isinstance(node.body, cst.IndentedBlock)
+            and not any(line.comment for line in node.body.footer)
+            and all(self._goes(statement) for statement in node.body.body)
+            and orelse.body is not None
+            and not (isinstance(orelse.body, cst.IndentedBlock) and all(map(self._goes, orelse.body.body)))
+        )
+
+    def _goes(self, statement: cst.CSTNode) -> bool:
+        smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+        is_removed = statement in self.removed or all(small in self.removed for small in smalls)
+        return is_removed and not self._inserts(statement, "before") and not self._inserts(statement, "after")
+
     def _put(self, out: list[cst.BaseStatement], old: cst.CSTNode, new: cst.BaseStatement) -> None:
         """Add a statement to its block, or to the block that it is wrapped in."""
         small = old.body[0] if isinstance(old, cst.SimpleStatementLine) else old
@@ -334,6 +356,20 @@ class _Comments(cst.CSTVisitor):
     def visit_TrailingWhitespace(self, node: cst.TrailingWhitespace) -> None:
         if node.comment is not None:
             self.found.append((id(node), node.comment.value))
+
+
+def _otherwise(node: cst.If) -> cst.If:
+    """`if not test:` with what was done otherwise."""
+    assert isinstance(node.orelse, cst.Else)
+    test = node.test
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        test = test.expression
+    else:
+        if isinstance(test, (cst.BooleanOperation, cst.IfExp, cst.Lambda, cst.NamedExpr)) and not test.lpar:
+            test = test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+        test = cst.UnaryOperation(cst.Not(), test)
+    whitespace = cst.SimpleWhitespace(" ")
+    return node.with_changes(test=test, whitespace_before_test=whitespace, body=node.orelse.body, orelse=None)
 
 
 def _leading(node: cst.CSTNode) -> _Lines:

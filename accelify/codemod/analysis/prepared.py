@@ -120,6 +120,10 @@ class Prepared:
                 return node
 
     def _is_batch_write(self, owner: Scope, write: ast.AST, depth: int) -> bool:
+        if isinstance(write, ast.arg) and owner.kind == "lambda":
+            call = self.program.parent(owner.node)
+            is_mapped = isinstance(call, ast.Call) and "map" in self.program.called(call) and len(call.args) == 2
+            return is_mapped and self.is_batch(call.args[1], depth - 1)  # type: ignore[union-attr]  # checked above
         if isinstance(write, ast.arg):
             arguments = [
                 self.tracer.argument(c, owner, write.arg)

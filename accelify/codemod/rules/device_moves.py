@@ -16,8 +16,10 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod import snippets
 from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.moves import Move
+from accelify.codemod.analysis.rebuilt import is_only_indexed, is_unpacked, rebuilt
 from accelify.codemod.analysis.values import Constant
 from accelify.codemod.edits import Change, Edit, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
@@ -62,11 +64,16 @@ def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) ->
     if not script.prepared.is_batch(first.receiver):
         reason = "`prepare` moves the model to the device"
     path, line = script.path(statement), first.call.lineno
-    if _is_nothing(statement, dropped):
+    if _is_nothing(statement, dropped) or _is_needless_copy(script, statement, first.call):
         return Change(NAME, path, line, reason, (Remove(statement),))
     edits: list[Edit] = []
     for call, move in dropped.items():
         if script.program.statement(call) is not statement:
+            continue
+        container = rebuilt(script.program, call) if not _casts(call) else None
+        if container is not None and (container.kind or is_unpacked(script.program, container.node)):
+            kind = None if is_unpacked(script.program, container.node) else container.kind
+            edits.append(Replace(container.node, partial(its_items, kind=kind), keeps=(container.items,)))
             continue
         choice = script.program.parent(call)
         if isinstance(choice, ast.IfExp) and _same(_stripped(choice.body, dropped), choice.orelse):
@@ -75,6 +82,31 @@ def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) ->
             kept = _casts(call)
             edits.append(Replace(call, partial(without_device, kept=len(kept)), keeps=(move.receiver, *kept)))
     return Change(NAME, path, line, reason, tuple(edits))
+
+
+def _is_needless_copy(script: Script, statement: ast.stmt, call: ast.Call) -> bool:
+    """Whether a statement only put a batch into another container, `batch = tuple(t for t in batch)`."""
+    container = rebuilt(script.program, call) if not _casts(call) else None
+    if container is None or not isinstance(statement, ast.Assign) or statement.value is not container.node:
+        return False
+    target = statement.targets[0]
+    return (
+        container.kind is not None
+        and len(statement.targets) == 1
+        and isinstance(target, ast.Name)
+        and _same(target, container.items)
+        and is_only_indexed(script.program, target)
+    )
+
+
+def its_items(node: cst.CSTNode, kind: str | None) -> cst.BaseExpression:
+    """`batch` or `tuple(batch)` for `tuple(t.to(device) for t in batch)`, `map(lambda t: t.to(device), batch)`, ..."""
+    while isinstance(node, cst.Call):
+        node = node.args[-1].value
+    if isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+        node = node.for_in.iter
+    assert isinstance(node, cst.BaseExpression)
+    return node if kind is None else snippets.passed_to(node, kind)
 
 
 def _casts(call: ast.Call) -> tuple[ast.expr, ...]:
@@ -113,6 +145,9 @@ def _is_nothing(statement: ast.stmt, dropped: dict[ast.Call, Move]) -> bool:
     """Whether a statement does nothing once its moves are gone."""
     if isinstance(statement, ast.Expr):
         call = statement.value
+        if isinstance(call, ast.IfExp):
+            branches = [_stripped(branch, dropped) for branch in (call.body, call.orelse)]
+            return is_pure(call.test) and all(isinstance(b, (ast.Name, ast.Attribute, ast.Constant)) for b in branches)
         if not isinstance(call, ast.Call) or call not in dropped or _casts(call):
             return False
         return isinstance(dropped[call].receiver, (ast.Name, ast.Attribute))

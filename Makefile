@@ -47,7 +47,7 @@ test-all:
 	@.ci/test-all
 
 bench: venv
-	@for name in rewrite step loader two_processes edges; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in rewrite step loader two_processes edges launch; do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:
 	rm -rf .venv .venv-* dist build

@@ -68,10 +68,10 @@ class GradientAccumulationPlugin:
 
 @dataclass(kw_only=True)
 class DataLoaderConfiguration:
-    """How loaders are divided. With `dispatch_batches` process 0 alone reads them, and sends the others their batches.
+    """How loaders are divided.
 
-    The last four are accepted for scripts that have them: copies to the device never block, the order of any sampler is
-    shared, and every loader can go on in the middle of an epoch.
+    The last five are accepted for scripts that have them: every process reads for itself, copies to the device never
+    block, the order of any sampler is shared, and every loader can go on in the middle of an epoch.
     """
 
     split_batches: bool = False
@@ -88,6 +88,8 @@ class DataLoaderConfiguration:
         own = {name: value for name, value in own.items() if value is not None}
         if given is not None and own:
             raise ValueError(f"{', '.join(own)} and dataloader_config: give one of them")
+        if given is not None and given.dispatch_batches:
+            warnings.warn("dispatch_batches: every process reads its data itself, not process 0 for all", stacklevel=3)
         return given or cls(**own)
 
 

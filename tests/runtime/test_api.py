@@ -89,6 +89,8 @@ def test_two_answers_to_one_question_are_refused():
     assert not alone(even_batches=False).even_batches
     with pytest.warns(UserWarning, match="comm_hook"):
         alone(kwargs_handlers=[DistributedDataParallelKwargs(comm_hook="bf16")])
+    with pytest.warns(UserWarning, match="dispatch_batches"):
+        alone(dataloader_config=DataLoaderConfiguration(dispatch_batches=True))
 
 
 def test_the_state_can_be_read_and_printed():

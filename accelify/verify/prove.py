@@ -21,6 +21,8 @@ REMOVABLE = {
     "augmentation": "augmentation seeded by sample",
     "draw": "noise drawn for the whole batch, of which each rank takes its rows",
 }
+# With these, ranks get into each other's way; it is not the size of the batch.
+FILE_ERRORS = ("EOFError", "OSError", "File", "PermissionError", "_pickle.UnpicklingError", "NotADirectoryError")
 ADDED_UP = "losses that are sums over the batch added up over the ranks"
 
 
@@ -118,7 +120,7 @@ def gather(request: Request, runner: Runner, project: Project, rewritten: Rewrit
     many = runner.run(order, limits, change)
     cannot_split = None
     trouble = many.error
-    if trouble is not None and one.error is None:
+    if trouble is not None and one.error is None and not trouble.message.startswith(FILE_ERRORS):
         # A script that counts on its batch size, in a reshape say, cannot share a batch, but may take whole ones.
         whole = runner.run(replace(order, label=f"{label}, whole batches", split=False), limits, change)
         if whole.error is None and not whole.hang:

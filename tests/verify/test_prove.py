@@ -119,6 +119,15 @@ def test_a_script_that_counts_on_its_batch_size_is_run_on_whole_batches(proving:
     assert row(verdict, "ranks agree").status is Status.HOLDS
 
 
+def test_ranks_that_get_in_each_others_way_are_not_given_whole_batches(proving: Prove) -> None:
+    # As when one rank reads what another is writing; on whole batches this one would pass.
+    fault = "    if accelerator.num_processes > 1 and accelerator.split_batches:\n"
+    fault += "        raise EOFError('Ran out of input')\n"
+    verdict = proving(CLASSIFIER, MIGRATED.replace("    correct = 0\n", fault + "    correct = 0\n"))
+    assert row(verdict, "ending").status is Status.DIFFERS
+    assert "fails: EOFError: Ran out of input" in row(verdict, "ending").words
+
+
 def test_noise_in_the_training_step_is_drawn_for_the_whole_batch(proving: Prove) -> None:
     verdict = proving(scripts.WITH_NOISE)
     assert differing(verdict) == []

@@ -32,9 +32,10 @@ def plan(verdict: Verdict) -> Plan:
     script = verdict.script
     assert script is not None
     made = _settle(verdict, script)
-    if made.obstacles and script.precision is not None and script.precision.is_taken_over:
+    precision = script.precision
+    if made.obstacles and precision is not None and precision.is_taken_over and not precision.library:
         trouble = made.obstacles[0]
-        script.precision.stays = (trouble.node, trouble.message)
+        precision.stays = (trouble.node, trouble.message)
         script.kept_moves.clear()
         made = _settle(verdict, script)
     return made

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from accelify.codemod import names
+from accelify.codemod.analysis.apex import Apex
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.distribution import Distribution
@@ -96,6 +97,7 @@ class Script:
         """The mixed precision that the script arranges by hand."""
         settings = Settings(self.program, self.roles, self.tracer, self.reach)
         found = Precisions(self.program, self.roles, self.training, settings, self.prepared).find()
+        found = found or Apex(self.program, self.training, settings).find()
         if found is not None and found.after is not None and self._is_needed_before(found.after):
             found.stays = (found.after, "the accelerator is needed before this line")
         return found

@@ -168,7 +168,7 @@ def _by_hand(program: Program, files: set[str], *, is_known: bool) -> Iterator[t
             kind = None
             if names.is_distributed(name) and not is_known:
                 kind = ("distributed", f"`{name}`: the script already distributes itself")
-            elif name.startswith(("apex.amp", "apex.fp16_utils", "apex.optimizers")):
+            elif name.startswith(("apex.fp16_utils", "apex.optimizers.FP16")):
                 kind = (
                     "amp",
                     f"`{name}`: mixed precision by apex is not migrated; use torch.amp or `mixed_precision=`",

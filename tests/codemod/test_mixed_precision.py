@@ -238,3 +238,65 @@ def test_branches_that_differ_otherwise_both_stay() -> None:
                     optimizer.step()
         """,
     )
+
+
+APEX = """\
+import torch
+from apex import amp
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+model = nn.Linear(4, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{start}
+for x, y in loader:
+    x, y = x.cuda(), y.cuda()
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    with amp.scale_loss(loss / 2, optimizer) as scaled:
+        {inside}
+    optimizer.step()
+{end}
+"""
+O1 = "model, optimizer = amp.initialize(model, optimizer, opt_level='O1', verbosity=0)"
+
+
+def test_apex_at_its_first_level_is_the_accelerators() -> None:
+    result = run(APEX.format(start=O1, inside="scaled.backward()", end=""))
+    assert result.status is Status.MIGRATED, result.notes
+    text = result.after.decode()
+    assert "amp" not in text.replace("import torch", "")
+    assert "accelerator.backward(loss / 2)" in text
+    assert 'Accelerator(mixed_precision="fp16" if torch.cuda.is_available() else "no")' in text
+    assert "    optimizer.step()" in text
+
+
+@pytest.mark.parametrize(
+    ("slots", "reason"),
+    [
+        ({"start": O1.replace("O1", "O2")}, "not plainly `O1`"),
+        ({"start": O1.replace("'O1'", "level")}, "not plainly `O1`"),
+        ({"start": "model = amp.initialize(model, opt_level='O1')"}, "give a model and an optimizer back"),
+        ({"inside": "scaled.backward(); print(scaled)"}, "more than its backward pass"),
+        ({"end": "torch.save(amp.state_dict(), 'amp.pt')"}, "`amp.state_dict()` is used"),
+        ({"end": "print(amp.master_params(optimizer))"}, "more than clipping"),
+        ({"end": "print(amp)"}, "is used otherwise"),
+    ],
+)
+def test_other_uses_of_apex_are_declined_with_the_reason(slots: dict[str, str], reason: str) -> None:
+    result = run(APEX.format(**{"start": O1, "inside": "scaled.backward()", "end": "", **slots}))
+    assert result.status is Status.DECLINED, result.after.decode()
+    assert any(reason in note.message for note in result.notes), result.notes
+
+
+def test_with_apex_every_clipping_unscales() -> None:
+    inside = "scaled.backward()\n    nn.utils.clip_grad_norm_(model.parameters(), 5.0)"
+    text = run(APEX.format(start=O1, inside=inside, end="")).after.decode()
+    assert "    accelerator.clip_grad_norm_(model.parameters(), 5.0)" in text
+
+
+def test_with_apex_gradients_that_are_read_decline() -> None:
+    inside = "scaled.backward()\n    print(model.weight.grad)"
+    result = run(APEX.format(start=O1, inside=inside, end=""))
+    assert any("gradients are read" in note.message for note in result.notes), result.notes

@@ -83,7 +83,9 @@ class Moves:
                 continue
             if ast.unparse(call.func) == text:
                 return True
-            harmless = ast.unparse(call.func).endswith(("print", "DataParallel", "info", "watch", "compile"))
+            harmless = ast.unparse(call.func).endswith(
+                ("print", "DataParallel", "info", "watch", "compile", "amp.initialize")
+            )
             makes = any(self.roles.is_optimizer(v) or self.roles.is_module(v) for v in self.program.values(call))
             if not harmless and not makes and any(ast.unparse(a) == text for a in call.args):
                 return True

@@ -25,6 +25,8 @@ class Precision:
     code: the expression for `mixed_precision=`, known after the statement `after`. stays: where and why the accelerator
     does not take it over; then nothing else counts. choices: conditions whose branches differ in the precision alone,
     each with whether its body is the branch in mixed precision. beside: calls of the model that are in full precision.
+    Of apex: scaled, the blocks in which a loss is scaled; masters, the parameters that it keeps, and whose they are;
+    clips, what is clipped.
     """
 
     scalers: list[ast.Call] = field(default_factory=list)
@@ -37,6 +39,11 @@ class Precision:
     code: str = ""
     after: ast.stmt | None = None
     stays: tuple[ast.AST, str] | None = None
+    library: str = ""
+    scaled: dict[ast.With, ast.expr] = field(default_factory=dict)
+    masters: dict[ast.Call, str] = field(default_factory=dict)
+    clips: list[ast.Call] = field(default_factory=list)
+    imports: list[ast.Try] = field(default_factory=list)
 
     @property
     def is_taken_over(self) -> bool:
@@ -242,11 +249,11 @@ class Precisions:
     def _code(self, conditions: set[str], device: str, kind: str | None) -> str:
         if device == "any" and kind is None:
             name = f'"fp16" if {HAS_CUDA} else "bf16"'
-            return f'({name}) if {_joined(conditions)} else "no"' if conditions else name
+            return f'({name}) if {condition_code(conditions)} else "no"' if conditions else name
         if device == "cuda" and not any(self._needs_cuda(c) for c in conditions):
             conditions = {*conditions, HAS_CUDA}
         name = kind or ("fp16" if device == "cuda" else "bf16")
-        return f'"{name}" if {_joined(conditions)} else "no"' if conditions else f'"{name}"'
+        return f'"{name}" if {condition_code(conditions)} else "no"' if conditions else f'"{name}"'
 
     def _needs_cuda(self, condition: str) -> bool:
         """Whether a setting holds only where there is a GPU."""
@@ -270,7 +277,8 @@ class Precisions:
         return isinstance(node, ast.Call) and ast.unparse(node) == HAS_CUDA
 
 
-def _joined(conditions: set[str]) -> str:
+def condition_code(conditions: set[str]) -> str:
+    """The conditions as one expression, the one for CUDA last."""
     ordered = sorted(conditions, key=lambda c: (c == HAS_CUDA, c))
     if len(ordered) == 1:
         return ordered[0]

@@ -36,6 +36,8 @@ class Switches:
         self.program = program
         self.settings = settings
         self.scalers = scalers
+        self.makers: Sequence[ast.Call] = ()  # what else switches it on
+        self.masters = ""  # the parameters that apex keeps in full precision
         self.computes = computes
         self.choices: dict[ast.If, bool] = {}
         self.switches: dict[ast.If, bool] = {}
@@ -71,7 +73,7 @@ class Switches:
             return self._setting(node.test, is_negated=not in_body)
         others = node.orelse if in_body else node.body
         computes = any(self.computes(n) for s in others for n in ast.walk(s))
-        makes_scaler = any(c in self.scalers for s in node.body for c in ast.walk(s))
+        makes_scaler = any(c in self.scalers or c in self.makers for s in node.body for c in ast.walk(s))
         if not computes and not makes_scaler:
             return set()
         self.switches[node] = in_body
@@ -143,6 +145,10 @@ class _Plain:
     def _statement(self, node: ast.stmt) -> list[ast.stmt]:
         if isinstance(node, ast.With) and all(self._is_autocast(i.context_expr) for i in node.items):
             return self.block(node.body)
+        if isinstance(node, ast.With) and self._is_of_apex(node.items[0].context_expr, "scale_loss"):
+            loss = node.items[0].context_expr
+            assert isinstance(loss, ast.Call)
+            return [ast.Expr(ast.Call(ast.Attribute(loss.args[0], "backward", ast.Load()), [], []))]
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and self._is_scaler(node.value.func):
             method = method_of_call(node.value)
             if method in ("update", "unscale_"):
@@ -160,6 +166,9 @@ class _Plain:
 
     def expression(self, node: ast.expr) -> ast.expr:
         """`loss.backward()` for `scaler.scale(loss).backward()`."""
+        if isinstance(node, ast.Call) and node.args and self._is_of_apex(node.args[0], "master_params"):
+            masters = ast.parse(self.owner.masters or "_", mode="eval").body
+            return ast.Call(node.func, [masters, *node.args[1:]], node.keywords)
         function = node.func if isinstance(node, ast.Call) else None
         scaled = function.value if isinstance(function, ast.Attribute) else None
         if (
@@ -175,6 +184,9 @@ class _Plain:
 
     def _is_scaler(self, function: ast.expr) -> bool:
         return isinstance(function, ast.Attribute) and self.owner.is_scaler(function.value)
+
+    def _is_of_apex(self, node: ast.expr, name: str) -> bool:
+        return isinstance(node, ast.Call) and f"apex.amp.{name}" in self.owner.program.called(node)
 
     def _is_autocast(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and any(map(names.is_autocast, self.owner.program.called(node)))

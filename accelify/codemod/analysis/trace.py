@@ -198,6 +198,8 @@ class Tracer:
                 value = statement.value
                 if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(each.elts):
                     return value.elts[each.elts.index(target)]
+                if isinstance(value, ast.Call) and "apex.amp.initialize" in self.program.called(value):
+                    return value.args[each.elts.index(target)] if len(value.args) == len(each.elts) else None
         return None
 
     def _parameter(self, function: Scope, parameter: ast.arg, seen: tuple[object, ...]) -> list[Chain]:

@@ -7,12 +7,15 @@
     clip_grad_norm_(parameters, 1.0)                           ->    accelerator.clip_grad_norm_(parameters, 1.0)
     scaler.step(optimizer)                                     ->    optimizer.step()
     scaler.update()                                            ->    (nothing)
+    with amp.scale_loss(loss, optimizer) as scaled:  (apex)    ->    accelerator.backward(loss)
+        scaled.backward()
 
 The accelerator is created with `mixed_precision="fp16" if args.amp and torch.cuda.is_available() else "no"`: autocast
 for CUDA does nothing on a CPU, and so does this. Branches that differ in the precision alone become one.
 Why: one switch instead of five places that must agree; every process skips the same steps and keeps the same scale.
 Left alone: all of it where a part is not understood (the scale is read or saved, losses are scaled for more than their
 backward pass, settings of the scaler's own). It is right as it stands, over many processes too; a note says why.
+Of apex, level O1 is migrated; with another level, or more of apex, the script is declined.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import libcst as cst
 
 from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.precision import Precision
-from accelify.codemod.edits import Change, Edit, Obstacle, Plan, Remark, Remove, Replace, Unwrap
+from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Remove, Replace, Unwrap
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -38,9 +41,15 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
     found = script.precision
     if found is None:
         return
+    if found.stays is not None and found.library:
+        node, reason = found.stays
+        message = f"mixed precision by {found.library} is not migrated: {reason}; use torch.amp or `mixed_precision=`"
+        yield Obstacle(NAME, script.path(node), node, message)
+        return
     if found.stays is not None:
         yield from _told(script, found)
         return
+    yield from _of_apex(script, found)
     for place in found.autocasts:
         yield from _autocast(script, place)
     for call in found.uses:
@@ -49,7 +58,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
     for choice, is_body in found.choices.items():
         reason = "both ways do the same, each in the accelerator's precision"
         yield Change(NAME, script.path(choice), choice.lineno, reason, (Unwrap(choice, is_body),))
-    yield from _noted(script, found)
+    if not found.library:
+        yield from _noted(script, found)
 
 
 def _noted(script: Script, found: Precision) -> Iterator[Remark]:
@@ -81,6 +91,39 @@ def _told(script: Script, found: Precision) -> Iterator[Remark]:
                 f"`Accelerator(mixed_precision=...)` would do it, but {reason} at line {node_line}{where}"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
+
+
+def _of_apex(script: Script, found: Precision) -> Iterator[Change | Obstacle]:
+    """Scaled losses, the parameters that apex keeps, and its import."""
+    inside = {n for c, is_body in found.choices.items() for part in Unwrap(c, is_body).gone for n in ast.walk(part)}
+    for block, loss in found.scaled.items():
+        accelerator = script.accelerator(block)
+        if accelerator is None:
+            yield Obstacle(NAME, script.path(block), block, "the accelerator cannot be handed to this backward pass")
+        elif block not in inside:
+            code = f"{accelerator}.backward({ast.unparse(loss)})"
+            edits: tuple[Edit, ...] = (Remove(block), Insert(block, "after", code))
+            yield Change(NAME, script.path(block), block.lineno, "`accelerator.backward` scales the loss", edits)
+    for call, parameters in found.masters.items():
+        if call not in inside:
+            reason = "the model's own parameters are the only ones"
+            of_model = Replace(call, partial(_code, code=parameters), reads=(parameters.split(".")[0],))
+            yield Change(NAME, script.path(call), call.lineno, reason, (of_model,))
+    for clip in found.clips:
+        accelerator = script.accelerator(clip)
+        if accelerator is None:
+            yield Obstacle(
+                NAME, script.path(clip), clip, "the accelerator cannot be handed to where gradients are clipped"
+            )
+        elif clip not in inside:
+            yield _clip(script, clip, accelerator)
+    for attempt in found.imports:
+        outer = script.program.parent(attempt)
+        target: ast.stmt = attempt
+        if isinstance(outer, ast.If) and outer.body == [attempt] and not outer.orelse and is_pure(outer.test):
+            target = outer
+        reason = "nothing of apex is used any more"
+        yield Change(NAME, script.path(attempt), attempt.lineno, reason, (Remove(target),))
 
 
 def _autocast(script: Script, place: ast.expr) -> Iterator[Change]:
@@ -118,14 +161,19 @@ def _unscale(script: Script, call: ast.Call, statement: ast.stmt) -> Iterator[Ch
     clips = [c for s in block[block.index(statement) :] for c in ast.walk(s) if isinstance(c, ast.Call)]
     clips = [c for c in clips if _CLIP in script.program.called(c) and _is_simple(c)]
     for clip in clips:
-        make = partial(_called, function=f"{accelerator}.clip_grad_norm_")
-        edit = Replace(clip, make, keeps=(*clip.args, *(k.value for k in clip.keywords)), reads=reads)
-        yield Change(NAME, path, clip.lineno, "the accelerator unscales the gradients that it clips", (edit,))
+        yield _clip(script, clip, accelerator)
     edits: tuple[Edit, ...] = (Remove(statement),)
     if not clips:
         make = partial(_called, function=f"{accelerator}.unscale_gradients")
         edits = (Replace(call, make, keeps=(*call.args,), reads=reads),)
     yield Change(NAME, path, call.lineno, "the accelerator keeps the scale", edits)
+
+
+def _clip(script: Script, clip: ast.Call, accelerator: str) -> Change:
+    name = "clip_grad_value_" if any(n.endswith("value_") for n in script.program.called(clip)) else "clip_grad_norm_"
+    keeps = (*clip.args, *(k.value for k in clip.keywords))
+    edit = Replace(clip, partial(_called, function=f"{accelerator}.{name}"), keeps, (accelerator.split(".")[0],))
+    return Change(NAME, script.path(clip), clip.lineno, "the accelerator unscales the gradients that it clips", (edit,))
 
 
 def _is_simple(clip: ast.Call) -> bool:

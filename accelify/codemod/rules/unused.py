@@ -73,12 +73,14 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
             if scope.kind not in ("module", "function"):
                 continue
             for name, writes in list(scope.writes.items()):
-                if name in added.get(path, ()) or (name in exported and scope is root) or not scope.binds(name):
+                is_handed = script.precision is not None and (scope, name) in script.precision.parameters
+                is_read = name in added.get(path, ()) and not is_handed
+                if is_read or (name in exported and scope is root) or not scope.binds(name):
                     continue
                 reads = script.reads_of(scope, name)
                 if not reads or any(n not in gone for n in reads):
                     continue
-                if script.precision is not None and (scope, name) in script.precision.parameters:
+                if is_handed:
                     yield from _parameter(script, scope, name, changes)
                 else:
                     yield from _remove(script, path, name, writes, removed, dropped)

@@ -17,7 +17,8 @@ from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.passage import Row, gather_rows
 from accelify.runtime.preemption import Preemption
 from accelify.runtime.saving import write_atomically
-from accelify.runtime.tracking import Tracker, Trackers
+from accelify.runtime.trackers import Tracker
+from accelify.runtime.tracking import Trackers
 from accelify.runtime.training import Training
 from accelify.runtime.weights import one_file, pickle_weights, save_weights
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from accelify.runtime import Accelerator, Environment
-from accelify.runtime.tracking import CannotTrack
+from accelify.runtime.trackers import CannotTrack
 from tests.runtime.world import together
 
 test_several_processes = together("tracking")

@@ -148,6 +148,7 @@ class Plan:
     changes: list[Change] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
+    waits: bool = False  # whether what trains is handed to functions that nothing in the program calls
 
     def of(self, path: str) -> list[Change]:
         """The changes of one file."""

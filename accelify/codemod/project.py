@@ -13,6 +13,7 @@ from accelify.errors import FileError
 
 # A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
 _MOST_FILES = 100
+_MOST_LISTED = 200  # files that are looked at for an import of another
 
 
 class Project:
@@ -56,6 +57,38 @@ class Project:
                         found[key] = other
                         queue.append(other)
         return list(found.values())
+
+    def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
+        """The scripts that import one of the named files, in the files' own folders and those above them."""
+        if self._given:
+            return []
+        found: dict[str, Parsed] = {absolute(p.path): p for p in named}
+        for parsed in named:
+            for path in self._near(Path(parsed.path)):
+                key = absolute(str(path))
+                if key not in found and self._mentions(path, Path(parsed.path)):
+                    other = self._try(str(path))
+                    if other is not None and absolute(parsed.path) in map(absolute, self._imported(other)):
+                        found[key] = other
+        return [p for p in found.values() if p not in named]
+
+    def _near(self, path: Path) -> list[Path]:
+        """The scripts that might import a file; without a repository round it, those of its own folder or package."""
+        folders = self._search_path(path.parent)
+        if not any(self._is_there(folder / ".git") for folder in folders):
+            folders = folders[: 1 + self._is_there(path.parent / "__init__.py")]
+        listed = [p for folder in folders for p in sorted(folder.glob("*.py")) if not p.name.startswith("test")]
+        return [p for p in listed if p.is_file()][:_MOST_LISTED]
+
+    @staticmethod
+    def _mentions(importer: Path, imported: Path) -> bool:
+        """Whether a script may train, and has the name of a module in it."""
+        name = imported.parent.name if imported.stem == "__init__" else imported.stem
+        try:
+            data = read(str(importer))
+        except FileError:
+            return False
+        return may_train(data) and name.encode() in data
 
     def _imported(self, parsed: Parsed) -> Iterator[str]:
         for node in ast.walk(parsed.tree):

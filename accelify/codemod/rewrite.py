@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from accelify.codemod.edits import Plan
 
 _ROUNDS = 3
+_MOST_CALLERS = 4
 
 __all__ = ["Options", "rewrite_source", "rewrite_together"]
 
@@ -56,8 +57,31 @@ def _failed(error: FileError) -> FileResult:
     return FileResult(error.path, Status.ERROR, error=Problem(error.line, error.column, error.reason))
 
 
-def _rewrite(named: Sequence[Parsed], project: Project, options: Options) -> list[FileResult]:
-    """Rewrite the named files as one program."""
+def _with_callers(
+    named: Sequence[Parsed], callers: Sequence[Parsed], project: Project, options: Options
+) -> list[FileResult]:
+    """Rewrite files and the scripts that set up what they train as one program, or leave all of them alone."""
+    listed = ", ".join(sorted(c.path for c in callers))
+    if not options.follow:
+        message = f"what this trains is set up in {listed}: name that too, or follow imports"
+        return _declined(named, [(p.path, p.tree, "callers", message) for p in named])
+    if len(callers) > _MOST_CALLERS:
+        message = f"what this trains is set up in any of {listed}: name those that are to be migrated too"
+        return _declined(named, [(p.path, p.tree, "callers", message) for p in named])
+    results = _rewrite([*named, *callers], project, options, with_callers=False)
+    if not any(r.status is Status.DECLINED for r in results):
+        return results
+    own = {p.path for p in named}
+    note = Note(
+        1, "callers", Tier.ADVICE, f"what this trains is set up in {listed}, which would have to change with it"
+    )
+    return [replace(r, notes=(*r.notes, note)) for r in results if r.path in own]
+
+
+def _rewrite(
+    named: Sequence[Parsed], project: Project, options: Options, with_callers: bool = True
+) -> list[FileResult]:
+    """Rewrite the named files as one program, with the scripts that set up what they train, if others do."""
     if not named:
         return []
     unchanged = [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
@@ -67,6 +91,9 @@ def _rewrite(named: Sequence[Parsed], project: Project, options: Options) -> lis
     made = _plan(files, project, named, options)
     if made is None:
         return unchanged
+    callers = project.importers(named) if made.waits and with_callers else []
+    if callers:
+        return _with_callers(named, callers, project, options)
     if made.obstacles:
         return _declined(named, [(o.path, o.node, o.rule, o.message) for o in made.obstacles])
     by_path = {p.path: p for p in files}
@@ -124,6 +151,7 @@ def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], op
         if verdict.script is None:
             return None
         made = plan(verdict)
+        made.waits = verdict.script.waits
         changed = {c.path for c in made.changes} - {p.path for p in roots}
         more = [p for p in files if p.path in changed and ".backward" in p.text]
         if not more:

@@ -25,11 +25,11 @@ from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach
-from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.settings import Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import Element, Generated, Instance
+from accelify.codemod.analysis.values import Argument, Element, Generated, Instance
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap, Wrap
 from accelify.codemod.options import Options
@@ -64,6 +64,12 @@ class Script:
         found |= {n.module for n in self.reach.nodes} | {h.module for h in self.reach.homes}
         found |= {self.path(node) for _, node in self.preparation.wrapped}
         return found
+
+    @property
+    def waits(self) -> bool:
+        """Whether an optimizer is handed to functions that nothing in the program calls."""
+        stepped_on = {v for s in self.training.steps for v in self.program.values(stepped(s))}
+        return any(isinstance(v, Argument) for v in stepped_on)
 
     def accelerator(self, node: ast.AST) -> str | None:
         """The expression for the accelerator at a node; None where it does not reach."""

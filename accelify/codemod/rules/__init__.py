@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from accelify.codemod.edits import Change, Obstacle, Plan, Remark
 from accelify.codemod.rules import (
+    accumulation,
     backward,
     checkpoints,
     creation,
@@ -58,5 +59,6 @@ RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (unused.NAME, unused.find),
     (own_methods.NAME, own_methods.find),
     (elsewhere.NAME, elsewhere.find),
+    (accumulation.NAME, accumulation.find),
     (notes.NAME, notes.find),
 )

@@ -1,0 +1,95 @@
+"""A file whose training loop gets its model from the script that imports it: both change, or neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.codemod.result import FileResult, Status
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests import scripts
+
+ENGINE = """\
+def train(model, loader, optimizer, device):
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+"""
+MAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{imports}
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{call}(model, loader, optimizer, device)
+"""
+CALLER = MAIN.format(imports="import engine", call="engine.train")
+
+
+def rewritten(root: Path, named: str, options: Options | None = None, **files: str) -> dict[str, FileResult]:
+    scripts.write(root, {name.replace("__", "/") + ".py": text.encode() for name, text in files.items()})
+    with scripts.inside(root):
+        return {r.path: r for r in rewrite_together((named,), options or Options())}
+
+
+def test_the_script_that_imports_the_file_changes_with_it(tmp_path: Path) -> None:
+    found = rewritten(tmp_path, "engine.py", engine=ENGINE, main=CALLER)
+    assert {path: r.status for path, r in found.items()} == dict.fromkeys(("engine.py", "main.py"), Status.MIGRATED)
+    assert b"engine.train(model, loader, optimizer, accelerator)" in found["main.py"].after
+    assert b"def train(model, loader, optimizer, accelerator):" in found["engine.py"].after
+    for path, result in found.items():
+        (tmp_path / path).write_bytes(result.after)
+    with scripts.inside(tmp_path):
+        again = rewrite_together(("engine.py",), Options())
+    assert {r.status for r in again} == {Status.UNCHANGED}
+
+
+def test_it_may_be_in_a_folder_above(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    text = MAIN.format(imports="from lib.engine import train", call="train")
+    found = rewritten(tmp_path, "lib/engine.py", lib__engine=ENGINE, main=text)
+    assert {r.status for r in found.values()} == {Status.MIGRATED}
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("test_engine", CALLER),  # a test
+        ("main", CALLER.replace("import engine", "engine = __import__('json')")),  # the name, and no import of it
+        ("main", "import engine\n"),  # nothing of torch
+    ],
+)
+def test_other_files_are_left_alone(tmp_path: Path, name: str, text: str) -> None:
+    found = rewritten(tmp_path, "engine.py", engine=ENGINE, **{name: text})
+    assert list(found) == ["engine.py"]
+    assert found["engine.py"].status is Status.MIGRATED
+
+
+def test_a_script_that_needs_another_is_not_followed_from_it(tmp_path: Path) -> None:
+    found = rewritten(tmp_path, "engine.py", Options(follow=False), engine=ENGINE, main=CALLER)
+    assert found["engine.py"].status is Status.DECLINED
+    assert "main.py" in found["engine.py"].notes[0].message
+
+
+def test_the_script_that_stands_in_the_way_is_named(tmp_path: Path) -> None:
+    text = CALLER.replace("model = ", "import torch.distributed as dist\nmodel = ") + "dist.broadcast_all(model)\n"
+    found = rewritten(tmp_path, "engine.py", engine=ENGINE, main=text)
+    assert list(found) == ["engine.py"]
+    assert found["engine.py"].status is Status.DECLINED
+    assert any("main.py" in note.message for note in found["engine.py"].notes)
+
+
+def test_of_many_scripts_none_is_chosen(tmp_path: Path) -> None:
+    found = rewritten(tmp_path, "engine.py", engine=ENGINE, **{f"main{k}": CALLER for k in range(5)})
+    assert list(found) == ["engine.py"]
+    assert found["engine.py"].status is Status.DECLINED

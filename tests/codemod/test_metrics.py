@@ -104,6 +104,12 @@ def test_a_ratio_of_sums_is_reduced_together() -> None:
     assert not notes
 
 
+def test_a_sum_that_begins_again_for_another_loop_is_reduced_for_this() -> None:
+    again = "print(total); total = 0\n    for x, y in [(1, 2)]:\n        total += x\n    print(total)"
+    after, _ = rewritten(end=again)
+    assert after.count(f'{REDUCED}"sum")') == 1
+
+
 def test_a_sum_over_several_epochs_is_reduced_after_them() -> None:
     after, _ = rewritten(
         before="hits = 0",

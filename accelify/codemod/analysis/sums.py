@@ -15,6 +15,7 @@ from accelify.codemod.analysis.uses import Use, Uses, line_of, names_in
 
 Loop = ast.For | ast.AsyncFor
 _ZEROS = ("torch.zeros", "np.zeros", "numpy.zeros", "torch.tensor", "torch.FloatTensor")
+_FAR = 10**9
 FILLS = ("append", "extend", "update", "add", "insert", "setdefault")
 
 
@@ -169,7 +170,12 @@ class Sums:
         anchor = next((a for a in self._way(loop, outer) if isinstance(a, LOOPS)), loop)
         end = anchor.end_lineno or anchor.lineno
         later = [self.program.statement(w) for w in writes if line_of(w) > loop.lineno]
-        if any(isinstance(s, ast.AugAssign) and isinstance(s.op, (ast.Add, ast.Sub)) for s in later):
+        begun_again = min((s.lineno for s in later if not isinstance(s, ast.AugAssign)), default=_FAR)
+        if any(
+            isinstance(s, ast.AugAssign) and isinstance(s.op, (ast.Add, ast.Sub))
+            for s in later
+            if s.lineno < begun_again
+        ):
             return None
         if any(s.lineno <= end for s in later):
             return None

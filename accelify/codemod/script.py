@@ -11,8 +11,9 @@ from accelify.codemod import names
 from accelify.codemod.analysis.apex import Apex
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.calm import Calm
+from accelify.codemod.analysis.cpu import Cpu
 from accelify.codemod.analysis.distribution import Distribution
-from accelify.codemod.analysis.effects import clock_behind, function_draws
+from accelify.codemod.analysis.effects import clock_behind, draws_at_random, function_draws
 from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.locality import Locality
@@ -26,7 +27,7 @@ from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach
 from accelify.codemod.analysis.roles import Roles, stepped
-from accelify.codemod.analysis.settings import Settings
+from accelify.codemod.analysis.settings import Setting, Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import Argument, Element, Generated, Instance
@@ -113,10 +114,31 @@ class Script:
         """Whether the accelerator does the script's mixed precision from now on."""
         return self.precision is not None and self.precision.is_taken_over
 
-    @property
+    @cached_property
+    def cpu(self) -> Setting | None:
+        """The option that keeps the script on the CPU, as the accelerator gets it."""
+        settings = Settings(self.program, self.roles, self.tracer, self.reach)
+        found = Cpu(self.program, self.roles, self.tracer, settings).find(self.files)
+        if found is None or any(self._is_needed_before(s) or self._draws_before(s) for s in found.after):
+            return None
+        return found
+
+    def _draws_before(self, statement: ast.stmt) -> bool:
+        """Whether the accelerator's home draws random numbers, or makes a model, before a statement is through."""
+        frame, last = self.program.frame(statement), statement.end_lineno or statement.lineno
+        before = [c for c in self.program.calls if c.lineno <= last and self.program.frame(c) is frame]
+        return any(
+            draws_at_random(self.program, c) or any(self.roles.is_module(v) for v in self.program.values(c))
+            for c in before
+        )
+
+    @cached_property
     def created_after(self) -> ast.stmt | None:
         """The statement of its home after which the accelerator can be created; None where any will do."""
-        return self.precision.after if self.precision is not None and self.precision.is_taken_over else None
+        after = list(self.cpu.after) if self.cpu is not None else []
+        if self.precision is not None and self.precision.is_taken_over and self.precision.after is not None:
+            after.append(self.precision.after)
+        return max(after, key=lambda s: s.lineno, default=None)
 
     def _is_needed_before(self, statement: ast.stmt) -> bool:
         """Whether the accelerator's home needs it, or chooses a device, before a statement is through."""

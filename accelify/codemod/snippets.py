@@ -80,6 +80,11 @@ def call_statement(targets: str, function: str, arguments: str, indent: int = 0)
     return f"{head}\n    {arguments}\n)"
 
 
+def quoted_as(source: str, code: str) -> str:
+    """Code with the quotes that a file has most of."""
+    return code.replace("'", '"') if source.count('"') > source.count("'") and '"' not in code else code
+
+
 def with_last(arguments: Sequence[cst.Arg], new: cst.Arg) -> list[cst.Arg]:
     """Arguments with another at their end, on the last one's line, with its comma and what follows it."""
     if not arguments:

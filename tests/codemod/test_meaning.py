@@ -317,3 +317,57 @@ def test_a_loss_that_is_a_sum_is_told(parts: dict[str, str]) -> None:
 @pytest.mark.parametrize("parts", MEANS)
 def test_a_loss_that_is_a_mean_is_not(parts: dict[str, str]) -> None:
     assert not told(run(LOSS.format(**{"criterion": "", "function": "None", **parts})), "a sum over the batch")
+
+
+# Options that choose the device.
+
+OPTION = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--no-cuda", action="store_true")
+    parser.add_argument("--cuda", action="store_true")
+    {parse}
+    {device}
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x.to(device)), y.to(device)).backward()
+        optimizer.step()
+    print(args)
+
+
+main()
+"""
+PARSE = "args = parser.parse_args()"
+CHOICES = {
+    'device = torch.device("cuda" if not args.no_cuda and torch.cuda.is_available() else "cpu")': "cpu=args.no_cuda",
+    'device = torch.device("cuda") if args.cuda else torch.device("cpu")': "cpu=not args.cuda",
+    'use = torch.cuda.is_available() and not args.no_cuda\n    device = "cuda:0" if use else "cpu"': "cpu=args.no_cuda",
+    'args.gpu = args.cuda and torch.cuda.is_available()\n    device = "cuda" if args.gpu else "cpu"': (
+        "cpu=not args.cuda"
+    ),
+    'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")': "",
+}
+
+
+@pytest.mark.parametrize("device", CHOICES)
+def test_an_option_that_keeps_a_script_on_the_cpu_keeps_it_there(device: str) -> None:
+    result = run(OPTION.format(parse=PARSE, device=device))
+    assert f"    accelerator = Accelerator({CHOICES[device]})\n" in result.after.decode()
+    assert not told(result, "no longer chooses")
+
+
+@pytest.mark.parametrize("parse", [f"start = nn.Linear(1, 1)\n    {PARSE}", f"noise = torch.randn(4)\n    {PARSE}"])
+def test_an_option_that_is_known_too_late_is_told(parse: str) -> None:
+    result = run(OPTION.format(parse=parse, device=next(iter(CHOICES))))
+    assert "    accelerator = Accelerator()\n" in result.after.decode()
+    assert told(result, "no longer chooses")

@@ -87,6 +87,9 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
 
 def _call(script: Script) -> str:
     settings = [script.options.runtime.sharing] if script.options.keep_global_batch else []
+    if script.cpu is not None:
+        source = script.program.flow.parsed_of[script.reach.homes[0].module].text
+        settings.append(f"cpu={snippets.quoted_as(source, script.cpu.text)}")
     if script.precision is not None and script.precision.is_taken_over:
         settings.append(f"mixed_precision={script.precision.code}")
     return snippets.call_statement("", "Accelerator", ", ".join(settings), len("accelerator = "))

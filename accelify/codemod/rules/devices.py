@@ -62,7 +62,7 @@ def _lost_choice(script: Script, statement: ast.stmt, gone: set[ast.AST]) -> Ite
         for n in ast.walk(statement)
         if isinstance(n, ast.Attribute) and ast.unparse(n).startswith(_OPTIONS)
     }
-    if options:
+    if options and script.cpu is None:
         named = ", ".join(sorted(options))
         launch = script.options.runtime.launch
         message = f"{named} no longer chooses the device: `{launch} --cpu` or `Accelerator(cpu=True)` does"

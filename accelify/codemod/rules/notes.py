@@ -212,6 +212,8 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
 
 def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
     """An option of the script that chose the device, and chooses it no more."""
+    if script.cpu is not None:
+        return
     told: set[str] = set()
     for move in script.moves:
         text = ast.unparse(move.device) if move.device is not None else ""

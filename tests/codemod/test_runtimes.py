@@ -169,6 +169,11 @@ def test_what_only_our_runtime_has_is_declined() -> None:
     declined(drawn, "drawn at random", "loss.backward()")
 
 
+def test_options_of_save_are_declined() -> None:
+    line = "torch.save(model.state_dict(), 'm', pickle_protocol=4)"
+    declined(LOOP.format(loss=PLAIN, end=line), "options of `torch.save`", line)
+
+
 def test_numbers_are_not_reduced_by_a_call_that_takes_tensors_only() -> None:
     after = migrated(
         LOOP.format(loss=f"{PLAIN}\n    total += loss.item()", end="print(total)").replace("for", "total = 0\nfor")

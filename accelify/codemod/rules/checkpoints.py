@@ -14,20 +14,26 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits import Change, Insert, Plan, Remark, Replace
+from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "checkpoints"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
     """A change for each `torch.save`, and for each load of what was saved."""
     saved: set[str] = set()
     for call in script.program.calls:
         if "torch.save" not in script.program.called(call) or script.path(call) not in script.files:
             continue
         if call in script.guarding.covered:
+            continue
+        options = [k for k in call.keywords if k.arg not in ("obj", "f")]
+        if (options or len(call.args) > 2) and not script.options.runtime.has("save_options"):
+            yield Obstacle(
+                NAME, script.path(call), call, "Accelerate's `save` takes none of these options of `torch.save`"
+            )
             continue
         accelerator = script.accelerator(call)
         if accelerator is None:

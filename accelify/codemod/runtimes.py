@@ -12,6 +12,31 @@ class Runtime:
     name: what users call it. module: where `Accelerator` comes from. launch: the command that starts many processes.
     wraps_models: `prepare(model)` gives back another object, which takes the model's place and hides its own attributes
     and methods; else it gives back the model. sharing: how `Accelerator` is told that all processes share a batch, and
-    which names of the library that takes. lacks: the calls of ours that it has no counterpart for, where `reduce` is that
-    of numbers and `save_options` are those of `torch.save`.
+    which names of the library that takes. lacks: the calls of ours that it has no counterpart for; `reduce` is that of
+    numbers, `save_options` are those of `torch.save`.
     """
+
+    name: str
+    module: str
+    launch: str
+    wraps_models: bool = False
+    sharing: str = "split_batches=True"
+    names_for_sharing: tuple[str, ...] = ()
+    lacks: frozenset[str] = frozenset()
+
+    def has(self, call: str) -> bool:
+        """Whether its accelerator can do something."""
+        return call not in self.lacks
+
+
+ACCELIFY = Runtime("accelify", "accelify.runtime", "accelify launch")
+ACCELERATE = Runtime(
+    "accelerate",
+    "accelerate",
+    "accelerate launch",
+    wraps_models=True,
+    sharing="dataloader_config=DataLoaderConfiguration(split_batches=True)",
+    names_for_sharing=("DataLoaderConfiguration",),
+    lacks=frozenset({"shard", "seed_by_rank", "reduce", "save_options"}),
+)
+RUNTIMES = {runtime.name: runtime for runtime in (ACCELIFY, ACCELERATE)}

@@ -41,8 +41,10 @@ def test_a_guard_on_one_line() -> None:
 
 def test_a_guard_with_an_else_keeps_what_the_else_does() -> None:
     changed(
+        "-if use_cuda:",
         "-model.cuda()",
-        "+pass",
+        "-else:",
+        "+if not use_cuda:",
         model="if use_cuda:\n    model.cuda()\nelse:\n    print('slow')",
     )
 

@@ -56,6 +56,11 @@ def test_a_script_that_stops_where_its_folder_is_told() -> None:
     assert any(n.rule == "folders" and "stops here" in n.message for n in result.notes)
 
 
+def test_a_folder_that_is_removed_is_told() -> None:
+    result = changed(imports="import shutil", before="shutil.rmtree('out')")
+    assert any(n.rule == "folders" and "removes this folder" in n.message for n in result.notes)
+
+
 def test_a_choice_that_cannot_go_keeps_its_folder() -> None:
     text = script(
         imports="import os, ask\n\n\ndef make():\n    may = ask.whether()\n    os.makedirs('out', exist_ok=may)\n",

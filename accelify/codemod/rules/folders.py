@@ -30,6 +30,9 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     """A change for each folder that is made, also in files that change for nothing else."""
     made: set[str] = set()
     for call in script.program.calls:
+        if "shutil.rmtree" in script.program.called(call) and script.program.frame(call) in script.program.reachable:
+            message = "every process removes this folder, maybe when another has begun to write there"
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         if script.program.frame(call) not in script.program.reachable or not _fails_the_second_time(script, call):
             continue
         path = script.path(call)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import libcst as cst
 
 from accelify.codemod import snippets
+from accelify.codemod.concrete import Concrete
 from accelify.codemod.edits import (
     AddParameter,
     Change,
@@ -24,32 +25,41 @@ from accelify.codemod.edits import (
     Unwrap,
     Wrap,
 )
+from accelify.codemod.folding import Folded, fold
 from accelify.codemod.parse import Parsed
 
 _Lines = Sequence[cst.EmptyLine]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Applied:
-    """The new tree and text (with `\\n` newlines), the comments that went with removed statements, and the statements
-    in which something was replaced.
+    """A file with its changes made.
+
+    folded: the part that was to be edited, and part: what became of it, still folded; all with `\\n` newlines.
+    dropped: the comments that went with removed statements. touched: the statements in which something was replaced.
     """
 
-    module: cst.Module
-    text: str
-    dropped: list[str] = field(default_factory=list)
-    touched: list[cst.CSTNode] = field(default_factory=list)
+    folded: Folded
+    part: str
+    dropped: Sequence[str] = ()
+    touched: Sequence[cst.CSTNode] = ()
+
+    @cached_property
+    def text(self) -> str:
+        """The whole new text."""
+        return self.folded.unfold(self.part)
 
 
 def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
     """Make the changes of one file."""
-    concrete = parsed.concrete
-    applier = _Applier(concrete.module)
-    for change in changes:
-        for edit in change.edits:
-            applier.add(edit, parsed)
+    edits = [edit for change in changes for edit in change.edits]
+    folded = fold(parsed, edits)
+    concrete = Concrete(parsed, folded)
+    applier = _Applier(concrete, folded.indent)
+    for edit in edits:
+        applier.add(edit, parsed)
     module = concrete.module.visit(applier)
-    return Applied(module, module.code, applier.dropped, applier.touched)
+    return Applied(folded, module.code, applier.dropped, applier.touched)
 
 
 def restore(parsed: Parsed, text: str) -> str:
@@ -95,9 +105,10 @@ def _split(text: str) -> list[str]:
 class _Applier(cst.CSTTransformer):
     """Every edit sits at its LibCST node; what is done to a node gets it as its children's edits left it."""
 
-    def __init__(self, module: cst.Module) -> None:
+    def __init__(self, concrete: Concrete, indent: str) -> None:
         super().__init__()
-        self.module = module
+        self.concrete = concrete
+        self.indent = indent
         self.replaced: dict[cst.CSTNode, list[Replace]] = defaultdict(list)
         self.removed: set[cst.CSTNode] = set()
         self.inserted: dict[tuple[cst.CSTNode, str], list[Insert]] = defaultdict(list)
@@ -113,10 +124,10 @@ class _Applier(cst.CSTTransformer):
 
     def add(self, edit: Edit, parsed: Parsed) -> None:
         """Note an edit at its node."""
-        node = parsed.cst_of(edit.node)
+        node = self.concrete.find(edit.node)
         if isinstance(edit, Replace):
             self.replaced[node].append(edit)
-            self.holders.add(parsed.cst_of(statement_of(parsed, edit.node)))
+            self.holders.add(self.concrete.find(parsed.statement(edit.node)))
         elif isinstance(edit, Remove):
             self.removed.add(node)
         elif isinstance(edit, DropNames):
@@ -126,12 +137,12 @@ class _Applier(cst.CSTTransformer):
         elif isinstance(edit, (AddParameter, DropParameter)):
             self.parameters[node].append(edit)
         elif isinstance(edit, DropArgument):
-            self.arguments[node].add(parsed.cst_of(edit.argument))
-            self.holders.add(parsed.cst_of(statement_of(parsed, edit.node)))
+            self.arguments[node].add(self.concrete.find(edit.argument))
+            self.holders.add(self.concrete.find(parsed.statement(edit.node)))
         elif isinstance(edit, Unwrap):
             self.unwrapped[node] = edit.is_body
         elif isinstance(edit, Wrap):
-            self.wrapped.update((parsed.cst_of(s), edit) for s in edit.statements)
+            self.wrapped.update((self.concrete.find(s), edit) for s in edit.statements)
         else:
             self.inserted[(node, edit.where)].append(edit)
 
@@ -298,7 +309,7 @@ class _Applier(cst.CSTTransformer):
             body = [*block.body.body, new]
             out.pop()
         else:
-            made = snippets.statements(f"{wrap.header}\n    pass", self.module)[0]
+            made = snippets.statements(f"{wrap.header}\n    pass", self.indent)[0]
             assert isinstance(made, (cst.If, cst.With))
             block = made.with_changes(leading_lines=_leading(new))
             body = [new.with_changes(leading_lines=())]
@@ -312,7 +323,7 @@ class _Applier(cst.CSTTransformer):
     ) -> list[cst.EmptyLine]:
         """Put new statements, with lines above the first; what lines are left, because an import follows an import."""
         for insert in inserts:
-            made = snippets.statements(insert.code, self.module)
+            made = snippets.statements(insert.code, self.indent)
             if insert.where == "after" and insert.code.startswith("from ") and not insert.gap:
                 out.extend(made)
                 continue
@@ -471,10 +482,3 @@ def _comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
     if isinstance(comma, cst.Comma) and not isinstance(comma.whitespace_after, cst.SimpleWhitespace):
         return comma
     return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-
-
-def statement_of(parsed: Parsed, node: ast.AST) -> ast.stmt:
-    """The statement that holds a node."""
-    while not isinstance(node, ast.stmt):
-        node = parsed.parents[node]
-    return node

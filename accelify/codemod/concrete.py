@@ -1,4 +1,4 @@
-"""The LibCST tree of a file, whose nodes are found by the place of their `ast` twins."""
+"""The LibCST tree of what is edited in a file, whose nodes are found by the place of their `ast` twins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections import defaultdict
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from accelify.codemod.folding import Folded, Span
+from accelify.codemod.parse import Parsed
 from accelify.errors import CannotParse
 
 _COMPOUND: dict[type[ast.AST], tuple[type[cst.CSTNode], ...]] = {
@@ -33,32 +35,33 @@ _EXPRESSIONS: dict[type[ast.AST], tuple[type[cst.CSTNode], ...]] = {
 
 
 class Concrete:
-    """A LibCST module that prints the very text it was made from."""
+    """A LibCST module that prints the very text it was made from: the part of a file that is edited."""
 
-    def __init__(self, text: str, path: str) -> None:
-        self.text = text
+    def __init__(self, parsed: Parsed, folded: Folded) -> None:
+        self._parsed = parsed
+        self._folded = folded
         try:
-            self.module = cst.parse_module(text)
+            self.module = cst.parse_module(folded.text)
         except cst.ParserSyntaxError as error:
-            raise CannotParse(path, error.raw_line, error.raw_column, error.message) from None
-        if self.module.code != text:
-            raise CannotParse(path, None, None, "LibCST does not print this file as it read it")
+            raise CannotParse(parsed.path, None, None, f"LibCST cannot read it: {error.message}") from None
+        if self.module.code != folded.text or folded.unfold(folded.text) != parsed.text:
+            raise CannotParse(parsed.path, None, None, "LibCST does not print this file as it read it")
         wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
-        self._spans: dict[tuple[int, int, int, int], list[cst.CSTNode]] = defaultdict(list)
+        self._spans: dict[Span, list[cst.CSTNode]] = defaultdict(list)
         self._starts: dict[tuple[int, int], list[cst.CSTNode]] = defaultdict(list)
         for node, place in wrapper.resolve(PositionProvider).items():
             start, end = place.start, place.end
             self._spans[(start.line, start.column, end.line, end.column)].append(node)
             self._starts[(start.line, start.column)].append(node)
-        self._lines = text.split("\n")
 
     def find(self, node: ast.AST) -> cst.CSTNode:
-        """The LibCST node for a statement or an expression of the `ast` tree of the same text."""
+        """The LibCST node for a statement or an expression of the file's `ast` tree, or the name of a folded one."""
+        span = self._folded.anchors.get(node) if isinstance(node, ast.stmt) else None
         compound = _COMPOUND.get(type(node))
-        if compound is not None:
+        if compound is not None and span is None:
             candidates = self._starts[self._start(node)]
             return next(c for c in candidates if isinstance(c, compound))
-        span = (*self._start(node), *self._end(node))
+        span = span or (*self._start(node), *self._end(node))
         candidates = self._spans.get(span, [])
         for candidate in candidates:
             if isinstance(node, ast.stmt):
@@ -68,23 +71,10 @@ class Concrete:
                 return candidate
         raise LookupError(f"no {type(node).__name__} at {span}")
 
-    def has(self, node: ast.AST) -> bool:
-        """Whether `find` would find the node."""
-        try:
-            self.find(node)
-        except (LookupError, StopIteration):
-            return False
-        return True
-
-    def _column(self, line: int, offset: int) -> int:
-        """A column in characters for one in UTF-8 bytes."""
-        text = self._lines[line - 1]
-        return offset if text.isascii() else len(text.encode()[:offset].decode())
-
     def _start(self, node: ast.AST) -> tuple[int, int]:
         line: int = node.lineno  # type: ignore[attr-defined]  # statements and expressions have places
-        return line, self._column(line, node.col_offset)  # type: ignore[attr-defined]  # as above
+        return self._folded.line(line), self._parsed.column(line, node.col_offset)  # type: ignore[attr-defined]  # as above
 
     def _end(self, node: ast.AST) -> tuple[int, int]:
         line: int = node.end_lineno  # type: ignore[attr-defined]  # as above
-        return line, self._column(line, node.end_col_offset)  # type: ignore[attr-defined]  # as above
+        return self._folded.line(line), self._parsed.column(line, node.end_col_offset)  # type: ignore[attr-defined]  # as above

@@ -83,9 +83,15 @@ _PUNCTUATION = (
 )
 
 
-def keeps_comments(parsed: Parsed, applied: Applied) -> str | None:
+def keeps_the_rest(applied: Applied) -> str | None:
+    """Every statement that no edit touches is in the result, once."""
+    lost = applied.folded.lost(applied.part)
+    return f"a statement would be lost: {lost[0]}" if lost else None
+
+
+def keeps_comments(applied: Applied) -> str | None:
     """Every comment is in the result, or listed as gone."""
-    lost = _comments(parsed.text) - _comments(applied.text) - Counter(applied.dropped)
+    lost = _comments(applied.folded.text) - _comments(applied.part) - Counter(applied.dropped)
     return f"a comment would be lost: {next(iter(lost))}" if lost else None
 
 

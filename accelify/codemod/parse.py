@@ -1,4 +1,4 @@
-"""Bytes -> Parsed: the file's text and its `ast` tree; the LibCST tree is made only for a file that will be edited.
+"""Bytes -> Parsed: the file's text and its `ast` tree; the LibCST tree is made only of what will be edited.
 
 Questions are asked of the `ast` tree: it costs a tenth of LibCST's, and has to be built first anyway, because deep
 nesting kills LibCST's parser and not CPython's. Edits are made in the LibCST tree; `Concrete` finds its nodes by place.
@@ -10,15 +10,9 @@ import ast
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from accelify.codemod.source import Decoded, decode
 from accelify.errors import CannotParse
-
-if TYPE_CHECKING:
-    import libcst as cst
-
-    from accelify.codemod.concrete import Concrete
 
 # `print x`, `exec x`, `except E, e`, `raise E, x`, `0777`, `<>`, backquotes: what CPython says of each.
 _PYTHON_2 = (
@@ -48,20 +42,20 @@ class Parsed:
         """The node that holds each node."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
-    @cached_property
-    def concrete(self) -> Concrete:
-        """The LibCST tree of the same text."""
-        from accelify.codemod.concrete import Concrete
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that holds a node, or is it."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
 
-        return Concrete(self.text, self.path)
+    def column(self, line: int, offset: int) -> int:
+        """A column in characters for one in UTF-8 bytes."""
+        text = self.lines[line - 1]
+        return offset if text.isascii() else len(text.encode()[:offset].decode())
 
     def source(self, node: ast.AST) -> str:
         """The text of a node as the user wrote it."""
         return ast.get_source_segment(self.text, node) or ast.unparse(node)
-
-    def cst_of(self, node: ast.AST) -> cst.CSTNode:
-        """The LibCST node for an `ast` node."""
-        return self.concrete.find(node)
 
 
 def parse(path: str, data: bytes) -> Parsed:

@@ -189,7 +189,8 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
     trouble = (
         gates.compiles(parsed, applied.text)
         or gates.means_the_plan(applied)
-        or gates.keeps_comments(parsed, applied)
+        or gates.keeps_the_rest(applied)
+        or gates.keeps_comments(applied)
         or gates.binds_its_names(parsed, applied.text)
     )
     if trouble is not None:

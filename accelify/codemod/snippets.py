@@ -49,16 +49,28 @@ def _has_comment(space: cst.BaseParenthesizableWhitespace) -> bool:
     return isinstance(space, cst.ParenthesizedWhitespace)
 
 
-def statements(code: str, module: cst.Module) -> list[cst.BaseStatement]:
-    """Statements from text, indented as the module is."""
-    lines = code.split("\n")
-    text = "\n".join(_reindent(line, module.default_indent) for line in lines)
-    parsed = cst.parse_module(text + "\n", config=module.config_for_parsing)
+def statements(code: str, indent: str) -> list[cst.BaseStatement]:
+    """Statements from text, with the indentation of the file that they are for."""
+    text = "\n".join(_reindent(line, indent) for line in code.split("\n"))
+    parsed = cst.parse_module(text + "\n").visit(_Indent(indent))
     body: list[cst.BaseStatement] = list(parsed.body)
     if parsed.header and body:
         first = body[0]
         body[0] = first.with_changes(leading_lines=[*parsed.header, *_leading(first)])
     return body
+
+
+class _Indent(cst.CSTTransformer):
+    """Blocks say how they are indented, as LibCST may have seen no other block of their file to tell it."""
+
+    def __init__(self, indent: str) -> None:
+        super().__init__()
+        self.indent = indent
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        return updated_node.with_changes(indent=self.indent)
 
 
 def _leading(node: cst.BaseStatement) -> Sequence[cst.EmptyLine]:

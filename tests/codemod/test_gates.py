@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import libcst as cst
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from accelify.codemod import gates, rewrite
 from accelify.codemod.apply import Applied, apply
 from accelify.codemod.edits import Change, Insert, Plan, Remove, Replace
+from accelify.codemod.folding import Folded, fold
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
 from accelify.codemod.result import FileResult, Status
@@ -22,6 +24,11 @@ from tests.codemod.pairs import script
 
 def parsed(text: str) -> Parsed:
     return Project({"train.py": text.encode()}).load("train.py")
+
+
+def applied(before: str, after: str, **found: Any) -> Applied:
+    """A file of which nothing is folded, as it was and as it is."""
+    return Applied(Folded(before, "    "), after, **found)
 
 
 def test_a_result_that_does_not_compile_is_caught() -> None:
@@ -38,9 +45,8 @@ def test_a_text_that_parses_to_something_else_is_caught() -> None:
         cst.Name("x"), cst.Multiply(), cst.BinaryOperation(cst.Name("a"), cst.Add(), cst.Name("b"))
     )
     meant = cst.Assign([cst.AssignTarget(cst.Name("y"))], product)
-    module = cst.Module([cst.SimpleStatementLine([meant])])
-    assert module.code == "y = x * a + b\n"
-    assert gates.means_the_plan(Applied(module, module.code, touched=[meant])) is not None
+    assert cst.Module([]).code_for_node(meant) == "y = x * a + b"
+    assert gates.means_the_plan(applied("y = 1\n", "y = x * a + b\n", touched=[meant])) is not None
 
 
 @pytest.mark.parametrize(
@@ -63,23 +69,31 @@ def test_a_text_that_parses_to_something_else_is_caught() -> None:
 def test_a_text_that_parses_to_itself_passes(text: str) -> None:
     module = cst.parse_module(text + "\n")
     node = module.body[0].body[0] if isinstance(module.body[0], cst.SimpleStatementLine) else module.body[0]
-    assert gates.means_the_plan(Applied(module, "pass\n", touched=[node])) is None
+    assert gates.means_the_plan(applied("pass\n", "pass\n", touched=[node])) is None
 
 
 def test_a_text_that_does_not_parse_is_caught() -> None:
-    module = cst.parse_module("y = 1\n")
-    assert "does not parse" in (gates.means_the_plan(Applied(module, "y = = 1\n")) or "")
+    assert "does not parse" in (gates.means_the_plan(applied("y = 1\n", "y = = 1\n")) or "")
 
 
 def test_a_lost_comment_is_caught_unless_it_is_listed() -> None:
-    file, module = parsed("x = 1  # why\n"), cst.parse_module("x = 1\n")
-    assert "# why" in (gates.keeps_comments(file, Applied(module, "x = 1\n")) or "")
-    assert gates.keeps_comments(file, Applied(module, "x = 1\n", ["# why"])) is None
+    assert "# why" in (gates.keeps_comments(applied("x = 1  # why\n", "x = 1\n")) or "")
+    assert gates.keeps_comments(applied("x = 1  # why\n", "x = 1\n", dropped=["# why"])) is None
 
 
 def test_one_of_two_equal_comments_is_missed() -> None:
-    file, module = parsed("x = 1  # a\ny = 2  # a\n"), cst.parse_module("x = 1\n")
-    assert gates.keeps_comments(file, Applied(module, "x = 1  # a\ny = 2\n")) is not None
+    assert gates.keeps_comments(applied("x = 1  # a\ny = 2  # a\n", "x = 1  # a\ny = 2\n")) is not None
+
+
+@pytest.mark.parametrize("part", ["x = 2\n", "x = 2\nfolded_0_\nfolded_0_\n"])
+def test_a_statement_that_no_edit_touches_and_that_is_gone_or_there_twice_is_caught(part: str) -> None:
+    file = parsed("x = 1\nfor y in z:\n    print(y)\n")
+    assign = file.tree.body[0]
+    assert isinstance(assign, ast.Assign)
+    folded = fold(file, [Replace(assign.value, lambda node: node)])
+    assert folded.text == "x = 1\nfolded_0_\n"
+    assert gates.keeps_the_rest(Applied(folded, folded.text)) is None
+    assert "print(y)" in (gates.keeps_the_rest(Applied(folded, part)) or "")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from accelify.codemod.edits import (
     Wrap,
 )
 from accelify.codemod.folding import Folded, fold
+from accelify.codemod.lines import opcodes
 from accelify.codemod.parse import Parsed
 
 _Lines = Sequence[cst.EmptyLine]
@@ -73,9 +73,7 @@ def restore(parsed: Parsed, text: str) -> str:
     common = max(counts, key=lambda end: counts[end])
     after = text.split("\n")
     out = []
-    for tag, start, end, new_start, new_end in difflib.SequenceMatcher(
-        None, before, after, autojunk=False
-    ).get_opcodes():
+    for tag, start, end, new_start, new_end in opcodes(before, after):
         if tag == "equal":
             out.extend(raw[start:end])
         else:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from accelify.codemod.edits import AddParameter, DropArgument, DropParameter, Edit, Insert, Replace, Wrap
+from accelify.codemod.edits import AddParameter, DropParameter, Edit, Insert, Wrap
 from accelify.codemod.parse import Parsed
 
 Span = tuple[int, int, int, int]  # line and column of the first character, and of the one behind the last

@@ -119,12 +119,16 @@ def _name_troubles(tree: ast.Module) -> Counter[str]:
     found: Counter[str] = Counter()
     unpacked = _unpacked(tree)
     has_star = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in ast.walk(tree))
+    read: set[tuple[Scope | None, str]] = set()
     for scope in root.walk():
         for name, nodes in scope.reads.items():
-            if scope.owner(name) is None and not has_star and name not in _BUILTINS:
+            owner = scope.owner(name)
+            read.add((owner, name))
+            if owner is None and not has_star and name not in _BUILTINS:
                 found[f"undefined name `{name}`"] += len(nodes)
+    for scope in root.walk():
         if scope.kind == "function" or scope is root:
-            _unused(scope, found, unpacked)
+            _unused(scope, found, unpacked, read)
     return found
 
 
@@ -143,9 +147,9 @@ def _unpacked(tree: ast.AST) -> set[ast.AST]:
     return {n for t in targets for n in ast.walk(t)}
 
 
-def _unused(scope: Scope, found: Counter[str], unpacked: set[ast.AST]) -> None:
+def _unused(scope: Scope, found: Counter[str], unpacked: set[ast.AST], read: set[tuple[Scope | None, str]]) -> None:
     for name, writes in scope.writes.items():
-        if not scope.binds(name) or any(name in s.reads and s.owner(name) is scope for s in scope.walk()):
+        if not scope.binds(name) or (scope, name) in read:
             continue
         for write in writes:
             if isinstance(write, ast.alias):

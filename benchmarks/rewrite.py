@@ -78,7 +78,7 @@ def fastest(commands: dict[str, list[str]], folder: str) -> dict[str, float]:
 def main() -> None:
     python, parse = sys.executable, "import libcst, pathlib; libcst.parse_module(pathlib.Path({!r}).read_text())"
     with tempfile.TemporaryDirectory() as folder:
-        for lines in (500, 1000, 2000, 4000):
+        for lines in (500, 1000, 2000, 5000):
             (Path(folder) / f"{lines}.py").write_text(script(lines))
         tree = Path(folder) / "tree"
         for number in range(5000):
@@ -90,7 +90,7 @@ def main() -> None:
             "accelify --version": [python, "-m", "accelify", "--version"],
         }
         commands["5,000 files without torch"] = [python, "-m", "accelify", "rewrite", "--check", "tree"]
-        for lines in (500, 1000, 2000, 4000):
+        for lines in (500, 1000, 2000, 5000):
             commands[f"floor, {lines} lines"] = [python, "-c", parse.format(f"{lines}.py")]
             commands[f"rewrite --diff, {lines} lines"] = [python, "-m", "accelify", "rewrite", "--diff", f"{lines}.py"]
         times = fastest(commands, folder)

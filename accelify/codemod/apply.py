@@ -37,12 +37,14 @@ class Applied:
 
     folded: the part that was to be edited, and part: what became of it, still folded; all with `\\n` newlines.
     dropped: the comments that went with removed statements. touched: the statements in which something was replaced.
+    missed: the new statements that found no place.
     """
 
     folded: Folded
     part: str
     dropped: Sequence[str] = ()
     touched: Sequence[cst.CSTNode] = ()
+    missed: Sequence[str] = ()
 
     @cached_property
     def text(self) -> str:
@@ -59,7 +61,8 @@ def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
     for edit in edits:
         applier.add(edit, parsed)
     module = concrete.module.visit(applier)
-    return Applied(folded, module.code, applier.dropped, applier.touched)
+    missed = [i.code for inserts in applier.inserted.values() for i in inserts if i not in applier.placed]
+    return Applied(folded, module.code, applier.dropped, applier.touched, missed)
 
 
 def restore(parsed: Parsed, text: str) -> str:
@@ -119,6 +122,7 @@ class _Applier(cst.CSTTransformer):
         self.dropped: list[str] = []
         self.holders: set[cst.CSTNode] = set()
         self.touched: list[cst.CSTNode] = []
+        self.placed: set[Insert] = set()
 
     def add(self, edit: Edit, parsed: Parsed) -> None:
         """Note an edit at its node."""
@@ -177,6 +181,10 @@ class _Applier(cst.CSTTransformer):
         original: cst.SimpleStatementLine | cst.SimpleStatementSuite,
         updated: cst.SimpleStatementLine | cst.SimpleStatementSuite,
     ) -> cst.CSTNode:
+        if isinstance(original, cst.SimpleStatementSuite) and any(
+            self._inserts(small, where) for small in original.body for where in ("before", "after")
+        ):
+            return self._split(original, updated)
         pairs = zip(original.body, updated.body, strict=True)
         kept = [new for old, new in pairs if old not in self.removed]
         if len(kept) == len(original.body):
@@ -188,6 +196,19 @@ class _Applier(cst.CSTTransformer):
             return updated
         kept[-1] = kept[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
         return updated.with_changes(body=kept)
+
+    def _split(self, original: cst.SimpleStatementSuite, updated: cst.CSTNode) -> cst.IndentedBlock:
+        """`if x: a; b` over several lines, because something new comes between them."""
+        assert isinstance(updated, cst.SimpleStatementSuite)
+        out: list[cst.BaseStatement] = []
+        for old, new in zip(original.body, updated.body, strict=True):
+            self._emit(out, self._inserts(old, "before"), [])
+            if old not in self.removed:
+                end = updated.trailing_whitespace if old is original.body[-1] else cst.TrailingWhitespace()
+                line = new.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+                out.append(cst.SimpleStatementLine([line], trailing_whitespace=end))
+            self._emit(out, self._inserts(old, "after"), [])
+        return cst.IndentedBlock(out, indent=self.indent)
 
     def _inserts(self, node: cst.CSTNode, where: str) -> list[Insert]:
         found = list(self.inserted.get((node, where), ()))
@@ -320,6 +341,7 @@ class _Applier(cst.CSTTransformer):
         self, out: list[cst.BaseStatement], inserts: list[Insert], lines: list[cst.EmptyLine]
     ) -> list[cst.EmptyLine]:
         """Put new statements, with lines above the first; what lines are left, because an import follows an import."""
+        self.placed.update(inserts)
         for insert in inserts:
             made = snippets.statements(insert.code, self.indent)
             if insert.where == "after" and insert.code.startswith("from ") and not insert.gap:

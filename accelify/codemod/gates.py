@@ -83,6 +83,11 @@ _PUNCTUATION = (
 )
 
 
+def makes_every_edit(applied: Applied) -> str | None:
+    """No new statement was left out."""
+    return f"no place was found for `{applied.missed[0]}`" if applied.missed else None
+
+
 def keeps_the_rest(applied: Applied) -> str | None:
     """Every statement that no edit touches is in the result, once."""
     lost = applied.folded.lost(applied.part)

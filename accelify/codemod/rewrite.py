@@ -169,6 +169,7 @@ def _declined(named: Sequence[Parsed], reasons: Sequence[tuple[str, ast.AST, str
             if path != parsed.path:
                 message, line = f"{path}:{line}: {message}", 1
             notes.append(Note(line, rule, Tier.ADVICE, message))
+        notes.sort(key=lambda n: (n.line, n.rule, n.message))
         results.append(
             FileResult(parsed.path, Status.DECLINED, parsed.data, parsed.data, notes=tuple(dict.fromkeys(notes)))
         )
@@ -188,6 +189,7 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
         return error.reason
     trouble = (
         gates.compiles(parsed, applied.text)
+        or gates.makes_every_edit(applied)
         or gates.means_the_plan(applied)
         or gates.keeps_the_rest(applied)
         or gates.keeps_comments(applied)
@@ -208,8 +210,8 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
         for r in made.remarks
         if r.path == parsed.path
     ]
-    records.sort(key=lambda r: (r.line, r.rule))
-    notes.sort(key=lambda n: (n.line, n.rule))
+    records.sort(key=lambda r: (r.line, r.rule, r.reason))
+    notes.sort(key=lambda n: (n.line, n.rule, n.message))
     data = encode(restore(parsed, applied.text), parsed.decoded)
     return FileResult(
         parsed.path, Status.MIGRATED, parsed.data, data, tuple(dict.fromkeys(records)), tuple(dict.fromkeys(notes))

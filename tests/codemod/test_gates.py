@@ -191,3 +191,8 @@ def test_an_edit_inside_a_replaced_node_is_not_lost() -> None:
 
     edits = (Replace(outer, partial(renamed, "F")), Replace(inner, partial(renamed, "G")))
     assert apply(file, [Change("planted", "train.py", 1, "x", edits)]).text == "F(G(x))\n"
+
+
+def test_a_new_statement_that_found_no_place_is_caught() -> None:
+    assert gates.makes_every_edit(applied("x = 1\n", "x = 1\n", missed=["y = 2"])) == "no place was found for `y = 2`"
+    assert gates.makes_every_edit(applied("x = 1\n", "x = 1\n")) is None

@@ -396,3 +396,22 @@ def test_a_move_that_is_the_models_own_method_stays_and_is_pointed_out() -> None
     (note,) = (note for note in result.notes if note.rule == "own_methods")
     assert result.after.decode().splitlines()[note.line - 1] == "model.cuda()"
     assert "`Net.cuda`" in note.message
+
+
+def test_a_block_on_one_line_is_spread_out_where_something_new_comes_in() -> None:
+    build = "if use_cuda: model = nn.Linear(4, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # both"
+    text = "\n".join(
+        [
+            *("import torch", "from torch import nn", "from torch.utils.data import DataLoader", "use_cuda = True"),
+            *("loader = DataLoader(torch.randn(8, 4))", build, "for x in loader:"),
+            "    optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()\n",
+        ]
+    )
+    after = run(text).after.decode()
+    spread = after[after.index("if use_cuda:") : after.index("for x in loader")]
+    assert [line.strip() for line in spread.splitlines()][:3] == [
+        "if use_cuda:",
+        "model = nn.Linear(4, 1)",
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # both",
+    ]
+    assert "model, optimizer = accelerator.prepare(" in spread

@@ -115,11 +115,9 @@ def _rewrite(
 
 def _with_notes_of_others(result: FileResult, made: Plan, changed: set[str]) -> FileResult:
     """What is to be looked at in files that do not change is told with the first one that does."""
-    found = [
-        Note(1, r.rule, r.tier, f"{r.path}:{getattr(r.node, 'lineno', 1)}: {r.message}")
-        for r in made.remarks
-        if r.path not in changed
-    ]
+    places = [(r.path, int(getattr(r.node, "lineno", 1)), r.rule, r) for r in made.remarks if r.path not in changed]
+    places.sort(key=lambda place: (*place[:3], place[3].message))
+    found = [Note(1, rule, r.tier, f"{path}:{line}: {r.message}") for path, line, rule, r in places]
     return replace(result, notes=(*result.notes, *dict.fromkeys(found)))
 
 

@@ -18,6 +18,7 @@ from accelify import __version__
 COMMANDS = {
     "rewrite": "Migrate training scripts, or show and check what would change.",
     "explain": "Print what a rule of the rewriter does, and why.",
+    "why": "Print what the rewriter knows of a line, and why it changes or stays.",
     "launch": "Run a script on one process or many, on one machine or many.",
     "verify": "Prove by running that the migrated script trains the same model.",
     "config": "Ask how this project is to be launched, and write it down.",

@@ -193,11 +193,4 @@ def test_a_large_file_that_the_script_changes_is_copied_first(server: object, tm
     verdict = prove(Request(tmp_path / "train.py", limits=LIMITS, folder=tmp_path), lambda words: None, server)  # type: ignore[arg-type]
     assert verdict.error is None
     assert log.read_bytes() == b"x" * (2**20 + 1)
-    assert row(verdict, "files").words == f"log.bin is written by ranks 0 and 1 (at train.py:{log_line(verdict.diff)})"
-
-
-def log_line(diff: str) -> int:
-    """The line that the last line of the original has in the new file."""
-    added = sum(line.startswith("+") and not line.startswith("+++") for line in diff.splitlines())
-    removed = sum(line.startswith("-") and not line.startswith("---") for line in diff.splitlines())
-    return len(CLASSIFIER.splitlines()) + 1 + added - removed
+    assert row(verdict, "files").words == "2 files, each written by one rank"

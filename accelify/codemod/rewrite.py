@@ -208,7 +208,7 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
         for r in made.remarks
         if r.path == parsed.path
     ]
-    records.sort(key=lambda r: (r.line, r.rule, r.reason))
+    records.sort(key=lambda r: (r.line, r.rule))
     notes.sort(key=lambda n: (n.line, n.rule, n.message))
     data = encode(restore(parsed, applied.text), parsed.decoded)
     return FileResult(

@@ -329,7 +329,12 @@ def test_a_sum_of_5000_terms_crashes_nothing(here: Path, migrated: str) -> None:
     Path("good.py").write_text(PLAIN)
     Path("sum.py").write_bytes(long_sum(5000).removeprefix(PLAIN.encode()) + b"# torch\n")
     done = rewrite("sum.py", "good.py")
-    assert (done.returncode, done.stderr) == (0, "")
+    if sys.version_info[:2] == (3, 12):  # which cannot compile such a sum itself
+        assert done.returncode == 2
+        assert done.stderr.startswith("sum.py:")
+        assert done.stderr.count("\n") == 1
+    else:
+        assert (done.returncode, done.stderr) == (0, "")
     assert Path("good.py").read_text() == migrated
 
 

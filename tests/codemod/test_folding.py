@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 
 import libcst as cst
@@ -121,6 +122,7 @@ def test_new_blocks_are_indented_like_the_files_even_where_those_are_folded() ->
     assert apply(file, [Change("planted", "train.py", 1, "x", (edit,))]).text == "if a:\n\tb\nif c:\n\td\nhere\n"
 
 
+@pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 cannot compile such a sum itself")
 def test_a_sum_that_would_take_libcst_a_minute_is_none_of_its_business() -> None:
     total = " + ".join(["1"] * 3000)
     source = script(before=f"total = {total}").encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +62,8 @@ def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
     for edit in edits:
         applier.add(edit, parsed)
     module = concrete.module.visit(applier)
-    missed = [i.code for inserts in applier.inserted.values() for i in inserts if i not in applier.placed]
+    inside = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node) if n is not e.node}
+    missed = [e.code for e in edits if isinstance(e, Insert) and e not in applier.placed and e.node not in inside]
     return Applied(folded, module.code, applier.dropped, applier.touched, missed)
 
 

@@ -415,3 +415,10 @@ def test_a_block_on_one_line_is_spread_out_where_something_new_comes_in() -> Non
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # both",
     ]
     assert "model, optimizer = accelerator.prepare(" in spread
+
+
+def test_a_device_chosen_by_a_chain_of_conditions() -> None:
+    chain = "if use_cuda:\n    torch.cuda.set_device(0)\n    device = torch.device('cuda:0')\n"
+    chain += "elif torch.backends.mps.is_available():\n    device = torch.device('mps')\n"
+    chain += "else:\n    device = torch.device('cpu')"
+    assert run(script(before=chain)).status is Status.MIGRATED

@@ -135,7 +135,8 @@ def _choice(script: Script, statement: ast.Assign) -> ast.If | None:
             break
         found = parent
         parent = script.program.parent(parent)
-    return found
+    is_branch = isinstance(parent, ast.If) and parent.orelse == [found]  # of a condition that does more
+    return None if is_branch else found
 
 
 def _only_assigns(node: ast.If, text: str) -> bool:

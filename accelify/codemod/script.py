@@ -12,7 +12,7 @@ from accelify.codemod.analysis.apex import Apex
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.cpu import Cpu
-from accelify.codemod.analysis.distribution import Distribution
+from accelify.codemod.analysis.distributing import Distribution
 from accelify.codemod.analysis.effects import clock_behind, draws_at_random, function_draws
 from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.guarding import Guarding

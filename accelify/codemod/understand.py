@@ -40,7 +40,7 @@ def understand(program: Program, options: Options) -> Verdict:
     training = Loops(program, roles, tracer).find()
     if not training.backwards or not _trains(program, training):
         return Verdict(None)
-    distribution = _distribution(program, roles, tracer, training) if not options.runtime.wraps_models else None
+    distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
     modelled = partial(_script, program, roles, tracer, training, distribution, options)
     script = modelled(())
     if distribution is None:
@@ -113,12 +113,12 @@ def _reaches_as_far(sharing: Script, script: Script) -> bool:
     )
 
 
-def _distribution(program: Program, roles: Roles, tracer: Tracer, training: Training) -> Distributions | None:
+def _distribution(program: Program, tracer: Tracer, training: Training) -> Distributions | None:
     """How the script distributes itself; None where its own files do nothing of the kind."""
     files = {p.path for p in program.named} | {program.path(b) for b in training.backwards}
-    if not Distributions(program, roles, tracer, files).is_there:
+    if not Distributions(program, tracer, files).is_there:
         return None
-    found = Distributions(program, roles, tracer, [p.path for p in program.files])
+    found = Distributions(program, tracer, [p.path for p in program.files])
     found.find()
     return found
 

@@ -1,0 +1,71 @@
+"""Which samplers deal a script's data out to its processes, and for which loaders?"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod import names
+from accelify.codemod.analysis.distributing import Distribution, Place
+from accelify.codemod.analysis.loops import Data, Loops
+from accelify.codemod.analysis.values import Made
+
+
+class Samplers:
+    """Find the samplers, their loaders, and where they are told of a new epoch."""
+
+    def __init__(self, place: Place, found: Distribution) -> None:
+        self.place = place
+        self.program = place.program
+        self.found = found
+
+    def add(self, call: ast.Call) -> None:
+        """A sampler, with the loaders that it is for."""
+        self.found.knows(call)
+        given = {k.arg: k.value for k in call.keywords}
+        shuffle = given.get("shuffle", call.args[3] if len(call.args) > 3 else ast.Constant(True))
+        if not isinstance(shuffle, ast.Constant) or self.place.is_optional(call):
+            self.found.refuse(call, "how the data are shared out depends on a condition")
+            return
+        statement = self.program.statement(call)
+        users = [n for n in self.program.flow.values if self._holds(n, call) and n is not call]
+        if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
+            self.found.remove(statement)
+        elif not isinstance(self.program.parent(call), ast.keyword):
+            self.found.refuse(call, "cannot tell which loader this sampler is for")
+        for user in [call, *users]:
+            self._user(user, bool(shuffle.value))
+
+    def _holds(self, node: ast.AST, sampler: ast.Call) -> bool:
+        if isinstance(getattr(node, "ctx", None), ast.Store):
+            return False
+        return any(isinstance(v, Made) and v.node is sampler for v in self.program.values(node))
+
+    def _user(self, node: ast.AST, shuffle: bool) -> None:
+        parent = self.program.parent(node)
+        loader = self.program.parent(parent) if isinstance(parent, ast.keyword) and parent.arg == "sampler" else None
+        if isinstance(loader, ast.Call) and any(map(names.is_torch_loader, self.program.called(loader))):
+            self.found.samplers[loader] = shuffle
+            return
+        is_told = isinstance(parent, ast.Attribute) and parent.attr == "set_epoch"
+        is_asked = isinstance(parent, (ast.Compare, ast.Assign))
+        if not is_told and not is_asked:
+            self.found.refuse(node, "a sampler is used for more than one loader's `sampler=`")
+
+    def uses(self) -> None:
+        """`sampler.set_epoch(epoch)`: a loader that shuffles draws each epoch anew."""
+        for node in self.place.nodes():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "set_epoch":
+                if self.place.is_alone(node) and ast.unparse(node.func.value).endswith("sampler"):
+                    self.found.remove(self.program.statement(node))
+                else:
+                    self.found.refuse(node, f"cannot tell what `{ast.unparse(node)}` is for")
+
+    def data(self, loops: Loops) -> list[Data]:
+        """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too."""
+        found = []
+        for node in self.place.nodes():
+            if isinstance(node, (ast.For, ast.AsyncFor)) and self.place.holds(node):
+                owners = loops.owners(node.iter)
+                if any(isinstance(v, Made) and v.node in self.found.samplers for v in owners):
+                    found.append(Data("loaders", node, (node.iter,)))
+        return found

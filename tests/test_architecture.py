@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "accelify.codemod.discover": {"accelify.codemod.source", "accelify.errors", "pathspec"},
     "accelify.codemod.source": {"accelify.errors"},
     "accelify.codemod.diff": set(),
-    "accelify.codemod.result": set(),
+    "accelify.codemod.result": {"accelify.errors"},
     "accelify.report": {"accelify.codemod.result", "accelify.errors", "rich"},
     "accelify.verify": {"accelify.codemod", "accelify.errors", "accelify.report", "accelify.runtime.environment"},
     "accelify.verify.inside": {"PIL", "accelify.runtime", "numpy", "torch"},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from accelify.codemod import discover, source
-from accelify.codemod.result import FileResult, Problem, Status
+from accelify.codemod.result import FileResult, Problem, Status, failed
 from accelify.errors import CannotRead, CannotWrite, FileError
 from accelify.workers import Failure, available_cores, run_here, run_many
 
@@ -72,7 +72,7 @@ def rewrite_stdin(path: str, data: bytes, options: Options) -> Batch:
     try:
         source.decode(data, path)
     except CannotRead as error:
-        result = _failed(error)
+        result = failed(error)
     else:
         result = FileResult(path, Status.UNCHANGED, before=data, after=data)
         if source.may_train(data):
@@ -97,8 +97,8 @@ def _written(program: Program) -> Program:
 
 def _unwritten(result: FileResult, error: CannotWrite) -> FileResult:
     if result.path == error.path:
-        return _failed(error)
-    return _failed(CannotWrite(result.path, reason=f"left as it was, as it belongs with {error}"))
+        return failed(error)
+    return failed(CannotWrite(result.path, reason=f"left as it was, as it belongs with {error}"))
 
 
 def _look(item: discover.Found | CannotRead) -> FileResult | str:
@@ -107,7 +107,7 @@ def _look(item: discover.Found | CannotRead) -> FileResult | str:
     A named file must at least be text; one that was merely met in a folder may be whatever it likes.
     """
     if isinstance(item, CannotRead):
-        return _failed(item)
+        return failed(item)
     try:
         data = source.read(item.path)
         if item.named:
@@ -115,7 +115,7 @@ def _look(item: discover.Found | CannotRead) -> FileResult | str:
                 raise CannotRead(item.path, reason="notebooks are not supported yet; save it as a .py file")
             source.decode(data, item.path)
     except CannotRead as error:
-        return _failed(error)
+        return failed(error)
     return item.path if source.may_train(data) else _unchanged(item.path)
 
 
@@ -164,8 +164,8 @@ def _rewrite_program(task: tuple[Paths, Options]) -> Program:
     except FileError as error:
         others = [path for path in paths if path != error.path]
         return (
-            _failed(error),
-            *(_failed(FileError(path, reason=f"left as it was, as it belongs with {error}")) for path in others),
+            failed(error),
+            *(failed(FileError(path, reason=f"left as it was, as it belongs with {error}")) for path in others),
         )
     return tuple(_without_bytes(result) for result in results)
 
@@ -177,7 +177,7 @@ def _rewrite_source(task: tuple[str, bytes, Options]) -> FileResult:
     try:
         return rewrite_source(path, data, options)
     except FileError as error:
-        return _failed(error)
+        return failed(error)
 
 
 def _without_bytes(result: FileResult) -> FileResult:
@@ -209,10 +209,6 @@ def _with_the_rest(programs: Sequence[Program], looked: Sequence[FileResult | st
 
 def _unchanged(path: str) -> FileResult:
     return FileResult(path, Status.UNCHANGED)
-
-
-def _failed(error: FileError) -> FileResult:
-    return FileResult(error.path, Status.ERROR, error=Problem(error.line, error.column, error.reason))
 
 
 def _given_up(path: str, failure: Failure, tracebacks: list[str]) -> FileResult:

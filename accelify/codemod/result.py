@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from accelify.errors import FileError
+
 
 class Tier(str, Enum):
     """How far a change or a note may be trusted.
@@ -68,3 +70,8 @@ class FileResult:
     changes: tuple[ChangeRecord, ...] = ()
     notes: tuple[Note, ...] = ()
     error: Problem | None = None
+
+
+def failed(error: FileError) -> FileResult:
+    """The result of a file that could not be read, parsed or written."""
+    return FileResult(error.path, Status.ERROR, error=Problem(error.line, error.column, error.reason))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
-from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status, Tier
+from accelify.codemod.result import ChangeRecord, FileResult, Note, Status, Tier, failed
 from accelify.codemod.source import encode, may_train, read
 from accelify.errors import CannotParse, FileError
 
@@ -36,7 +36,7 @@ def rewrite_together(paths: tuple[str, ...], options: Options) -> tuple[FileResu
             else:
                 named.append(project.load(path))
         except FileError as error:  # noqa: PERF203  # one bad file does not stop the rest
-            results[path] = _failed(error)
+            results[path] = failed(error)
     for result in _rewrite(named, project, options):
         results[result.path] = result
     order = {path: index for index, path in enumerate(paths)}
@@ -49,12 +49,8 @@ def rewrite_source(path: str, data: bytes, options: Options) -> FileResult:
     try:
         named = [project.load(path)]
     except FileError as error:
-        return _failed(error)
+        return failed(error)
     return next(r for r in _rewrite(named, project, replace(options, follow=False)) if r.path == path)
-
-
-def _failed(error: FileError) -> FileResult:
-    return FileResult(error.path, Status.ERROR, error=Problem(error.line, error.column, error.reason))
 
 
 def _with_callers(

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from accelify.codemod import names
 from accelify.codemod.analysis.apex import Apex
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.cpu import Cpu
 from accelify.codemod.analysis.distributing import Distribution
@@ -333,7 +333,7 @@ class Script:
                     into.update(edit.reads)
                 elif isinstance(edit, (Insert, Wrap)):
                     code = edit.code if isinstance(edit, Insert) else f"{edit.header}\n    pass"
-                    into.update(n.id for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Name))
+                    into.update(names_in(ast.parse(code)))
         return found
 
 

@@ -264,3 +264,15 @@ def bindings(module: str, tree: ast.Module) -> Bindings:
     """Find the scopes and names of a module."""
     built = _Builder(module, tree)
     return Bindings(built.scope, built.scope_of, built.made_by)
+
+
+def names_in(*nodes: ast.AST) -> frozenset[str]:
+    """The names in expressions or statements, read or written."""
+    return frozenset(n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
+
+
+def names_written_in(*nodes: ast.AST) -> frozenset[str]:
+    """The names that statements give a value to."""
+    return frozenset(
+        n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    )

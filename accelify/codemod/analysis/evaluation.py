@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, names_in, names_written_in
 from accelify.codemod.analysis.certainty import Certainty
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.program import Program
@@ -87,12 +87,12 @@ class Evaluations:
         forward, metrics = block[position], block[position + 1 :]
         before = [*before, *block[:position]]
         assert isinstance(forward, ast.Assign)
-        outputs = _stored(forward)
-        dealt = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)} - self._counters(loop)
+        outputs = names_written_in(forward)
+        dealt = names_in(loop.target) - self._counters(loop)
         read = {n.id for s in metrics for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        bound = {n for s in before for n in _stored(s)} | outputs | dealt | self._counters(loop)
+        bound = names_written_in(*before) | outputs | dealt | self._counters(loop)
         names = read & bound
-        given = {n.id for n in ast.walk(forward.value) if isinstance(n, ast.Name)}
+        given = names_in(forward.value)
         if not names or not names <= outputs | dealt or names & given or not names & outputs or not names & dealt:
             return None
         if not all(self._is_a_move(s, names) for s in before) or self._is_read_after(loop):
@@ -114,17 +114,17 @@ class Evaluations:
             body = body[-1].body
         return body, before
 
-    def _counters(self, loop: ast.For) -> set[str]:
+    def _counters(self, loop: ast.For) -> frozenset[str]:
         """The index of `for i, batch in enumerate(loader)`."""
         if not isinstance(loop.iter, ast.Call) or "enumerate" not in self.program.called(loop.iter):
-            return set()
+            return frozenset()
         target = loop.target
         first = target.elts[0] if isinstance(target, (ast.Tuple, ast.List)) else target
-        return {n.id for n in ast.walk(first) if isinstance(n, ast.Name)}
+        return names_in(first)
 
     def _forwards(self, statement: ast.stmt, rowwise: Rowwise) -> bool:
         """`output = model(data)`, `predicted = model(data).argmax(1)`."""
-        if not isinstance(statement, ast.Assign) or len(_stored(statement)) != 1:
+        if not isinstance(statement, ast.Assign) or len(names_written_in(statement)) != 1:
             return False
         value = statement.value
         while isinstance(value, ast.Call) and not self._is_of_model(value):
@@ -156,8 +156,8 @@ class Evaluations:
             return all(self._is_a_move(s, names) for s in [*statement.body, *statement.orelse])
         if not isinstance(statement, ast.Assign):
             return False
-        if not _stored(statement) & names:
-            return bool(_stored(statement))
+        if not names_written_in(statement) & names:
+            return bool(names_written_in(statement))
         values = statement.value.elts if isinstance(statement.value, (ast.Tuple, ast.List)) else [statement.value]
         return all(self._is_moved(v) for v in values)
 
@@ -177,7 +177,7 @@ class Evaluations:
         end = loop.end_lineno or loop.lineno
         return any(
             read.lineno > end and not self._is_rebound(frame, name, end, read.lineno)
-            for name in _stored(loop) - added_in(loop).keys()
+            for name in names_written_in(loop) - added_in(loop).keys()
             for read in frame.reads.get(name, ())
         )
 
@@ -255,7 +255,3 @@ class Evaluations:
 
 def _is_plain(chain: tuple[Binding, ...]) -> bool:
     return all(b.kind in ("assign", "parameter") for b in chain)
-
-
-def _stored(statement: ast.stmt) -> set[str]:
-    return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, names_in, names_written_in
 from accelify.codemod.analysis.calm import Calm, is_addition
 from accelify.codemod.analysis.outputs import OPEN, Effect
 from accelify.codemod.analysis.values import Made
@@ -176,8 +176,7 @@ class Guarding:
         """Whether a statement makes something for those that follow it."""
         if isinstance(statement, ast.AugAssign):
             return False
-        names = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        return any(isinstance(n, ast.Name) and n.id in names for s in following for n in ast.walk(s))
+        return bool(names_written_in(statement) & names_in(*following))
 
     # Names.
 

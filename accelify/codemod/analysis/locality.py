@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.sums import FILLS, Reduction
 
@@ -61,12 +61,12 @@ class Locality:
     def _statements(self, frame: Scope) -> list[ast.stmt]:
         return [n for s in frame.body for n in ast.walk(s) if isinstance(n, ast.stmt)]
 
-    def _dealt(self, loop: Loop) -> set[str]:
+    def _dealt(self, loop: Loop) -> frozenset[str]:
         """The names of the batch, without the counter of `enumerate`."""
         target = loop.target
         if isinstance(loop.iter, ast.Call) and "enumerate" in self.program.called(loop.iter):
             target = target.elts[-1] if isinstance(target, (ast.Tuple, ast.List)) else target
-        return {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+        return names_in(target)
 
     def _given(self, node: ast.stmt, frame: Scope) -> set[str]:
         """The variables that a statement gives a value of one process's own."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.roles import Roles, stepped
@@ -245,44 +245,29 @@ class Loops:
 
     def _deals_out(self, loop: ast.For) -> bool:
         """Whether a counter picks data: it indexes or slices something that is read."""
-        counters = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-        for _ in range(2):
-            for node in self._body_nodes(loop):
-                if (
-                    isinstance(node, ast.Assign)
-                    and len(node.targets) == 1
-                    and isinstance(node.targets[0], ast.Name)
-                    and not isinstance(node.value, ast.Call)
-                    and _reads(node.value) & counters
-                ):
-                    counters.add(node.targets[0].id)
+        counters = _with_derived(names_in(loop.target), list(self._body_nodes(loop)))
         return any(self._picks(node, counters, loop) for node in self._body_nodes(loop))
 
     def _picks(self, node: ast.AST, counters: set[str], loop: ast.For) -> bool:
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _reads(node.slice) & counters:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and names_in(node.slice) & counters:
             return not self._is_only_shown(node, loop)
         if isinstance(node, ast.Call):
             for callee in self.flow.callees.get(node, ()):
                 for parameter in callee.parameters:
                     argument = self.tracer.argument(node, callee, parameter.arg)
-                    if argument is not None and _reads(argument) & counters and self._indexes_by(callee, parameter.arg):
+                    if (
+                        argument is not None
+                        and names_in(argument) & counters
+                        and self._indexes_by(callee, parameter.arg)
+                    ):
                         return True
         return False
 
     def _indexes_by(self, function: Scope, name: str) -> bool:
-        names = {name}
-        for node in ast.walk(function.node):
-            if (
-                isinstance(node, ast.Assign)
-                and len(node.targets) == 1
-                and isinstance(node.targets[0], ast.Name)
-                and not isinstance(node.value, ast.Call)
-                and _reads(node.value) & names
-            ):
-                names.add(node.targets[0].id)
+        nodes = list(ast.walk(function.node))
+        names = _with_derived({name}, nodes)
         return any(
-            isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and _reads(n.slice) & names
-            for n in ast.walk(function.node)
+            isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and names_in(n.slice) & names for n in nodes
         )
 
     def _is_only_shown(self, node: ast.AST, loop: ast.For) -> bool:
@@ -330,8 +315,20 @@ class Loops:
         return not loops and function_draws(self.program, self.program.frame(backward))
 
 
-def _reads(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+def _with_derived(names: Iterable[str], nodes: Sequence[ast.AST]) -> set[str]:
+    """Names, and those that are calculated from them."""
+    found = set(names)
+    for _ in range(2):
+        for node in nodes:
+            if (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and isinstance(node.targets[0], ast.Name)
+                and not isinstance(node.value, ast.Call)
+                and names_in(node.value) & found
+            ):
+                found.add(node.targets[0].id)
+    return found
 
 
 def _receiver(call: ast.Call) -> ast.expr:

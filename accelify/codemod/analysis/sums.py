@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.summands import Summand
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.uses import Use, Uses, line_of, names_in
+from accelify.codemod.analysis.uses import Use, Uses, line_of
 
 Loop = ast.For | ast.AsyncFor
 _ZEROS = ("torch.zeros", "np.zeros", "numpy.zeros", "torch.tensor", "torch.FloatTensor")
@@ -134,7 +134,7 @@ class Sums:
             return None
         others = {o for u in uses for o in u.others} - {name}
         if how == "mean":
-            others -= {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+            others -= names_in(loop.target)
         return how, anchor, others
 
     def _how_it_is_divided(self, uses: list[Use], loop: Loop) -> str | None:
@@ -209,9 +209,7 @@ class Sums:
     def _is_trained_on(self, name: str, frame: Scope) -> bool:
         """Whether a sum is of losses with their graphs, on which a backward pass runs."""
         return any(
-            isinstance(c.func, ast.Attribute)
-            and c.func.attr == "backward"
-            and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(c))
+            isinstance(c.func, ast.Attribute) and c.func.attr == "backward" and name in names_in(c)
             for c in self.program.calls
             if self.program.frame(c) is frame
         )

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Tracer
@@ -140,7 +140,7 @@ class Uses:
 
     def counts_own_batches(self, divisor: ast.expr, loop: Loop) -> bool | None:
         """Whether a divisor is the number of batches that one process takes; None where that cannot be told."""
-        targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+        targets = names_in(loop.target)
         by_hand = self.prepared.is_dealt_by_hand(loop)
         if names_in(divisor) & targets:
             return None if by_hand else True
@@ -174,11 +174,6 @@ class Uses:
                 calls = self.program.flow.callers.get(owner, ())
                 values.extend(self.tracer.argument(call, owner, write.arg) for call in calls)
         return any(v is not None and self._has_own_count(v, loop, depth - 1) for v in values)
-
-
-def names_in(node: ast.AST) -> frozenset[str]:
-    """The names in an expression."""
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
 def line_of(node: ast.AST) -> int:

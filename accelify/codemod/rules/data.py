@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from accelify.codemod import snippets
+from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -78,12 +79,10 @@ def _counted(script: Script, loop: ast.AST) -> Iterator[Remark]:
     """What the script does every so many rounds, each process does at rounds of its own."""
     if not isinstance(loop, ast.For):
         return
-    counters = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    counters = names_in(loop.target)
     for node in ast.walk(loop):
         if isinstance(node, ast.If) and any(
-            isinstance(n, ast.BinOp)
-            and isinstance(n.op, ast.Mod)
-            and any(isinstance(m, ast.Name) and m.id in counters for m in ast.walk(n.left))
+            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and names_in(n.left) & counters
             for n in ast.walk(node.test)
         ):
             message = "each process has only its own share of this counter's values, so some may never get here"

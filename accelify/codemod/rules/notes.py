@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.sums import added_in, bound_in
 from accelify.codemod.edits import Plan, Remark, Remove
 from accelify.codemod.result import Tier
@@ -47,7 +48,7 @@ def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     for node in ast.walk(loop):
         if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add):
             continue
-        if not _is_measured(node.value) and not any(isinstance(n, ast.Name) and n.id in bound for n in ast.walk(node)):
+        if not _is_measured(node.value) and not names_in(node) & bound:
             continue
         text = ast.unparse(node.target)
         if text not in seen:
@@ -77,7 +78,7 @@ def _carried(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
             continue
         if not isinstance(node.targets[0], ast.Tuple):
             continue
-        given = {n.id for a in node.value.args for n in ast.walk(a) if isinstance(n, ast.Name)}
+        given = names_in(*node.value.args)
         kept = [e.id for e in node.targets[0].elts if isinstance(e, ast.Name) and e.id in given]
         if kept and not any(
             _binds(s, kept[0]) for s in loop.body if s.lineno < node.lineno and not _is_detached(s, kept[0])
@@ -91,16 +92,12 @@ def _carried(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
 
 
 def _binds(statement: ast.stmt, name: str) -> bool:
-    return isinstance(statement, ast.Assign) and any(
-        isinstance(n, ast.Name) and n.id == name for t in statement.targets for n in ast.walk(t)
-    )
+    return isinstance(statement, ast.Assign) and name in names_in(*statement.targets)
 
 
 def _is_detached(statement: ast.stmt, name: str) -> bool:
     """`hidden = hidden.detach()` and its like go on with the same state."""
-    return isinstance(statement, ast.Assign) and any(
-        isinstance(n, ast.Name) and n.id == name for n in ast.walk(statement.value)
-    )
+    return isinstance(statement, ast.Assign) and name in names_in(statement.value)
 
 
 def _uneven(script: Script) -> Iterator[Remark]:
@@ -178,7 +175,7 @@ def _measured_names(loop: ast.AST) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(loop):
         if isinstance(node, ast.Assign) and any(isinstance(n, ast.Call) for n in ast.walk(node.value)):
-            found.update(n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name))
+            found.update(names_in(*node.targets))
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and _is_measured(node.value):
             found.add(node.target.id)
     return found

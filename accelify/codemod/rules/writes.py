@@ -20,6 +20,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod import snippets
+from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.guarding import Run
 from accelify.codemod.analysis.outputs import Effect
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace, Unwrap, Wrap
@@ -111,7 +112,7 @@ def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt) -> bool:
 
 def _place(script: Script, argument: ast.expr) -> object:
     """Where the text of an argument means the same: everywhere, or in one function."""
-    local = any(isinstance(n, ast.Name) for n in ast.walk(argument)) and not isinstance(argument, ast.Attribute)
+    local = bool(names_in(argument)) and not isinstance(argument, ast.Attribute)
     return script.program.frame(argument) if local else None
 
 

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from accelify.runtime import collectives, optim, parallel, precision, process, randomness, settings, sharding
 from accelify.runtime.accumulation import Accumulation
 from accelify.runtime.checkpoint import Checkpoints, Parts
-from accelify.runtime.data import is_loader, prepare_loader
+from accelify.runtime.data import is_loader, prepare_loader, share_of
 from accelify.runtime.dealing import Sharing
 from accelify.runtime.environment import Environment
 from accelify.runtime.keeping import Keeping
@@ -113,6 +113,7 @@ class Accelerator(Keeping):
         self._optimizers: list[Optimizer] = []
         self._schedulers: list[Any] = []
         self._loaders: list[Any] = []
+        self._shares: dict[int, Any] = {}
         project = project_configuration(project_dir, project_config)
         self._preemption = Preemption()
         self._trackers = Trackers(log_with, project.logging_dir, self._world.rank == 0)
@@ -227,13 +228,22 @@ class Accelerator(Keeping):
         _remember(self._loaders, prepared)
         return prepared
 
-    def shard(self, elements: Any) -> Any:
+    def shard(self, elements: Any, *, even: bool = True) -> Any:
         """This rank's share of a sequence or iterable, equally many on all ranks; all of it in one process.
 
         Element k of rank r is element `k * N + r`. What has a length is completed by going round to the start; what
-        has none (a generator) loses an incomplete last round.
+        has none (a generator) loses an incomplete last round. With `even=False` each element is exactly one rank's,
+        and some ranks may have one fewer; a loader is then dealt out in its own whole batches. That is for evaluation,
+        in which no rank waits for another: what each adds up, `reduce` makes the sum of one process.
         """
-        return sharding.shard(elements, self._world.rank, self._world.size)
+        if even or self._world.size == 1 or not is_loader(elements):
+            return sharding.shard(elements, self._world.rank, self._world.size, even)
+        if id(elements) not in self._shares:
+            share = share_of(elements, self._sharing, self._collectives, self._passages)
+            if not getattr(elements, "persistent_workers", False):
+                return share
+            self._shares[id(elements)] = share
+        return self._shares[id(elements)]
 
     def seed_by_rank(self) -> None:
         """From here on each rank draws random numbers of its own; rank 0, and so one process, draws what it always did.

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from accelify.errors import AccelifyError
+from accelify.runtime import blanks
 from accelify.runtime.nested import is_list_of_objects, map_leaves, signature
 from accelify.runtime.process import World, leave_word
 
@@ -95,17 +96,27 @@ class Together(Alone):
         Raises: Desync on every rank, naming what each asked for and the line that did.
         """
         asked = f"{operation} {detail}".strip()
+        if not self._is_alike(asked):
+            self._part(asked)
+
+    def _is_alike(self, asked: str) -> bool:
         mine = torch.tensor([zlib.crc32(asked.encode())], dtype=torch.int64)
         everyone = [torch.empty_like(mine) for _ in range(self._world.size)]
         try:
             dist.all_gather(everyone, mine)
         except RuntimeError as error:
             raise self._missing(asked, error) from error
-        if all(torch.equal(mark, mine) for mark in everyone):
-            return
-        stories: list[str] = [""] * self._world.size
-        dist.all_gather_object(stories, f"{call_site()} {asked}")
-        raise Desync("the ranks disagree: " + "; ".join(f"rank {rank} {story}" for rank, story in enumerate(stories)))
+        return all(torch.equal(mark, mine) for mark in everyone)
+
+    def _part(self, asked: str, tree: Any = None) -> Any:
+        """The tree of a sum with this rank's zeros as the others have them, where that is all in which they differ."""
+        mine = f"{call_site()} {asked}", None if tree is None else blanks.kinds(tree)
+        everyone: list[Any] = self._objects(mine)
+        whole = blanks.filled(tree, [kinds for _, kinds in everyone], self._world.device)
+        if whole is None:
+            stories = (f"rank {rank} {story}" for rank, (story, _) in enumerate(everyone))
+            raise Desync("the ranks disagree: " + "; ".join(stories))
+        return whole
 
     def _missing(self, asked: str, error: RuntimeError) -> Desync:
         """What to say when some rank did not come: who, and where the ones that wait stand.
@@ -192,10 +203,13 @@ class Together(Alone):
     def reduce(self, tree: Any, reduction: str) -> Any:
         """The sum, mean, max or min over ranks of each tensor or number, in kind: a number stays a number.
 
-        The mean of whole numbers is a float. Raises: Desync when structure, dtype or shape differ between ranks.
+        The mean of whole numbers is a float. In a sum a rank may have 0 for what is a tensor on others.
+        Raises: Desync when structure, dtype or shape differ between ranks otherwise.
         """
         _check_reduction(reduction)
-        self.agree(f"reduce {reduction}", signature(tree))
+        asked = f"reduce {reduction} {signature(tree)}"
+        if not self._is_alike(asked):
+            tree = self._part(asked, tree if reduction == "sum" else None)
         return map_leaves(lambda leaf: self._reduce_leaf(leaf, reduction), tree)
 
     def _reduce_leaf(self, leaf: Any, reduction: str) -> Any:

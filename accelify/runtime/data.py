@@ -12,8 +12,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from accelify.runtime.bookmarks import Bookmark, Source, samplers_of
+from accelify.runtime.collectives import Alone
+from accelify.runtime.dealing import Sharing
 from accelify.runtime.passage import Passage, Passages
 from accelify.runtime.shards import BySelf
+from accelify.runtime.sources import choose_source
 from accelify.runtime.whole import Whole
 
 
@@ -145,6 +148,14 @@ def prepare_loader(loader: Any, source: Source, passages: Passages, device: torc
         return loader
     kind = PreparedLoader if isinstance(loader, DataLoader) else PreparedIterable
     return kind(loader, source, passages, device)
+
+
+def share_of(loader: Any, sharing: Sharing, collectives: Alone, passages: Passages) -> Any:
+    """A loader of this rank's whole batches, each of which no other rank has; on the device that the given one uses."""
+    own = vars(loader) if isinstance(loader, _Prepared) else {"_loader": loader, "_device": None}
+    uneven = replace(sharing, split_batches=False, even_batches=False)
+    source = choose_source(own["_loader"], uneven, collectives, keeps_batches=True)
+    return prepare_loader(own["_loader"], source, passages, own["_device"])
 
 
 def state_of(loader: Any) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any  # indices and batches are the user's
 
 from accelify.runtime import nested
-from accelify.runtime.passage import Step
+from accelify.runtime.passage import ABSENT, Step
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,8 @@ def dealt(
     """Item `k * N + r` for each k, in rounds of N. The last round is completed from the epoch's first items.
 
     With a fixed batch size the rows of an incomplete last round are dealt out evenly instead, so that no rank sees what
-    another has seen; fewer than N rows are added to make the shares equal. The first `start` items are left out.
+    another has seen; fewer than N rows are added to make the shares equal. Where they need not be equal, a rank that has
+    no item in the last round is told of it by ABSENT. The first `start` items are left out.
     """
     first: list[Any] = []
     if start:
@@ -58,8 +59,8 @@ def dealt(
         present = len(items_of_round)
         if present < sharing.size and not sharing.even_batches:
             sizes = [size_of(item) or 1 for item in items_of_round] + [0] * (sharing.size - present)
-            if sharing.rank < present:
-                yield items_of_round[sharing.rank], Step(rows=tuple(sizes), valid=tuple(sizes))
+            own = items_of_round[sharing.rank] if sharing.rank < present else ABSENT
+            yield own, Step(rows=tuple(sizes), valid=tuple(sizes))
             return
         real = [size_of(item) for item in items_of_round]
         if batch_size is not None and sharing.even_batches and _is_short(items_of_round, sharing.size, batch_size):

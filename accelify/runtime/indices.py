@@ -19,7 +19,7 @@ from torch.utils.data import (
 from accelify.runtime.bookmarks import Bookmark, draws_first, generator_in, samplers_of, seeding_state
 from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing, dealt, split_indices
-from accelify.runtime.passage import Step
+from accelify.runtime.passage import ABSENT, Step
 from accelify.runtime.randomness import SharedRandom, WorkerStart, states_of
 
 
@@ -160,13 +160,16 @@ class Deal:
         self.draw_first()
         for part, step in itertools.chain(self._first or (), self._rest):
             self.steps.append(step)
-            yield part
+            if part is not ABSENT:
+                yield part
 
 
 def _with_steps(batches: Iterator[Any], steps: deque[Step]) -> Iterator[tuple[Any, Step | None]]:
     # Workers are given indices ahead of time; the steps wait in order.
     for batch in batches:
         yield batch, steps.popleft()
+    for step in steps:
+        yield ABSENT, step
 
 
 def _fixed_size(loader: DataLoader[Any]) -> int | None:

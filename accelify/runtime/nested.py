@@ -132,7 +132,7 @@ def signature(tree: Any, *, ragged: bool = False) -> str:
         values = (getattr(tree, field.name) for field in dataclasses.fields(tree))
         return type(tree).__name__ + "(" + ", ".join(signature(value, ragged=ragged) for value in values) + ")"
     # An int on one rank and a float on another reduce well together.
-    return "number" if isinstance(tree, (int, float)) else type(tree).__name__
+    return "number" if isinstance(tree, (int, float, numpy.number)) else type(tree).__name__
 
 
 _SHORT = {

@@ -19,6 +19,13 @@ class CannotGather(AccelifyError):
     """A metric whose rows we cannot tell from those that were added to even out the last step."""
 
 
+class Absent:
+    """What a rank gets in a step in which others have the last batches: nothing, and the knowledge of the step."""
+
+
+ABSENT = Absent()
+
+
 class Row:
     """What belongs to one sample and is taken as one thing, whatever it holds: no dataclass, which has parts."""
 
@@ -80,18 +87,25 @@ class Passage:
 
     def __next__(self) -> Any:
         try:
-            batch, self.step = self._ahead.pop() if self._ahead else next(self._batches)
+            batch, step = self._ahead.pop() if self._ahead else next(self._batches)
+            while batch is ABSENT:
+                self._note(step)
+                batch, step = next(self._batches)
         except StopIteration:
             self._passages.end(self)
             if self._at_end is not None:
                 self._at_end()
                 self._at_end = None
             raise
+        self.step = step
         self.taken += 1
-        if self.step is not None:
-            self.history.append(self.step)
+        self._note(step)
         self._passages.advance(self)
         return batch if self._device is None else nested.move(batch, self._device, non_blocking=True)
+
+    def _note(self, step: Step | None) -> None:
+        if step is not None:
+            self.history.append(step)
 
     @property
     def is_last(self) -> bool:
@@ -99,7 +113,7 @@ class Passage:
         if self._length is None and not self._ahead:
             # No length to go by: look one batch ahead.
             self._ahead = list(itertools.islice(self._batches, 1))
-            return not self._ahead
+            return not self._ahead or self._ahead[0][0] is ABSENT
         return self._length is not None and self.taken >= self._length
 
 
@@ -158,8 +172,8 @@ class Passages:
 def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) -> Any:
     """The rows of all ranks that count, in the order of one process.
 
-    Inside a loop over a prepared loader: of the current batch. After it: of everything collected in the loop, where
-    the length says so. Raises: CannotGather when rows were added and these are not the batch's rows.
+    Inside a loop over a prepared loader: of the current batch. After it: of everything collected in the loop, row by
+    row or batch by batch, as the length says. Raises: CannotGather when rows were added and these are not theirs.
     """
     step = passages.step
     if step is not None:
@@ -168,17 +182,29 @@ def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) ->
     history = passages.finished
     if any(step.rows is None for step in history):
         history = []
-    own = sum(step.rows[rank] for step in history if step.rows)
-    lengths = {length for _, length in _lengths(tree)}
-    if history and lengths == {own}:
-        everything = collectives.gather_rows(tree, None)
+    everything = collectives.gather_rows(tree, None)
+    lengths = {length for _, length in _lengths(everything)}
+    if history and lengths == {_total(history)}:
         return nested.map_leaves(_ordering(history), everything, is_leaf=nested.is_list_of_objects)
     if all(step.is_whole for step in passages.finished):
-        return collectives.gather_rows(tree, None)
+        batches = [_of_batches(step) for step in history]
+        if batches and lengths == {_total(batches)}:
+            return nested.map_leaves(_ordering(batches), everything, is_leaf=nested.is_list_of_objects)
+        return everything
     raise CannotGather(
-        f"gather_for_metrics after the loop: {sorted(lengths)} rows are not the {own} that this rank was given, "
-        "and some of those were added to even out the last step. Call it in the loop, on each batch."
+        f"gather_for_metrics after the loop: {sorted(lengths)} rows are not the {_total(history)} that the ranks were "
+        "given, and some of those were added to even out the last step. Call it in the loop, on each batch."
     )
+
+
+def _total(history: Sequence[Step]) -> int:
+    return sum(sum(step.rows) for step in history if step.rows)
+
+
+def _of_batches(step: Step) -> Step:
+    """A step in which each batch is one row: what is collected once for a batch."""
+    present = tuple(int(rows > 0) for rows in step.rows or ())
+    return Step(rows=present, valid=present)
 
 
 def _check(tree: Any, step: Step, rank: int) -> None:

@@ -60,17 +60,20 @@ class IterableShard:
         return getattr(self._iterable, name)
 
 
-def shard(elements: Any, rank: int, size: int) -> Any:
+def shard(elements: Any, rank: int, size: int, is_even: bool = True) -> Any:
     """This rank's share, of the kind that came in where it can be; the whole, the very same object, in one process.
 
     With a length: every rank gets `ceil(length / N)` elements, completed by going round to the start.
     Without (a generator, `zip`, `enumerate`): every N-th element as it comes; an incomplete last round is dropped.
+    Uneven shares hold each element once: nothing is completed, and nothing dropped.
     Raises: CannotShard for a set, whose order differs from process to process.
     """
     if size == 1:
         return elements
     if isinstance(elements, (set, frozenset)):
         raise CannotShard("shard: a set has another order in every process; give it sorted(...) instead")
+    if not is_even:
+        return _uneven(elements, rank, size)
     if isinstance(elements, (list, tuple)):
         dealt = [elements[position] for position in _positions(len(elements), rank, size)]
         return dealt if isinstance(elements, list) else tuple(dealt)
@@ -84,6 +87,14 @@ def shard(elements: Any, rank: int, size: int) -> Any:
         return IterableShard(elements, rank, size)
     if isinstance(elements, Iterable):
         return (items[rank] for items in _rounds(iter(elements), size) if len(items) == size)
+    raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
+
+
+def _uneven(elements: Any, rank: int, size: int) -> Any:
+    if isinstance(elements, (list, tuple, range, torch.Tensor, numpy.ndarray)):
+        return elements[rank::size]
+    if isinstance(elements, Iterable):
+        return itertools.islice(elements, rank, None, size)
     raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
 
 

@@ -69,8 +69,11 @@ def _drawn(batches: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:
         yield batch
 
 
-def choose_source(loader: Any, sharing: Sharing, collectives: Alone) -> Source:
-    """The way to divide this loader, and why: by indices where they decide everything, else by batches."""
+def choose_source(loader: Any, sharing: Sharing, collectives: Alone, *, keeps_batches: bool = False) -> Source:
+    """The way to divide this loader, and why: by indices where they decide everything, else by batches.
+
+    keeps_batches: whether the batches must be those of one process, which shards of a dataset have no knowledge of.
+    """
     if sharing.size == 1:
         return Whole(loader, collectives)
     if not isinstance(loader, DataLoader):
@@ -80,7 +83,7 @@ def choose_source(loader: Any, sharing: Sharing, collectives: Alone) -> Source:
             return AlreadyShared(loader, sampler, sharing)
     cannot_index = sharing.split_batches and (loader.batch_sampler is None)
     is_iterable = isinstance(loader.dataset, IterableDataset)
-    if is_iterable and not sharing.split_batches and can_shard_itself(loader.dataset, sharing.size):
+    if is_iterable and not (sharing.split_batches or keeps_batches) and can_shard_itself(loader.dataset, sharing.size):
         return BySelf(loader, sharing, collectives)
     if is_iterable or iterates_itself(loader) or cannot_index:
         return ByBatch(loader, sharing, collectives)

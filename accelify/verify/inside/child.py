@@ -84,9 +84,10 @@ def _share_batches(recorder: Recorder, split: bool) -> None:
 
     shard = Accelerator.shard
 
-    def deal(self: Accelerator, elements: Any) -> Any:
-        recorder.write("shard", at=recorder.place())
-        return shard(self, elements)
+    def deal(self: Accelerator, elements: Any, *, even: bool = True) -> Any:
+        if even:  # uneven shares are for evaluation: nothing is learned from them
+            recorder.write("shard", at=recorder.place())
+        return shard(self, elements, even=even)
 
     Accelerator.shard = deal  # type: ignore[method-assign]
     Accelerator.__init__ = start  # type: ignore[method-assign]

@@ -1,0 +1,122 @@
+"""Loaders dealt out in whole batches: each is one rank's, and what the ranks collect is what one process collects."""
+
+import numpy
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from accelify.runtime import Accelerator
+from accelify.runtime.collectives import Desync
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(torch.arange(11.0))
+
+    def shard(self, num_shards, index):
+        raise AssertionError("its batches would not be those of one process")
+
+
+class Rounds:
+    """A loader of another library."""
+
+    def __len__(self):
+        return 3
+
+    def __iter__(self):
+        return iter(torch.arange(12.0).reshape(3, 4))
+
+
+def _loaders(rows):
+    data = TensorDataset(torch.arange(float(rows)))
+    yield DataLoader(data, batch_size=4)
+    yield DataLoader(data, batch_size=4, shuffle=True)
+    yield DataLoader(data, batch_size=4, shuffle=True, num_workers=1, persistent_workers=True)
+    yield DataLoader(data, batch_sampler=[[0, 1], [2], list(range(3, rows))])
+
+
+def _epoch(batches):
+    return [batch[0].tolist() if isinstance(batch, list) else batch.tolist() for batch in batches]
+
+
+def each_batch_is_one_ranks(accelerator):
+    for rows in (19, 16, 4):
+        for loader in [*_loaders(rows), DataLoader(Stream(), batch_size=3), Rounds()]:
+            for _ in range(2):
+                before = torch.get_rng_state()
+                whole = _epoch(loader)
+                torch.set_rng_state(before)
+                share = accelerator.shard(loader, even=False)
+                mine = _epoch(share)
+                assert mine == whole[accelerator.process_index :: accelerator.num_processes]
+                if not isinstance(getattr(loader, "dataset", None), Stream):
+                    assert len(share) == len(mine)
+
+
+def whole_batches_are_dealt_where_processes_share_each_batch(accelerator):
+    whole = DataLoader(TensorDataset(torch.arange(10.0)), batch_size=4)
+    sharing = Accelerator(split_batches=True)
+    for loader in (whole, sharing.prepare(whole)):
+        mine = _epoch(sharing.shard(loader, even=False))
+        assert mine == _epoch(whole)[accelerator.process_index :: accelerator.num_processes]
+
+
+def a_prepared_loader_is_dealt_as_the_one_it_stands_for(accelerator):
+    loader = DataLoader(TensorDataset(torch.arange(11.0)), batch_size=4)
+    mine = _epoch(accelerator.shard(accelerator.prepare(loader), even=False))
+    assert mine == _epoch(loader)[accelerator.process_index :: accelerator.num_processes]
+
+
+def workers_that_live_on_are_not_started_again(accelerator):
+    loader = list(_loaders(19))[2]
+    share = accelerator.shard(loader, even=False)
+    assert accelerator.shard(loader, even=False) is share
+
+
+def other_things_are_dealt_without_repetition(accelerator):
+    rank, size = accelerator.process_index, accelerator.num_processes
+    for whole in ([1, 2, 3], (1, 2, 3), range(3), torch.arange(3), numpy.arange(3), iter([1, 2, 3])):
+        mine = list(accelerator.shard(whole, even=False))
+        assert [int(one) for one in mine] in ([1, 2, 3][rank::size], [0, 1, 2][rank::size])
+
+
+def what_is_collected_comes_in_the_order_of_one_process(accelerator):
+    for rows in (19, 16, 4):
+        for loader in _loaders(rows):
+            before = torch.get_rng_state()
+            batches = _epoch(loader)
+            torch.set_rng_state(before)
+            sums, numbers, arrays = [], [], []
+            for (x,) in accelerator.shard(loader, even=False):
+                sums.append(x.sum().item())
+                numbers.extend(x.tolist())
+                arrays.append(x.numpy())
+            assert accelerator.gather_for_metrics(sums) == [sum(batch) for batch in batches]
+            assert accelerator.gather_for_metrics(numbers) == [row for batch in batches for row in batch]
+            arrays = accelerator.gather_for_metrics(arrays, use_gather_object=True)
+            assert [array.tolist() for array in arrays] == batches
+
+
+def a_rank_without_a_batch_adds_nothing(accelerator):
+    loader = DataLoader(TensorDataset(torch.arange(4.0)), batch_size=4)
+    total, count, hits, histogram, seen = 0, 0.0, [0.0] * 2, 0, 0
+    for (x,) in accelerator.shard(loader, even=False):
+        total += (x > 1).sum()
+        count += numpy.int64(3)
+        hits[1] += x.sum()
+        histogram += numpy.ones((2, 2))
+        seen += len(x)
+    total, count, hits, histogram, seen = accelerator.reduce((total, count, hits, histogram, seen), "sum")
+    assert total == 2
+    assert total.dtype == torch.int64
+    assert (count, hits, seen) == (3, [0.0, torch.tensor(6.0)], 4)
+    assert histogram.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def only_zeros_are_filled_in(accelerator):
+    for other in (1, torch.zeros(2), "0"):
+        mine = torch.zeros(1) if accelerator.is_main_process else other
+        with pytest.raises(Desync, match=r"rank 0 shares\.py:\d+ reduce sum f32\[1\]; rank 1 "):
+            accelerator.reduce(mine, "sum")
+    with pytest.raises(Desync):
+        accelerator.reduce(torch.zeros(1) if accelerator.is_main_process else 0, "mean")

@@ -43,8 +43,8 @@ def dealt(
     """Item `k * N + r` for each k, in rounds of N. The last round is completed from the epoch's first items.
 
     With a fixed batch size the rows of an incomplete last round are dealt out evenly instead, so that no rank sees what
-    another has seen; fewer than N rows are added to make the shares equal. Where they need not be equal, a rank that has
-    no item in the last round is told of it by ABSENT. The first `start` items are left out.
+    another has seen; fewer than N rows are added to make the shares equal. Where they need not be equal, a rank without
+    an item in the last round is told of it by ABSENT. The first `start` items are left out.
     """
     first: list[Any] = []
     if start:

@@ -54,7 +54,7 @@ MAY_IMPORT = {
     },
 }
 # Parts of the runtime that the command line uses before any process has torch.
-TORCH_FREE_RUNTIME = ("environment", "config", "launch", "devices")
+TORCH_FREE_RUNTIME = ("environment", "keys", "config", "detection", "launch", "devices")
 
 
 def modules() -> dict[str, Path]:

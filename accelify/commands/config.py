@@ -49,8 +49,8 @@ def _write(output: Path | None, user: bool, values: dict[str, Any]) -> int:
 
 def _ask() -> dict[str, Any]:
     """The answers that differ from what a launch does anyway."""
-    from accelify.runtime.config import KEYS
     from accelify.runtime.devices import count_gpus
+    from accelify.runtime.keys import KEYS
 
     answers: dict[str, Any] = {}
     gpus = count_gpus(os.environ)
@@ -77,7 +77,7 @@ def _ask() -> dict[str, Any]:
 
 
 def _question(name: str, text: str, default: Any) -> Any:
-    from accelify.runtime.config import BadSetting, read_value
+    from accelify.runtime.keys import BadSetting, read_value
 
     def parse(answer: Any) -> Any:
         try:
@@ -97,7 +97,7 @@ def show(config_file: Path | None) -> None:
 
 def _show(config_file: Path | None) -> int:
     from accelify.runtime.config import config_files, format_settings, resolve
-    from accelify.runtime.launch import detect
+    from accelify.runtime.detection import detect
 
     files = config_files(os.environ, Path.cwd(), config_file)
     click.echo(format_settings(detect(resolve({}, os.environ, files), os.environ)))
@@ -112,7 +112,8 @@ def validate(file: Path | None) -> None:
 
 
 def _validate(file: Path | None) -> int:
-    from accelify.runtime.config import BadSetting, config_files, read_config
+    from accelify.runtime.config import config_files, read_config
+    from accelify.runtime.keys import BadSetting
 
     files = config_files(os.environ, Path.cwd(), file)
     if not files:

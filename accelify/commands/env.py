@@ -72,7 +72,8 @@ def _print_torch() -> None:
 def _print_settings() -> int:
     from accelify.errors import AccelifyError
     from accelify.runtime.config import config_files, format_settings, resolve
-    from accelify.runtime.launch import Program, detect, plan_launch, torchrun_command
+    from accelify.runtime.detection import detect
+    from accelify.runtime.launch import Program, plan_launch, torchrun_command
 
     files = config_files(os.environ, Path.cwd())
     click.echo(f"configuration: {', '.join(map(str, files)) or 'none'}")

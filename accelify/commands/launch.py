@@ -74,7 +74,8 @@ def command(script: str, arguments: tuple[str, ...], kind: str | None, **flags: 
 
 def _plan(program: Any, flags: dict[str, Any]) -> Any:
     from accelify.runtime.config import config_files, resolve, user_file
-    from accelify.runtime.launch import Rendezvous, detect, outer_place, plan_launch
+    from accelify.runtime.detection import detect, outer_place
+    from accelify.runtime.launch import Rendezvous, plan_launch
 
     variables = os.environ
     explicit = user_file(variables) if flags["user_config"] else flags["config_file"]

@@ -23,7 +23,8 @@ def command(**flags: Any) -> None:
     """Check on several processes that they find each other, talk, and train one model together."""
     from accelify.errors import AccelifyError
     from accelify.runtime.config import config_files, resolve
-    from accelify.runtime.launch import Program, detect, plan_launch, run_launch
+    from accelify.runtime.detection import detect
+    from accelify.runtime.launch import Program, plan_launch, run_launch
 
     program = Program("module", "accelify.runtime.selfcheck")
     try:

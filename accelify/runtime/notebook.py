@@ -24,8 +24,9 @@ from accelify.errors import AccelifyError
 from accelify.runtime.agent import RankLogs, run_agent
 from accelify.runtime.bootstrap import die_with, write_error
 from accelify.runtime.config import Settings, resolve
+from accelify.runtime.detection import detect
 from accelify.runtime.failure import Failure
-from accelify.runtime.launch import Launch, Program, detect, plan_launch
+from accelify.runtime.launch import Launch, Program, plan_launch
 from accelify.runtime.ranks import first_of, import_torch, log_folder, own_address, rendezvous_of, tell
 
 if TYPE_CHECKING:

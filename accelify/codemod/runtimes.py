@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Runtime:
     """One such library.
 
-    name: what users call it. module: where `Accelerator` comes from. launch: the command that starts many processes.
+    name: what users call it. module: where `Accelerator` comes from. functions: where the functions come from that need
+    none. launch: the command that starts many processes.
     wraps_models: `prepare(model)` gives back another object, which takes the model's place and hides its own attributes
     and methods; else it gives back the model. sharing: how `Accelerator` is told that all processes share a batch, and
     which names of the library that takes. lacks: the calls of ours that it has no counterpart for; `reduce` is that of
@@ -18,6 +19,7 @@ class Runtime:
 
     name: str
     module: str
+    functions: str
     launch: str
     wraps_models: bool = False
     sharing: str = "split_batches=True"
@@ -29,10 +31,11 @@ class Runtime:
         return call not in self.lacks
 
 
-ACCELIFY = Runtime("accelify", "accelify.runtime", "accelify launch")
+ACCELIFY = Runtime("accelify", "accelify.runtime", "accelify.runtime", "accelify launch")
 ACCELERATE = Runtime(
     "accelerate",
     "accelerate",
+    "accelerate.utils",
     "accelerate launch",
     wraps_models=True,
     sharing="dataloader_config=DataLoaderConfiguration(split_batches=True)",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         gather_object,
         pad_across_processes,
         reduce,
+        save,
         wait_for_everyone,
     )
 
@@ -61,6 +62,7 @@ _HOME = {
     "pad_across_processes": "state",
     "reduce": "state",
     "release_memory": "memory",
+    "save": "state",
     "set_seed": "seeding",
     "skip_first_batches": "data",
     "wait_for_everyone": "state",
@@ -91,6 +93,7 @@ __all__ = [
     "pad_across_processes",
     "reduce",
     "release_memory",
+    "save",
     "set_seed",
     "skip_first_batches",
     "wait_for_everyone",

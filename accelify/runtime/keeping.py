@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 from typing import IO, Any  # scripts keep objects of every kind
 
-import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
@@ -16,11 +15,10 @@ from accelify.runtime.data import skip_first_batches
 from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.passage import Row, gather_rows
 from accelify.runtime.preemption import Preemption
-from accelify.runtime.saving import write_atomically
 from accelify.runtime.trackers import Tracker
 from accelify.runtime.tracking import Trackers
 from accelify.runtime.training import Training
-from accelify.runtime.weights import one_file, pickle_weights, save_weights
+from accelify.runtime.weights import pickle_weights, save_weights, write_object
 
 
 class Keeping(Training):
@@ -58,19 +56,8 @@ class Keeping(Training):
 
         With `safe_serialization` a dict of tensors is written as safetensors.
         """
-
-        def write(file: IO[bytes]) -> None:
-            if safe_serialization:
-                file.write(one_file(obj))
-            else:
-                torch.save(obj, file, *arguments, **options)
-
-        if not self.is_main_process:
-            return
-        if isinstance(f, (str, os.PathLike)):
-            write_atomically(f, write)
-        else:
-            write(f)
+        if self.is_main_process:
+            write_object(obj, f, *arguments, safe_serialization=safe_serialization, **options)
 
     @property
     def project_dir(self) -> str | None:

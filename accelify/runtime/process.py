@@ -71,6 +71,11 @@ def join(environment: Environment, *, cpu: bool = False, timeout: timedelta | No
     )
 
 
+def rank_here() -> int:
+    """This process's rank, without joining the others."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else Environment.read().rank
+
+
 def choose_device(local_rank: int, world_size: int, *, cpu: bool) -> torch.device:
     """CUDA if it is there, else MPS for a process of its own (no backend joins several), else the CPU."""
     if cpu:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any  # containers of tensors and objects of every kind
+import os
+from typing import IO, Any  # containers of tensors and objects of every kind
 
 from accelify.runtime import collectives, process
 from accelify.runtime.collectives import Alone
@@ -10,6 +11,7 @@ from accelify.runtime.environment import Environment
 from accelify.runtime.options import InitProcessGroupKwargs
 from accelify.runtime.process import World
 from accelify.runtime.standing import Standing
+from accelify.runtime.weights import write_object
 
 
 class PartialState(Standing):
@@ -85,6 +87,12 @@ def broadcast_object_list(object_list: list[Any], from_process: int = 0) -> list
 def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False) -> Any:
     """`Accelerator.pad_across_processes`, without one."""
     return PartialState().pad_across_processes(tensor, dim, pad_index, pad_first)
+
+
+def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], *arguments: Any, **options: Any) -> None:
+    """`Accelerator.save`, without one."""
+    if process.rank_here() == 0:
+        write_object(obj, f, *arguments, **options)
 
 
 def wait_for_everyone() -> None:

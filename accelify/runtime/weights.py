@@ -9,7 +9,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import IO
+from typing import IO, Any  # scripts keep objects of every kind
 
 import torch
 
@@ -68,7 +68,24 @@ def size_of(text: int | str) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
-def one_file(state: dict[str, torch.Tensor]) -> bytes:
+def write_object(
+    obj: Any, f: str | os.PathLike[str] | IO[bytes], *arguments: Any, safe_serialization: bool = False, **options: Any
+) -> None:
+    """`torch.save`, or safetensors for a dict of tensors; a named file is replaced whole or not at all."""
+
+    def write(file: IO[bytes]) -> None:
+        if safe_serialization:
+            file.write(_one_file(obj))
+        else:
+            torch.save(obj, file, *arguments, **options)
+
+    if isinstance(f, (str, os.PathLike)):
+        write_atomically(f, write)
+    else:
+        write(f)
+
+
+def _one_file(state: dict[str, torch.Tensor]) -> bytes:
     """The weights as the content of one safetensors file, tied ones once."""
     from safetensors.torch import save  # only who writes needs it
 

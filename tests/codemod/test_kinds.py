@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from accelify.codemod.result import Status
+from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.pairs import run, script
 
@@ -94,9 +94,60 @@ def test_an_imported_file_that_changes_shows_the_moves_that_it_keeps(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("tools.py").write_text(
-        "import os\n\n\ndef folder(path):\n    os.mkdir(path)\n\n\ndef unused(x):\n    return x.cuda()\n"
+        "import os\nfrom torch import nn\n\n\ndef folder(path):\n    os.mkdir(path)\n\n\n"
+        "def unused(x):\n    return x.cuda()\n\n\ndef wrapped(x):\n    return nn.DataParallel(x)\n"
     )
     Path("train.py").write_text(script(imports="from tools import folder", before="folder('out')"))
     _, tools = rewrite_together(("train.py",), Options())
     assert "exist_ok=True" in tools.after.decode()
-    assert [tools.after.decode().splitlines()[note.line - 1].strip() for note in tools.notes] == ["return x.cuda()"]
+    assert [tools.after.decode().splitlines()[note.line - 1].strip() for note in tools.notes] == [
+        "return x.cuda()",
+        "return nn.DataParallel(x)",
+    ]
+
+
+SAVER = """\
+import torch
+
+
+class Keeper:
+    def __call__(self, model, folder):
+        self.keep(model, folder + "/" + "best.pt")
+
+    def keep(self, model, path):
+        torch.save(model.state_dict(), path)
+"""
+
+
+def with_saver(folder: Path, monkeypatch: pytest.MonkeyPatch, saver: str = SAVER, **slots: str) -> list[FileResult]:
+    """A script that is handed its model's keeper by another file, rewritten."""
+    monkeypatch.chdir(folder)
+    Path("saver.py").write_text(saver)
+    slots["end"] = "Keeper()(model, '.')\n" + slots.get("end", "")
+    Path("train.py").write_text(script(imports="from saver import Keeper", **slots))
+    return list(rewrite_together(("train.py",), Options()))
+
+
+def test_what_an_imported_file_saves_is_written_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = "model.load_state_dict(torch.load('./' + 'best.pt'))"
+    train, saver = (result.after.decode() for result in with_saver(tmp_path, monkeypatch, end=end))
+    assert "accelify.runtime.save(model.state_dict(), path)" in saver
+    assert saver.startswith("import accelify.runtime\n")
+    assert "import torch" not in saver
+    assert "accelerator.wait_for_everyone()\nmodel.load_state_dict(" in train
+
+
+def test_a_load_before_anything_is_saved_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = "start = torch.load('s' + 't')\nprint(start)"
+    monkeypatch.chdir(tmp_path)
+    Path("saver.py").write_text(SAVER)
+    Path("train.py").write_text(script(imports="from saver import Keeper", model=before, end="Keeper()(model, '.')"))
+    train, _ = rewrite_together(("train.py",), Options())
+    assert "wait_for_everyone" not in train.after.decode()
+
+
+def test_an_imported_file_that_calls_something_accelify_saves_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (train,) = with_saver(tmp_path, monkeypatch, saver="accelify = 1\n" + SAVER)
+    assert any(note.message.startswith("saver.py:10: every process writes") for note in train.notes)

@@ -1,4 +1,4 @@
-"""Where new code goes: the import, and the line that creates the accelerator."""
+"""Where new code goes: the imports, and the line that creates the accelerator."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.edits import Insert
 
 if TYPE_CHECKING:
     from accelify.codemod.script import Script
@@ -66,33 +67,44 @@ def _is_future(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
-def import_position(script: Script, block: list[ast.stmt]) -> tuple[ast.stmt, str]:
-    """Where an import sorter would put the import of `Accelerator`: a statement, and `before` or `after` it."""
+def import_edit(script: Script, root: Scope, code: str) -> Insert:
+    """An import of the runtime in a module, where an import sorter would put it."""
+    block = import_block(script, root)
+    if not block:
+        return Insert(body_start(root.body), "before", code, gap=1)
+    statement, where = _position(script, block, ast.parse(code).body[0])
+    return Insert(statement, where, code)
+
+
+def _position(script: Script, block: list[ast.stmt], new: ast.stmt) -> tuple[ast.stmt, str]:
+    """A statement of a block of imports, and whether a new one goes `before` or `after` it."""
     kinds = [(_section(script, s), s) for s in block]
-    library = script.options.runtime.module
     third = [s for section, s in kinds if section == 1]
-    listed = [s for s in third if isinstance(s, ast.ImportFrom)]
+    listed = [s for s in third if type(s) is type(new)]
     for statement in listed:
-        assert isinstance(statement, ast.ImportFrom)
-        if (statement.module or "").lower() > library:
+        if _library(statement).lower() > _library(new):
             return statement, "before"
     if listed:
         return listed[-1], "after"
     if third:
-        return third[-1], "after"
+        return (third[0], "before") if isinstance(new, ast.Import) else (third[-1], "after")
     standard = [s for section, s in kinds if section == 0]
     if standard:
         return standard[-1], "after"
     return block[0], "before"
 
 
+def _library(statement: ast.stmt) -> str:
+    """What an import statement imports, or imports from."""
+    if isinstance(statement, ast.ImportFrom):
+        return statement.module or ""
+    assert isinstance(statement, ast.Import)
+    return statement.names[0].name
+
+
 def _section(script: Script, statement: ast.stmt) -> int:
     """0 for the standard library, 1 for other libraries, 2 for the project's own."""
-    if isinstance(statement, ast.ImportFrom):
-        name, level = statement.module or "", statement.level
-    else:
-        assert isinstance(statement, ast.Import)
-        name, level = statement.names[0].name, 0
+    name, level = _library(statement), getattr(statement, "level", 0)
     if level or script.program.flow.project.resolve(script.path(statement), name, level) is not None:
         return 2
     return 0 if name.split(".")[0] in sys.stdlib_module_names else 1

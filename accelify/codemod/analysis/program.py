@@ -113,6 +113,17 @@ class Program:
         """Every call that the flow has reached."""
         return [n for n in self.flow.values if isinstance(n, ast.Call)]
 
+    def calls_in(self, frame: Scope) -> list[ast.Call]:
+        """The calls that a function, or a module's own code, makes."""
+        return self._calls_by_frame.get(frame, [])
+
+    @cached_property
+    def _calls_by_frame(self) -> dict[Scope, list[ast.Call]]:
+        found: dict[Scope, list[ast.Call]] = {}
+        for call in self.calls:
+            found.setdefault(self.frame(call), []).append(call)
+        return found
+
     @cached_property
     def attribute_writes(self) -> dict[str, list[ast.Attribute]]:
         """The attributes that are assigned to, by their names."""
@@ -138,9 +149,6 @@ class Program:
         queue: list[Scope] = []
         for parsed in self.named:
             queue.extend(s for s in self.flow.bindings[parsed.path].root.walk() if s.kind in ("module", "function"))
-        calls_in: dict[Scope, list[ast.Call]] = {}
-        for call in self.calls:
-            calls_in.setdefault(self.frame(call), []).append(call)
         while queue:
             scope = queue.pop()
             if scope in found:
@@ -151,6 +159,6 @@ class Program:
                 for child in scope.walk()
                 if child.kind == "function" and child is not scope and scope.kind == "function"
             )
-            for call in calls_in.get(scope, ()):
+            for call in self.calls_in(scope):
                 queue.extend(self.flow.callees.get(call, ()))
         return found

@@ -3,7 +3,9 @@
     torch.save(model.state_dict(), path)    ->    accelerator.save(model.state_dict(), path)
 
 Why: N processes that write one file at once leave a mixture; a run that is stopped while it writes leaves half of it.
-Left alone: saving where the accelerator does not reach; a note says so.
+Where the accelerator does not reach, as in an imported file's `EarlyStopping`, the function `accelify.runtime.save`
+does the same. A process that loads what may have been saved before waits first.
+Left alone: what is saved before the accelerator is there; a note says so.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Remark, Replace
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.placing import import_edit
+from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -23,10 +27,9 @@ NAME = "checkpoints"
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
     """A change for each `torch.save`, and for each load of what was saved."""
-    saved: set[str] = set()
-    for call in script.program.calls:
-        if "torch.save" not in script.program.called(call) or script.path(call) not in script.files:
-            continue
+    saves: list[ast.Call] = []
+    imported: set[Scope] = set()
+    for call in _saves(script):
         if call in script.guarding.covered:
             continue
         options = [k for k in call.keywords if k.arg not in ("obj", "f")]
@@ -35,38 +38,61 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
                 NAME, script.path(call), call, "Accelerate's `save` takes none of these options of `torch.save`"
             )
             continue
-        accelerator = script.accelerator(call)
-        if accelerator is None:
+        saver = _saver(script, call)
+        if saver is None:
             yield Remark(
                 NAME, script.path(call), call, "every process writes this file: save from one of them", Tier.ADVICE
             )
             continue
-        saved.update(ast.unparse(a) for a in call.args[1:2])
-        yield Change(
-            rule=NAME,
-            path=script.path(call),
-            line=call.lineno,
-            reason="written by one process, and whole or not at all",
-            edits=(
-                Replace(
-                    call,
-                    partial(saved_by, accelerator=accelerator),
-                    keeps=(*call.args, *[k.value for k in call.keywords]),
-                    reads=(accelerator.split(".")[0],),
-                ),
-            ),
-        )
-    yield from _waits(script, saved)
+        saves.append(call)
+        edits: list[Edit] = [
+            Replace(
+                call,
+                partial(saved_by, saver=saver),
+                keeps=(*call.args, *[k.value for k in call.keywords]),
+                reads=(saver.split(".")[0],),
+            )
+        ]
+        root = script.program.frame(call).root
+        if saver == script.options.runtime.functions and root not in imported:
+            imported.add(root)
+            edits.append(import_edit(script, root, f"import {saver}"))
+        reason = "written by one process, and whole or not at all"
+        yield Change(NAME, script.path(call), call.lineno, reason, tuple(edits))
+    yield from _waits(script, saves)
 
 
-def _waits(script: Script, saved: set[str]) -> Iterator[Change]:
+def _saves(script: Script) -> list[ast.Call]:
+    """The calls of `torch.save` in the files that train, and those that these get to in others."""
+    reachable = script.program.reachable
+    return [
+        call
+        for call in script.program.calls
+        if "torch.save" in script.program.called(call)
+        and (script.path(call) in script.files or script.program.frame(call) in reachable)
+    ]
+
+
+def _saver(script: Script, call: ast.Call) -> str | None:
+    """What has the `save` for a place: the accelerator, or the module of functions where it does not reach."""
+    frame = script.program.frame(call)
+    accelerator = script.accelerator(call)
+    if accelerator is not None or script.reach.expression(frame) is not None:
+        return accelerator
+    library = script.options.runtime.functions
+    if frame.kind == "module" or script.distribution is not None or library.split(".")[0] in frame.root.writes:
+        return None
+    return library
+
+
+def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
     """No process reads a file before the one that writes it is done."""
     done: set[ast.stmt] = set()
     for call in script.program.calls:
-        if "torch.load" not in script.program.called(call) or not call.args or ast.unparse(call.args[0]) not in saved:
+        if "torch.load" not in script.program.called(call) or not call.args or script.path(call) not in script.files:
             continue
         statement, accelerator = script.program.statement(call), script.accelerator(call)
-        if statement in done or accelerator is None or script.path(call) not in script.files:
+        if statement in done or accelerator is None or not any(_may_be_of(script, call, save) for save in saves):
             continue
         done.add(statement)
         edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
@@ -75,7 +101,34 @@ def _waits(script: Script, saved: set[str]) -> Iterator[Change]:
         )
 
 
-def saved_by(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+def _may_be_of(script: Script, load: ast.Call, save: ast.Call) -> bool:
+    """Whether a load reads what was saved: the same path, or one that an imported file was given before."""
+    target = save.args[1] if len(save.args) > 1 else None
+    if target is not None and ast.unparse(load.args[0]) == ast.unparse(target):
+        return True
+    frame = script.program.frame(load)
+    if script.path(save) == script.path(load) or isinstance(load.args[0], ast.Constant):
+        return False
+    before = (call for call in script.program.calls_in(frame) if call.lineno < load.lineno)
+    return any(_leads_to(script, call, save) for call in before)
+
+
+def _leads_to(script: Script, call: ast.Call, target: ast.Call) -> bool:
+    """Whether a call may end in another one."""
+    goal, flow = script.program.frame(target), script.program.flow
+    seen: set[Scope] = set()
+    queue = [call]
+    while queue:
+        for callee in flow.callees.get(queue.pop(), ()):
+            if callee is goal:
+                return True
+            if callee not in seen:
+                seen.add(callee)
+                queue.extend(script.program.calls_in(callee))
+    return False
+
+
+def saved_by(call: cst.CSTNode, saver: str) -> cst.BaseExpression:
     """`accelerator.save(...)` for `torch.save(...)`."""
     assert isinstance(call, cst.Call)
-    return call.with_changes(func=cst.parse_expression(f"{accelerator}.save"))
+    return call.with_changes(func=cst.parse_expression(f"{saver}.save"))

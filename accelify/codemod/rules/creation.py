@@ -18,7 +18,7 @@ import libcst as cst
 
 from accelify.codemod import snippets
 from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.placing import body_start, import_block, import_position
+from accelify.codemod.analysis.placing import body_start, import_block, import_edit
 from accelify.codemod.analysis.reach import method_of, node_of
 from accelify.codemod.edits import AddParameter, Change, Edit, Insert, Obstacle, Plan, Replace
 from accelify.codemod.script import Script
@@ -48,13 +48,7 @@ def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
     for taken in (n for n in names if n in root.writes):
         yield Obstacle(NAME, root.module, root.node, f"the name `{taken}` is taken")
         return
-    code = f"from {runtime.module} import {', '.join(names)}"
-    block = import_block(script, root)
-    if block:
-        statement, where = import_position(script, block)
-        edit = Insert(statement, where, code)
-    else:
-        edit = Insert(body_start(root.body), "before", code, gap=1)
+    edit = import_edit(script, root, f"from {runtime.module} import {', '.join(names)}")
     yield Change(NAME, root.module, edit.node.lineno, "the runtime that the script runs on", (edit,))
 
 

@@ -1,13 +1,14 @@
-"""Point out device moves in files that change, but not for them.
+"""Point out what stays in files that change, but not for it.
 
     def batchify(data): return data.cuda()    in a file of which only a folder's making changes
 
-Why: a file that was changed is taken for migrated, and what it still moves is never hidden.
+Why: a file that was changed is taken for migrated, and what it still moves, wraps or distributes is never hidden.
 Left alone: all of it; each process has a GPU of its own as the current one.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accelify.codemod.analysis.moves import Moves
@@ -15,11 +16,22 @@ from accelify.codemod.edits import Plan, Remark
 from accelify.codemod.script import Script
 
 NAME = "elsewhere"
+_BY_HAND = {"backward", "DataParallel", "DistributedDataParallel", "DDP", "DistributedSampler", "GradScaler"} | {
+    "init_process_group",
+}
 
 
 def find(script: Script, plan: Plan) -> Iterator[Remark]:
-    """A note for each move in a file that the plan changes and that is no part of the training code."""
+    """A note for each such call in a file that the plan changes and that is no part of the training code."""
     files = {change.path for change in plan.changes} - script.files
+    message = "stays: the training code of the script never hands the accelerator to this file"
     for move in Moves(script.program, script.roles, script.prepared, files).found:
-        message = "stays: the training code of the script never hands the accelerator to this file"
         yield Remark(NAME, script.path(move.call), move.call, message)
+    for path in sorted(files):
+        for call in script.program.flow.parsed_of[path].parents:
+            if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND:
+                yield Remark(NAME, path, call, message)
+
+
+def _last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

@@ -151,3 +151,13 @@ def test_an_imported_file_that_calls_something_accelify_saves_as_before(
 ) -> None:
     (train,) = with_saver(tmp_path, monkeypatch, saver="accelify = 1\n" + SAVER)
     assert any(note.message.startswith("saver.py:10: every process writes") for note in train.notes)
+
+
+def test_what_a_file_loses_may_be_known_by_a_star_to_files_that_do_not_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("saver.py").write_text(SAVER)
+    Path("train.py").write_text(script(imports="from saver import *", end="Keeper()(model, '.')"))
+    _, saver = rewrite_together(("train.py",), Options())
+    assert b"import torch" not in saver.after

@@ -98,6 +98,11 @@ class Scope:
             scope = scope.parent
         return None
 
+    def writes_of(self, name: str) -> list[ast.AST]:
+        """Where a name that is seen from here gets its value in this file; nowhere if a `*` brings it."""
+        owner = self.owner(name)
+        return owner.writes.get(name, []) if owner is not None else []
+
     def walk(self) -> Iterator[Scope]:
         """This scope and all inside it."""
         yield self

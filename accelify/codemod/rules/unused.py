@@ -89,8 +89,6 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
 def _exported(script: Script, root: Scope) -> set[str]:
     """Names that other files of the program import from a module, or that `__all__` lists."""
     found = set(script.imported_from.get(root, ()))
-    if "*" in found:
-        found.update(root.writes)
     for statement in root.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             found.update(

@@ -110,12 +110,13 @@ class Project:
 
     def resolve(self, importer: str, name: str, level: int) -> str | None:
         """The file that `import name` means in the file `importer`; None for a library."""
-        key = (str(Path(importer).parent), name, level)
+        key = (importer, name, level)
         if key not in self._resolved:
-            self._resolved[key] = self._find(Path(importer).parent, name, level)
+            self._resolved[key] = self._find(importer, name, level)
         return self._resolved[key]
 
-    def _find(self, here: Path, name: str, level: int) -> str | None:
+    def _find(self, importer: str, name: str, level: int) -> str | None:
+        here = Path(importer).parent
         parts = name.split(".") if name else []
         if level:
             for _ in range(level - 1):
@@ -123,7 +124,7 @@ class Project:
             return self._file(here, parts)
         for folder in self._search_path(here):
             path = self._file(folder, parts)
-            if path is not None:
+            if path is not None and absolute(path) != absolute(importer):  # no file imports itself
                 return path
         return None
 

@@ -15,9 +15,9 @@ from accelify.codemod.analysis.loops import Data, Loops, Training
 from accelify.codemod.analysis.preparing import Preparer
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reacher
-from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import External, FunctionValue
+from accelify.codemod.analysis.values import Argument, External, FunctionValue
 from accelify.codemod.analysis.wrapped_training import WrappedTraining
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.options import Options
@@ -53,6 +53,7 @@ def understand(program: Program, options: Options) -> Verdict:
         message = "cannot tell which model and which optimizer this backward pass trains"
         obstacles.append((training.backwards[0], "prepare", message))
     obstacles.extend((node, "accelerator", message) for node, message in script.reach.obstacles)
+    obstacles.extend(_single_steps(script))
     obstacles.extend(_several_devices(program, script.files))
     if script.wrapping is not None:
         passed = WrappedTraining(program, roles, tracer, training, script.wrapping).obstacles()
@@ -143,6 +144,18 @@ def _updates_by_hand(program: Program, training: Training) -> bool:
         isinstance(node, ast.Attribute) and node.attr == "grad" and program.frame(node) in training.frames
         for node in program.flow.values
     )
+
+
+def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+    """Functions that take one step with an optimizer that they are given, by a caller who is not known."""
+    for home in script.reach.homes:
+        if home.kind != "function" or script.program.flow.callers.get(home):
+            continue
+        steps = [s for s in script.training.steps if script.program.frame(s) is home]
+        given = [s for s in steps if any(isinstance(v, Argument) for v in script.program.values(stepped(s)))]
+        if given and not any(script.program.loops_round(s) for s in steps):
+            message = f"nothing here calls `{home.name}`, which takes a single step with what is set up elsewhere"
+            yield home.node, "accelerator", message
 
 
 def _several_devices(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:

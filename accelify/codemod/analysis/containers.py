@@ -82,6 +82,8 @@ class Containers(Memory):
             found |= self._get(("var", each, name))
         if found:
             return frozenset(found)
+        if name == "module" and self.is_module_class(owner.cls):
+            return frozenset({owner})  # what `nn.DataParallel` was put round
         return frozenset({Member(owner, name)})
 
     def _opaque_member(self, owner: Value, name: str) -> Values:

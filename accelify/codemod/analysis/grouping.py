@@ -159,12 +159,20 @@ class Grouper:
     def _close(self, frame: Scope, block: list[ast.stmt], end: int, items: list[Item]) -> None:
         order = {"loader": 0, "model": 1, "optimizer": 2}
         unique: dict[str, Item] = {}
-        earlier = {i.text for g in self.groups if g.frame is frame for i in g.items if i.kind == "model"}
+        before = [g for g in self.groups if g.frame is frame and self._is_before(g, block)]
+        earlier = {i.text for g in before for i in g.items if i.kind == "model"}
         for item in sorted(items, key=lambda i: (order[i.kind], i.line)):
             if not (item.kind == "model" and item.text in earlier):
                 unique.setdefault(item.text, item)
         if unique:
             self.groups.append(Group(frame, block[end] if end >= 0 else None, list(unique.values())))
+
+    def _is_before(self, group: Group, block: list[ast.stmt]) -> bool:
+        """Whether a group that is made already is on every way to a block: it stands there, or in one round it."""
+        if group.anchor is None:
+            return True
+        around = self.program.block(group.anchor)
+        return any(s in around for s in [block[0], *self.program.ancestors(block[0])])
 
     def _uses(self, statement: ast.stmt, item: Item) -> bool:
         """Whether a statement needs an item prepared: it reads a loader, or it trains."""

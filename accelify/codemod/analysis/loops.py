@@ -16,6 +16,7 @@ from accelify.codemod.analysis.values import (
     Collection,
     Element,
     FunctionValue,
+    Generated,
     Instance,
     Made,
     Member,
@@ -123,6 +124,13 @@ class Loops:
         assert function.parent is not None
         yield from function.parent.reads.get(function.name, ())
 
+    @staticmethod
+    def _is_given(value: Value) -> bool:
+        """Whether a thing comes from a caller who is not known."""
+        while isinstance(value, Member):
+            value = value.owner
+        return isinstance(value, Argument)
+
     # What a loop goes over.
 
     def owners(self, node: ast.expr) -> set[Value]:
@@ -193,7 +201,8 @@ class Loops:
                 isinstance(call.func, ast.Attribute) and call.func.attr in ("next", "__next__") and not call.args
             )
             if not is_next or not any(
-                isinstance(v, Element) and self.roles.is_loader(v.owner) for v in self.program.values(call)
+                isinstance(v, Element) and (self.roles.is_loader(v.owner) or self._is_given(v.owner))
+                for v in self.program.values(call)
             ):
                 continue
             if any(loop in loops for loop in self.stack(call)):
@@ -215,14 +224,27 @@ class Loops:
             return ("sequence", source) if self._deals_out(loop) else None
         if isinstance(source, (ast.List, ast.Tuple, ast.Dict, ast.Constant)) or self._is_literal(owners):
             return None
-        if any(isinstance(o, (Argument, Member)) or (isinstance(o, Instance) and self._yields(o)) for o in owners):
-            return ("loaders", source) if self._uses_items(loop) else None
-        if any(isinstance(o, (Made, Collection)) or type(o).__name__ == "Generated" for o in owners):
-            return ("sequence", source) if self._uses_items(loop) else None
-        return None
+        kind = self._kind_of(owners)
+        return (kind, source) if kind is not None and self._uses_items(loop) else None
+
+    def _kind_of(self, owners: set[Value]) -> str | None:
+        """Whether batches come from a thing that can be prepared, or from one whose items are to be dealt out."""
+        own = [o for o in owners if isinstance(o, Instance) and self._yields(o)]
+        if own:
+            return "loaders" if all(self._is_counted(o) for o in own) else "sequence"
+        if any(isinstance(o, (Argument, Member)) for o in owners):
+            return "loaders"
+        return "sequence" if any(isinstance(o, (Made, Collection, Generated)) for o in owners) else None
 
     def _yields(self, instance: Instance) -> bool:
         return any(self.flow.method(instance.cls, name) for name in ("__iter__", "__getitem__", "__next__"))
+
+    def _is_counted(self, instance: Instance) -> bool:
+        """Whether `prepare` takes it for a source of batches: it can be iterated and counted, but not indexed."""
+        iterates, counts, indexes = (
+            self.flow.method(instance.cls, name) for name in ("__iter__", "__len__", "__getitem__")
+        )
+        return iterates is not None and counts is not None and indexes is None
 
     @staticmethod
     def _is_literal(owners: set[Value]) -> bool:

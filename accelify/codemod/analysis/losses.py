@@ -53,11 +53,18 @@ class Losses:
         if any(name.startswith("torch.nn.functional.") for name in called):
             return _adds_up(call)
         if "torch.sum" in called:
-            return len(call.args) == 1 and not call.keywords
+            return len(call.args) == 1 and not call.keywords and not self._is_stacked(call.args[0])
         callees = self.program.flow.callees.get(call)
-        if callees:
-            return any(self.is_sum(value, depth - 1) for f in callees for value in _returned(f))
-        return isinstance(call.func, ast.Attribute) and call.func.attr == "sum" and not call.args and not call.keywords
+        if callees:  # one that is given nothing knows no batch: a penalty on the weights
+            is_given = bool(call.args or call.keywords)
+            return is_given and any(self.is_sum(value, depth - 1) for f in callees for value in _returned(f))
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "sum" or call.args or call.keywords:
+            return False
+        return not self._is_stacked(call.func.value)
+
+    def _is_stacked(self, node: ast.expr) -> bool:
+        """Whether what is summed are losses that the script put side by side."""
+        return isinstance(node, ast.Call) and "torch.stack" in self.program.called(node)
 
 
 def _adds_up(call: ast.Call) -> bool:

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.grouping import Group, Grouper, Item
 from accelify.codemod.analysis.loops import Data, Loops, Training
+from accelify.codemod.analysis.owners import PARAMETERS, Owners, is_plain
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import node_of
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Binding, Chain, Tracer
 from accelify.codemod.analysis.values import Constant, Made, Value
-
-_PARAMETERS = ("parameters", "named_parameters", "trainable_parameters")
 
 
 @dataclass
@@ -51,6 +50,7 @@ class Preparer:
         self.roles = roles
         self.tracer = tracer
         self.training = training
+        self._owners = Owners(program, roles, tracer, training)
         self.needed = {node_of(program.frame(b)) for b in training.backwards}
         self.found = Preparation()
         self._items: list[Item] = []
@@ -89,7 +89,7 @@ class Preparer:
 
     def _inside_something(self, receiver: ast.expr) -> bool:
         """An optimizer that an object of unknown class holds is prepared in place where the object gets its name."""
-        if not isinstance(receiver, ast.Attribute) or not self._is_plain(receiver):
+        if not isinstance(receiver, ast.Attribute) or not is_plain(receiver):
             return False
         for chain in self.tracer.chains(receiver.value):
             binding = self._outermost(chain)
@@ -110,9 +110,20 @@ class Preparer:
             return last if chain[-2].kind == "parameter" else chain[-2]
         if last.kind == "parameter":
             for kept in reversed(chain[:-1]):
-                if kept.kind == "assign" and kept.scope is last.scope and isinstance(kept.node, ast.Attribute):
+                if (
+                    kept.kind == "assign"
+                    and isinstance(kept.node, ast.Attribute)
+                    and (kept.scope is last.scope or self._is_handed_up(last.scope, kept.scope))
+                ):
                     return kept
         return last
+
+    def _is_handed_up(self, constructor: Scope, base: Scope) -> bool:
+        """Whether a constructor hands what it is given to its base class's, which others may call too."""
+        cls, ancestor = constructor.parent, base.parent
+        if constructor.name != "__init__" or base.name != "__init__" or cls is None or ancestor is None:
+            return False
+        return cls in self.program.flow.descendants(ancestor)
 
     def _optimizer(self, binding: Binding, chain: Chain, step: ast.AST) -> None:
         if binding.kind == "inline":
@@ -134,9 +145,19 @@ class Preparer:
         )
 
     def _add_models(self, binding: Binding, chain: Chain, is_optional: bool = False) -> None:
-        for model in self._models_of(binding, chain):
+        models: dict[str, Item] = {}
+        for expression in self._owners.of(binding):
+            models.setdefault(ast.unparse(expression), self._model(expression, binding))
+        if not models and chain[-1].kind == "parameter":
+            for expression, given in self._owners.given_to(chain[-1].scope):
+                item = self._item("model", self._outermost(given))
+                models.setdefault(item.text, item)
+                self.found.models |= set(self.program.values(expression))
+        for model in models.values():
             model = replace(model, without_optimizer=is_optional)
-            if not any(i.text == model.text and i.frame is model.frame for i in self._items):
+            if not any(
+                (i.text, i.frame, i.statement) == (model.text, model.frame, model.statement) for i in self._items
+            ):
                 self._items.append(model)
 
     def _item(self, kind: str, binding: Binding) -> Item:
@@ -151,141 +172,25 @@ class Preparer:
             return first != "" and text != "self"
         return frame.kind == "module" or frame.binds(first) or first in frame.declared_global
 
-    def _models_of(self, binding: Binding, chain: Chain) -> list[Item]:
-        """The models whose parameters an optimizer gets, as they are named where the optimizer is."""
-        found: list[Item] = []
-        value = binding.value
-        if value is not None:
-            for expression in self._owners_in(value, 3):
-                self._add_model(found, expression, binding)
-        if not found and isinstance(value, ast.Call):
-            for expression in self._owners_in_callee(value, binding):
-                self._add_model(found, expression, binding)
-        if not found:
-            for name in self._models_bound_with(binding):
-                self._add_model(found, name, binding)
-        if not found and isinstance(value, ast.Call):
-            for argument in [*value.args, *[k.value for k in value.keywords]]:
-                if self._is_plain(argument) and any(self.roles.is_model(v) for v in self.program.values(argument)):
-                    self._add_model(found, argument, binding)
-        return found
-
-    def _models_bound_with(self, binding: Binding) -> list[ast.expr]:
-        """`model` of `model, optimizer = build()`."""
-        found: list[ast.expr] = []
-        if not isinstance(binding.statement, ast.Assign):
-            return found
-        for target in binding.statement.targets:
-            for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else ():
-                values = self.program.values(part)
-                if part is not binding.node and values and all(self.roles.is_model(v) for v in values):
-                    found.append(part)
-        return found
-
-    def _owners_in_callee(self, call: ast.Call, binding: Binding) -> list[ast.expr]:
-        """The models of an optimizer that a function of the project's own builds, as they are named at the call."""
-        found: list[ast.expr] = []
-        for made in self.program.values(call):
-            if not isinstance(made, Made) or not isinstance(made.node, ast.Call) or not self.roles.is_optimizer(made):
-                continue
-            for expression in self._owners_in(made.node, 2):
-                seen_here = self._at_caller(expression, call, binding)
-                if seen_here is not None:
-                    found.append(seen_here)
-        return found
-
-    def _at_caller(self, expression: ast.expr, call: ast.Call, binding: Binding) -> ast.expr | None:
-        """An expression of a called function as the caller would write it; None when the caller cannot."""
-        inner, root = self.program.frame(expression), expression
-        while isinstance(root, (ast.Attribute, ast.Subscript)):
-            root = root.value
-        if not isinstance(root, ast.Name):
-            return None
-        owner = self.program.scope(root).owner(root.id)
-        if owner is inner and inner.is_method and inner.parameters and root.id == inner.parameters[0].arg:
-            frame = binding.scope
-            same = frame.is_method and bool(frame.parameters) and frame.parameters[0].arg == root.id
-            return expression if same and isinstance(expression, ast.Attribute) else None
-        if owner is inner and expression is root and inner in self.program.flow.callees.get(call, ()):
-            argument = self.tracer.argument(call, inner, root.id)
-            return argument if argument is not None and self._is_plain(argument) else None
-        return expression if owner is not None and owner is binding.scope.root else None
-
-    def _add_model(self, found: list[Item], expression: ast.expr, binding: Binding) -> None:
-        expression = self._whole_model(expression)
+    def _model(self, expression: ast.expr, binding: Binding) -> Item:
+        """A model to prepare where its optimizer is."""
         text = ast.unparse(expression)
-        if any(i.text == text for i in found):
-            return
         self.found.models |= {v for v in self.program.values(expression) if self.roles.is_model(v)}
         line = self._bound_line(expression)
         assigned = text != "self" and self._may_assign(text, binding.scope)
-        found.append(Item("model", text, binding.scope, binding.statement, line, assigned, binding.text))
+        return Item("model", text, binding.scope, binding.statement, line, assigned, binding.text)
 
     def _bound_line(self, expression: ast.expr) -> int:
         lines = [getattr(c[0].node, "lineno", 0) for c in self.tracer.chains(expression) if c]
         return max(lines, default=getattr(expression, "lineno", 0))
 
-    def _owners_in(self, value: ast.expr, depth: int) -> list[ast.expr]:
-        """The expressions `E` of the `E.parameters()` that an expression is made from."""
-        found: list[ast.expr] = []
-        for node in ast.walk(value):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PARAMETERS:
-                if self._is_plain(node.func.value):
-                    found.append(node.func.value)
-            elif (
-                isinstance(node, ast.Name)
-                and isinstance(node.ctx, ast.Load)
-                and depth
-                and self.roles.parameter_owners(self.program.values(node))
-            ):
-                found.extend(self._owners_through(node, depth))
-        return found
-
-    def _owners_through(self, node: ast.Name, depth: int) -> list[ast.expr]:
-        owner = self.program.scope(node).owner(node.id)
-        if owner is None or owner.frame is not self.program.frame(node):
-            return []
-        found = []
-        for write in self.tracer.writes(owner, node.id):
-            statement = self.program.statement(write)
-            if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and statement.value is not None:
-                found.extend(self._owners_in(statement.value, depth - 1))
-            elif isinstance(statement, (ast.For, ast.AsyncFor)):
-                found.extend(self._owners_in(statement.iter, depth - 1))
-        for read in owner.reads.get(node.id, ()):
-            parent = self.program.parent(read)
-            if isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend"):
-                call = self.program.parent(parent)
-                if isinstance(call, ast.Call):
-                    found.extend(e for a in call.args for e in self._owners_in(a, depth - 1))
-        return found
-
-    @staticmethod
-    def _is_plain(node: ast.expr) -> bool:
-        """A name, dotted or with literal keys."""
-        while isinstance(node, (ast.Attribute, ast.Subscript)):
-            if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
-                return False
-            node = node.value
-        return isinstance(node, ast.Name)
-
-    def _whole_model(self, expression: ast.expr) -> ast.expr:
-        """`model` for `model.features` and for `model.module`."""
-        while isinstance(expression, ast.Attribute):
-            inner = expression.value
-            values = self.program.values(inner)
-            if not any(self.roles.is_model(v) for v in values) or (isinstance(inner, ast.Name) and inner.id == "self"):
-                return expression
-            expression = inner
-        return expression
-
     def _models_without_optimizer(self) -> None:
         """Models that the script updates by hand."""
         for call in self.program.calls:
-            if not isinstance(call.func, ast.Attribute) or call.func.attr not in _PARAMETERS:
+            if not isinstance(call.func, ast.Attribute) or call.func.attr not in PARAMETERS:
                 continue
             frame = self.program.frame(call)
-            if frame not in self.training.frames or not self._is_plain(call.func.value):
+            if frame not in self.training.frames or not is_plain(call.func.value):
                 continue
             for chain in self.tracer.chains(call.func.value):
                 binding = self._outermost(chain)
@@ -329,7 +234,8 @@ class Preparer:
             return
         for chain in chains:
             binding = self._loader_binding(chain)
-            container = next((b for b in chain if b.kind == "item"), None)
+            within = chain[: chain.index(binding)]  # what got its name from a container is taken out of it already
+            container = next((b for b in within if b.kind == "item"), None)
             if container is not None and binding.kind != "item":
                 self._loader_in(container, binding, source)
             elif binding.kind == "inline":

@@ -61,10 +61,7 @@ class Tracer:
                 return self.chains(node.value, seen)
             return self._attribute(node, seen)
         if isinstance(node, ast.Subscript):
-            return [
-                (Binding("item", self.program.frame(node), node, self.program.statement(node)), *chain)
-                for chain in self.chains(node.value, seen)
-            ]
+            return self._item(node, seen)
         if isinstance(node, ast.IfExp):
             return [*self.chains(node.body, seen), *self.chains(node.orelse, seen)]
         if isinstance(node, ast.BoolOp):
@@ -74,6 +71,29 @@ class Tracer:
         if isinstance(node, ast.Call):
             return self._call(node, seen)
         return []
+
+    def _item(self, node: ast.Subscript, seen: tuple[object, ...]) -> list[Chain]:
+        """The place in a container; where a literal was made of things that have names, the names of the one there."""
+        found: list[Chain] = []
+        for chain in self.chains(node.value, seen):
+            listed = self._listed(chain[-1].value, node.slice)
+            outer = self.chains(listed, (*seen, node)) if listed is not None else []
+            place = Binding("item", self.program.frame(node), node, self.program.statement(node))
+            found.extend(outer or [(place, *chain)])
+        return found
+
+    @staticmethod
+    def _listed(literal: ast.expr | None, key: ast.expr) -> ast.expr | None:
+        """The name that stands at a literal key of a container's literal."""
+        if not isinstance(key, ast.Constant):
+            return None
+        listed: list[ast.expr] = []
+        if isinstance(literal, ast.Dict):
+            pairs = zip(literal.keys, literal.values, strict=True)
+            listed = [v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key.value]
+        elif isinstance(literal, (ast.Tuple, ast.List)) and isinstance(key.value, int):
+            listed = literal.elts[key.value : key.value + 1]
+        return listed[0] if len(listed) == 1 and isinstance(listed[0], (ast.Name, ast.Attribute)) else None
 
     def _call(self, node: ast.Call, seen: tuple[object, ...]) -> list[Chain]:
         inner = self.handed_on(node)

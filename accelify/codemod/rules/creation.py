@@ -213,20 +213,8 @@ def renamed_keyword(call: cst.CSTNode, old: str, name: str, given: str) -> cst.B
 def with_argument(call: cst.CSTNode, given: str, at_end: bool) -> cst.BaseExpression:
     """The call with the accelerator as its last argument, or as its first."""
     assert isinstance(call, cst.Call)
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     new = cst.Arg(cst.parse_expression(given))
-    listed = list(call.args)
-    if not listed:
-        return call.with_changes(args=[new])
-    if not at_end:
-        return call.with_changes(args=[new.with_changes(comma=comma), *listed])
-    last = listed[-1]
-    if isinstance(last.comma, cst.Comma):
-        return call.with_changes(args=[*listed, new])
-    return call.with_changes(
-        args=[
-            *listed[:-1],
-            last.with_changes(comma=comma),
-            new.with_changes(whitespace_after_arg=last.whitespace_after_arg),
-        ]
-    )
+    if at_end or not call.args:
+        return call.with_changes(args=snippets.with_last(call.args, new))
+    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    return call.with_changes(args=[new.with_changes(comma=comma), *call.args])

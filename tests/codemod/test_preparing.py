@@ -1,0 +1,317 @@
+"""What is prepared, and under which name: models, optimizers and loaders that came there by a roundabout way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from accelify.codemod.result import Status
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests import scripts
+from tests.codemod.pairs import left_alone, run, script
+
+STEP = """\
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+"""
+
+
+def prepared(text: str) -> list[str]:
+    """The statements that prepare something, each on one line."""
+    after = run(HEAD + dedent(text)).after.decode()
+    lines = " ".join(line.strip() for line in after.splitlines()).replace("( ", "(").replace(" )", ")")
+    return [part.split(")")[0] for part in lines.split("accelerator.prepare(")[1:]]
+
+
+# Models that an optimizer gets.
+
+
+def test_parts_of_a_wrapped_model_are_the_model() -> None:
+    result = run(
+        HEAD
+        + dedent("""\
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(4, 1)
+
+            def forward(self, x):
+                return self.head(x)
+
+        loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+        model = Net()
+        if torch.cuda.device_count() > 1:
+            model = nn.DataParallel(model)
+            learned = list(model.module.head.parameters())
+        else:
+            learned = list(model.head.parameters())
+        optimizer = torch.optim.SGD(learned, lr=0.1)
+        for x, y in loader:
+        """)
+        + STEP.replace("        ", "    ")
+    )
+    after = result.after.decode()
+    assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
+    assert ".module" not in after
+
+
+def test_models_and_optimizers_kept_in_dicts_are_prepared_under_their_own_names() -> None:
+    found = prepared("""\
+        def train(loader, nets, optimizers):
+            first, second = nets["first"], nets["second"]
+            one, two = optimizers["one"], optimizers["two"]
+            for x, y in loader:
+                loss = (first(x) - y).pow(2).mean()
+                one.zero_grad()
+                loss.backward()
+                one.step()
+                loss = (second(x) - y).pow(2).mean()
+                two.zero_grad()
+                loss.backward()
+                two.step()
+
+        def main():
+            loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+            a, b = nn.Linear(4, 1), nn.Linear(4, 1)
+            one = torch.optim.SGD(a.parameters(), lr=0.1)
+            two = torch.optim.SGD(b.parameters(), lr=0.1)
+            nets = {"first": a, "second": b}
+            optimizers = {"one": one, "two": two}
+            train(loader, nets, optimizers)
+
+        main()
+        """)
+    assert found == ["loader, a, b, one, two"]
+
+
+def test_a_model_that_only_a_comprehension_names_is_left_to_its_optimizer() -> None:
+    found = prepared("""\
+        import itertools
+        loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+        model = nn.Linear(4, 1)
+        heads = [nn.Linear(1, 1), nn.Linear(1, 1)]
+        weights = itertools.chain(model.parameters(), *[head.parameters() for head in heads])
+        optimizer = torch.optim.SGD(weights, lr=0.1)
+        for x, y in loader:
+            loss = (heads[1](heads[0](model(x))) - y).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """)
+    assert found == ["loader, model, optimizer"]
+
+
+def test_each_branch_that_makes_the_optimizer_prepares_the_model() -> None:
+    found = prepared("""\
+        class Solver:
+            def __init__(self, kind):
+                self.loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+                self.model = nn.Linear(4, 1)
+                self.choose(kind)
+
+            def choose(self, kind):
+                if kind == "sgd":
+                    self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+                if kind == "adam":
+                    self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+
+            def train(self):
+                for x, y in self.loader:
+                    loss = (self.model(x) - y).pow(2).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+        """)
+    assert found == ["self.loader", "self.model, self.optimizer", "self.model, self.optimizer"]
+
+
+def test_optimizers_from_a_closure_bring_their_models() -> None:
+    found = prepared("""\
+        class Trainer:
+            def __init__(self, loader):
+                self.loader = loader
+                self.model = nn.Linear(4, 1)
+                self.critic = nn.Linear(1, 1)
+
+            def train(self):
+                def optimizers(lr):
+                    return torch.optim.SGD(self.model.parameters(), lr), torch.optim.SGD(self.critic.parameters(), lr)
+
+                one, two = optimizers(0.1)
+                batches = iter(self.loader)
+                for step in range(10):
+                    x, y = next(batches)
+                    loss = (self.critic(self.model(x)) - y).pow(2).mean()
+                    one.zero_grad()
+                    two.zero_grad()
+                    loss.backward()
+                    one.step()
+                    two.step()
+        """)
+    assert found == ["self.loader", "self.model, self.critic, one, two"]
+
+
+GIVEN = """\
+    class Trainer:
+        def __init__(self, model, optimizer, loader):
+            self.model = model
+            self.optimizer = optimizer
+            self.loader = loader
+
+        def epoch(self):
+            self.model.train()
+            for x, y in self.loader:
+                loss = (self.model(x) - y).pow(2).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+    """
+
+
+def test_a_trainer_that_is_given_everything_prepares_everything() -> None:
+    assert prepared(GIVEN) == ["self.loader, self.model, self.optimizer"]
+
+
+def test_a_base_class_prepares_what_its_own_callers_give_it_too() -> None:
+    child = """\
+
+    class Quick(Trainer):
+        def __init__(self, model, optimizer, loader):
+            super().__init__(model, optimizer, loader)
+    """
+    assert prepared(dedent(GIVEN) + dedent(child)) == ["self.loader, self.model, self.optimizer"]
+
+
+def test_a_function_that_takes_one_step_for_unknown_callers_is_declined() -> None:
+    left_alone(
+        """\
+        def episode(model, optimizer, x, y):
+            optimizer.zero_grad()
+            loss = (model(x) - y).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+        """,
+        "nothing here calls `episode`, which takes a single step",
+    )
+
+
+# Loaders.
+
+
+def test_a_loader_taken_out_of_a_tuple_is_prepared_under_its_own_name() -> None:
+    found = prepared("""\
+        class Trainer:
+            def __init__(self, loaders):
+                self.train_loader = loaders[0]
+                self.valid_loader = loaders[1]
+                self.model = nn.Linear(4, 1)
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+            def train(self):
+                for x, y in self.train_loader:
+                    loss = (self.model(x) - y).pow(2).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+        """)
+    assert found == ["self.train_loader, self.model, self.optimizer"]
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_batches_of_a_class_of_ones_own_are_dealt_out_unless_it_can_be_prepared(is_counted: bool) -> None:
+    length = "def __len__(self):\n        return 4\n" if is_counted else ""
+    text = f"""\
+class Pairs:
+    def __iter__(self):
+        self.left = 4
+        return self
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return torch.randn(2, 4), torch.randn(2, 1)
+
+    {length}
+pairs = Pairs()
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in pairs:
+{STEP}"""
+    after = run(HEAD + text).after.decode()
+    assert ("for x, y in accelerator.shard(pairs):" in after) is not is_counted
+    assert ("pairs, model, optimizer = accelerator.prepare(pairs, model, optimizer)" in after) is is_counted
+
+
+# Files of the project's own.
+
+
+def test_a_file_does_not_import_itself(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    build = """\
+    from model import Net
+
+    def get_model(device):
+        model = Net().to(device)
+        return model, model.optim()
+    """
+    net = """\
+    import torch
+    from torch import nn
+
+    class Net(nn.Linear):
+        def __init__(self):
+            super().__init__(4, 1)
+
+        def optim(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+    """
+    main = HEAD + dedent("""\
+    from utils.model import get_model
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    model, optimizer = get_model(device)
+    model = nn.DataParallel(model)
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        loss = (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.save(model.module.state_dict(), "model.pt")
+    """)
+    files = {"main.py": main, "model/__init__.py": dedent(net), "utils/model.py": dedent(build)}
+    scripts.write(tmp_path, {name: text.encode() for name, text in files.items()})
+    with scripts.inside(tmp_path):
+        found = {r.path: r for r in rewrite_together(("main.py",), Options())}
+    assert found["main.py"].status is Status.MIGRATED
+    assert b".module" not in found["main.py"].after
+
+
+# Losses.
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_sum"),
+    [
+        ("torch.sum(torch.stack([part.mean() for part in parts]))", False),
+        ("torch.stack(parts).sum()", False),
+        ("parts[0].sum()", True),
+    ],
+)
+def test_a_sum_over_losses_is_no_sum_over_the_batch(loss: str, is_sum: bool) -> None:
+    result = run(script(batch="parts = [model(x) - y, model(-x) - y]", backward=f"loss = {loss}\nloss.backward()"))
+    assert any("this loss is a sum over the batch" in n.message for n in result.notes) is is_sum

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from accelify.codemod.result import Status
+from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.commands.why import command
 
 SCRIPT = """\
@@ -72,3 +74,18 @@ def test_a_place_that_is_none_is_an_error_in_one_line(place: str, told: str) -> 
     assert answer.exit_code == 2
     assert told in answer.output
     assert answer.output.count("\n") == 1
+
+
+def test_the_report_gives_the_same_facts_as_evidence() -> None:
+    (result,) = rewrite_together(("train.py",), Options())
+    moved = next(change for change in result.changes if change.line == 6)
+    assert [f"{moved.rule}: {moved.reason}", *moved.evidence] == asked("train.py:6")
+
+
+def test_a_file_that_is_declined_gives_evidence_too() -> None:
+    Path("train.py").write_text(SCRIPT.replace("to(device)", "to('cuda:0')") + "    net.to('cuda:1')\n")
+    (result,) = rewrite_together(("train.py",), Options())
+    assert result.status is Status.DECLINED
+    (note,) = result.notes
+    assert note.evidence
+    assert {f"{note.rule}: {note.message}", *note.evidence} <= set(asked(f"train.py:{note.line}"))

@@ -141,6 +141,15 @@ class Obstacle:
     message: str
 
 
+Facts = Callable[[str, int], tuple[str, ...]]
+"""What is known of the names in a line of a file."""
+
+
+def no_facts(path: str, line: int) -> tuple[str, ...]:
+    """Nothing is known."""
+    return ()
+
+
 @dataclass
 class Plan:
     """All that will be done to the files of a program, or why nothing will be."""
@@ -149,6 +158,7 @@ class Plan:
     remarks: list[Remark] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
     waits: bool = False  # whether what trains is handed to functions that nothing in the program calls
+    evidence: Facts = no_facts
 
     def of(self, path: str) -> list[Change]:
         """The changes of one file."""

@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
+from accelify.codemod import names
 from accelify.codemod.source import Decoded, decode
 from accelify.errors import CannotParse
 
@@ -41,6 +42,19 @@ class Parsed:
     def parents(self) -> dict[ast.AST, ast.AST]:
         """The node that holds each node."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    @property
+    def is_migrated(self) -> bool:
+        """Whether a library that runs training loops is imported already."""
+        for node in ast.walk(self.tree):
+            modules: list[str] = []
+            if isinstance(node, ast.Import):
+                modules = [a.name for a in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules = [node.module]
+            if any(names.migrated_by(m) for m in modules):
+                return True
+        return False
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that holds a node, or is it."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from accelify.codemod.analysis.program import Program
 from accelify.codemod.edits import (
     AddParameter,
     Change,
@@ -16,11 +17,38 @@ from accelify.codemod.edits import (
     Remove,
     Unwrap,
 )
+from accelify.codemod.evidence import Evidence
+from accelify.codemod.options import Options
+from accelify.codemod.parse import Parsed
+from accelify.codemod.project import Project
 from accelify.codemod.rules import RULES
 from accelify.codemod.script import Script, edits_of
-from accelify.codemod.understand import Verdict
+from accelify.codemod.understand import Verdict, understand
 
 _ROUNDS = 6
+_MORE_ROOTS = 3
+
+
+def plan_for(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options) -> Plan | None:
+    """The plan for a program of these files; None when the named ones do not train.
+
+    A file that changes is migrated whole: the plan is made anew with the training code in it that was not asked for.
+    """
+    roots = list(named)
+    for _ in range(_MORE_ROOTS):
+        program = Program(files, project, roots)
+        verdict = understand(program, options)
+        if verdict.script is None:
+            return None
+        made = plan(verdict)
+        made.waits = verdict.script.waits
+        made.evidence = Evidence(program, verdict.script).at
+        changed = {c.path for c in made.changes} - {p.path for p in roots}
+        more = [p for p in files if p.path in changed and ".backward" in p.text]
+        if not more:
+            break
+        roots.extend(more)
+    return made
 
 
 def plan(verdict: Verdict) -> Plan:

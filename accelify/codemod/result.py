@@ -32,12 +32,13 @@ class Status(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """One change that was made, at a line (from 1) of the original file."""
+    """One change that was made, at a line (from 1) of the original file; `evidence`: what that line's names hold."""
 
     line: int
     rule: str
     tier: Tier
     reason: str
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Note:
     rule: str
     tier: Tier
     message: str
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

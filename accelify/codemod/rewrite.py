@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from accelify.codemod.edits import Facts, Obstacle, no_facts
 from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
@@ -17,7 +18,6 @@ from accelify.errors import CannotParse, FileError
 if TYPE_CHECKING:
     from accelify.codemod.edits import Plan
 
-_ROUNDS = 3
 _MOST_CALLERS = 4
 
 __all__ = ["Options", "rewrite_source", "rewrite_together"]
@@ -60,10 +60,10 @@ def _with_callers(
     listed = ", ".join(sorted(c.path for c in callers))
     if not options.follow:
         message = f"what this trains is set up in {listed}: name that too, or follow imports"
-        return _declined(named, [(p.path, p.tree, "callers", message) for p in named])
+        return _declined(named, [Obstacle("callers", p.path, p.tree, message) for p in named])
     if len(callers) > _MOST_CALLERS:
         message = f"what this trains is set up in any of {listed}: name those that are to be migrated too"
-        return _declined(named, [(p.path, p.tree, "callers", message) for p in named])
+        return _declined(named, [Obstacle("callers", p.path, p.tree, message) for p in named])
     results = _rewrite([*named, *callers], project, options, with_callers=False)
     if not any(r.status is Status.DECLINED for r in results):
         return results
@@ -81,6 +81,8 @@ def _rewrite(
     if not named:
         return []
     unchanged = [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
+    if any(p.is_migrated for p in named):
+        return unchanged
     files = project.program(named, options.follow)
     if not any(".backward" in f.text for f in files):
         return unchanged
@@ -91,7 +93,7 @@ def _rewrite(
     if callers:
         return _with_callers(named, callers, project, options)
     if made.obstacles:
-        return _declined(named, [(o.path, o.node, o.rule, o.message) for o in made.obstacles])
+        return _declined(named, made.obstacles, made.evidence)
     by_path = {p.path: p for p in files}
     results, failures = [], []
     for path in sorted({c.path for c in made.changes}):
@@ -99,9 +101,9 @@ def _rewrite(
         if isinstance(outcome, FileResult):
             results.append(outcome)
         else:
-            failures.append((path, by_path[path].tree, "gate", outcome))
+            failures.append(Obstacle("gate", path, by_path[path].tree, outcome))
     if not failures and _would_change_again(files, results, named, options):
-        failures.append((named[0].path, named[0].tree, "gate", "a second run would change the result again"))
+        failures.append(Obstacle("gate", named[0].path, named[0].tree, "a second run would change the result again"))
     if failures:
         return _declined(named, failures)
     changed = {r.path for r in results}
@@ -111,9 +113,12 @@ def _rewrite(
 
 def _with_notes_of_others(result: FileResult, made: Plan, changed: set[str]) -> FileResult:
     """What is to be looked at in files that do not change is told with the first one that does."""
-    places = [(r.path, int(getattr(r.node, "lineno", 1)), r.rule, r) for r in made.remarks if r.path not in changed]
-    places.sort(key=lambda place: (*place[:3], place[3].message))
-    found = [Note(1, rule, r.tier, f"{path}:{line}: {r.message}") for path, line, rule, r in places]
+    remarks = [r for r in made.remarks if r.path not in changed]
+    remarks.sort(key=lambda r: (r.path, _line(r.node), r.rule, r.message))
+    found = [
+        Note(1, r.rule, r.tier, f"{r.path}:{_line(r.node) or 1}: {r.message}", made.evidence(r.path, _line(r.node)))
+        for r in remarks
+    ]
     return replace(result, notes=(*result.notes, *dict.fromkeys(found)))
 
 
@@ -124,45 +129,30 @@ def _would_change_again(
     after = {r.path: r.after for r in results}
     project = Project({f.path: after.get(f.path, f.data) for f in files})
     again = [project.load(p.path) for p in named]
+    if any(p.is_migrated for p in again):
+        return False
     made = _plan(project.program(again, options.follow), project, again, options)
     return made is not None and bool(made.changes) and not made.obstacles
 
 
 def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options) -> Plan | None:
-    """The plan for a program; None when it does not train, or is migrated already.
+    from accelify.codemod.plan import plan_for  # most files that get here have no training loop: they do not pay for it
 
-    A file that changes is migrated whole: the plan is made anew with the training code in it that was not asked for.
-    """
-    from accelify.codemod.analysis.program import Program
-    from accelify.codemod.plan import plan
-    from accelify.codemod.understand import is_migrated, understand
-
-    if is_migrated(named):
-        return None
-    roots = list(named)
-    for _ in range(_ROUNDS):
-        verdict = understand(Program(files, project, roots), options)
-        if verdict.script is None:
-            return None
-        made = plan(verdict)
-        made.waits = verdict.script.waits
-        changed = {c.path for c in made.changes} - {p.path for p in roots}
-        more = [p for p in files if p.path in changed and ".backward" in p.text]
-        if not more:
-            break
-        roots.extend(more)
-    return made
+    return plan_for(files, project, named, options)
 
 
-def _declined(named: Sequence[Parsed], reasons: Sequence[tuple[str, ast.AST, str, str]]) -> list[FileResult]:
+def _declined(named: Sequence[Parsed], obstacles: Sequence[Obstacle], evidence: Facts = no_facts) -> list[FileResult]:
     results = []
     for parsed in named:
         notes = []
-        for path, node, rule, message in dict.fromkeys(reasons):
-            line = int(getattr(node, "lineno", 1))
-            if path != parsed.path:
-                message, line = f"{path}:{line}: {message}", 1
-            notes.append(Note(line, rule, Tier.ADVICE, message))
+        for obstacle in dict.fromkeys(obstacles):
+            line = _line(obstacle.node)
+            known = evidence(obstacle.path, line) if line else ()
+            if obstacle.path == parsed.path:
+                notes.append(Note(line or 1, obstacle.rule, Tier.ADVICE, obstacle.message, known))
+            else:
+                message = f"{obstacle.path}:{line or 1}: {obstacle.message}"
+                notes.append(Note(1, obstacle.rule, Tier.ADVICE, message, known))
         notes.sort(key=lambda n: (n.line, n.rule, n.message))
         results.append(
             FileResult(parsed.path, Status.DECLINED, parsed.data, parsed.data, notes=tuple(dict.fromkeys(notes)))
@@ -191,7 +181,7 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
     )
     if trouble is not None:
         return f"a check of the result failed, which is a fault of accelify: {trouble}"
-    records = [ChangeRecord(c.line, c.rule, c.tier, c.reason) for c in changes]
+    records = [ChangeRecord(c.line, c.rule, c.tier, c.reason, made.evidence(c.path, c.line)) for c in changes]
     if applied.dropped:
         records.append(
             ChangeRecord(
@@ -200,7 +190,7 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
         )
     after = line_after(parsed.text, applied.text)
     notes = [
-        Note(after(int(getattr(r.node, "lineno", 1))), r.rule, r.tier, r.message)
+        Note(after(_line(r.node) or 1), r.rule, r.tier, r.message, made.evidence(r.path, _line(r.node)))
         for r in made.remarks
         if r.path == parsed.path
     ]
@@ -210,3 +200,8 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
     return FileResult(
         parsed.path, Status.MIGRATED, parsed.data, data, tuple(dict.fromkeys(records)), tuple(dict.fromkeys(notes))
     )
+
+
+def _line(node: ast.AST) -> int:
+    """A node's line; 0 where the whole file is meant."""
+    return int(getattr(node, "lineno", 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +21,6 @@ from accelify.codemod.analysis.values import Argument, External, FunctionValue
 from accelify.codemod.analysis.wrapped_training import WrappedTraining
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.options import Options
-from accelify.codemod.parse import Parsed
 from accelify.codemod.script import Script
 
 
@@ -202,17 +201,3 @@ def _free_name(program: Program, wanted: str) -> str:
         if name not in taken:
             return name
     return "_accelerator"
-
-
-def is_migrated(named: Iterable[Parsed]) -> bool:
-    """Whether a library that runs training loops is imported already."""
-    for parsed in named:
-        for node in ast.walk(parsed.tree):
-            modules = []
-            if isinstance(node, ast.Import):
-                modules = [a.name for a in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                modules = [node.module]
-            if any(names.migrated_by(m) for m in modules):
-                return True
-    return False

@@ -20,11 +20,23 @@ def _file(result: FileResult) -> dict[str, object]:
         "path": result.path,
         "status": result.status.value,
         "changes": [
-            {"line": change.line, "rule": change.rule, "tier": change.tier.value, "reason": change.reason}
+            {
+                "line": change.line,
+                "rule": change.rule,
+                "tier": change.tier.value,
+                "reason": change.reason,
+                "evidence": list(change.evidence),
+            }
             for change in result.changes
         ],
         "notes": [
-            {"line": note.line, "rule": note.rule, "tier": note.tier.value, "message": note.message}
+            {
+                "line": note.line,
+                "rule": note.rule,
+                "tier": note.tier.value,
+                "message": note.message,
+                "evidence": list(note.evidence),
+            }
             for note in result.notes
         ],
         "error": result.error

@@ -12,7 +12,8 @@ import pytest
 from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status, Tier
 from accelify.report import json
 
-CHANGE = ChangeRecord(3, "backward", Tier.SAFE, "the accelerator scales and divides the loss")
+LOSS = "loss: torch.nn.functional.mse_loss at train.py:2"
+CHANGE = ChangeRecord(3, "backward", Tier.SAFE, "the accelerator scales and divides the loss", (LOSS,))
 NOTE = Note(9, "files", Tier.ADVICE, "every process writes log.txt")
 RESULTS = [
     FileResult("train.py", Status.MIGRATED, b"a", b"b", changes=(CHANGE,), notes=(NOTE,)),
@@ -53,9 +54,18 @@ def test_the_document_says_what_the_results_say() -> None:
                     "rule": "backward",
                     "tier": "safe",
                     "reason": "the accelerator scales and divides the loss",
+                    "evidence": [LOSS],
                 }
             ],
-            "notes": [{"line": 9, "rule": "files", "tier": "advice", "message": "every process writes log.txt"}],
+            "notes": [
+                {
+                    "line": 9,
+                    "rule": "files",
+                    "tier": "advice",
+                    "message": "every process writes log.txt",
+                    "evidence": [],
+                }
+            ],
             "error": None,
         },
         {

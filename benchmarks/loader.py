@@ -39,8 +39,11 @@ def main() -> None:
             runs = {name: (lambda loader=loader: deque(loader, maxlen=0)) for name, loader in variants.items()}
             assert {name: len(loader) for name, loader in variants.items()} == dict.fromkeys(variants, BATCHES)
             times = least(runs, ROUNDS)
+            firsts = {name: (lambda loader=loader: next(iter(loader))) for name, loader in variants.items()}
+            beginnings = least(firsts, 10 * ROUNDS)
             if two.is_main_process:
                 show(f"a batch of {size}, {where}: CPU time, ratio to plain", times, BATCHES)
+                show(f"an epoch of these until its first batch, {where}", beginnings, 1)
         dist.barrier()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol  # batches, indices and attributes are whatever the user's loader has
 
@@ -17,8 +17,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from accelify.runtime.passage import Step
-from accelify.runtime.randomness import States
+from accelify.runtime.passage import Epoch
+from accelify.runtime.randomness import LIBRARIES, States
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Source(Protocol):
     def seeded(self) -> torch.Tensor | None:
         """What workers that live on were seeded from, if any do."""
 
-    def begin(self, start: Bookmark) -> Iterator[tuple[Any, Step | None]]:
+    def begin(self, start: Bookmark) -> Epoch:
         """One epoch from the bookmark on: this rank's batches, each with the truth about its step."""
 
     def count(self, position: int = 0) -> int:
@@ -91,6 +91,11 @@ def draws_first(loader: DataLoader[Any]) -> bool:
     if isinstance(loader.dataset, IterableDataset) or iterates_itself(loader):
         return False
     return all(type(owner) in (*_DRAW_FIRST, BatchSampler) for owner in samplers_of(loader))
+
+
+def draws_from(loader: DataLoader[Any]) -> Iterable[str]:
+    """The libraries from which the order of a pass may be drawn: samplers of torch know no other."""
+    return ("torch",) if draws_first(loader) else LIBRARIES
 
 
 def iterates_itself(loader: DataLoader[Any]) -> bool:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any  # nested containers of anything go in and come out
 
 import numpy
@@ -14,11 +11,11 @@ import torch.distributed as dist
 
 from accelify.errors import AccelifyError
 from accelify.runtime import blanks
+from accelify.runtime.desync import call_site, disagreement, mark_of, missing
 from accelify.runtime.nested import is_list_of_objects, map_leaves, signature
-from accelify.runtime.process import World, leave_word
+from accelify.runtime.process import World
 
 REDUCTIONS = ("sum", "mean", "max", "min")
-_HERE = str(Path(__file__).parent)
 # gloo adds these; what else there is travels in a wider type and comes back.
 _WIDER = {
     torch.bool: torch.int64,
@@ -30,10 +27,6 @@ _WIDER = {
 }
 
 
-class Desync(AccelifyError):
-    """The ranks asked for different things at the same time, or one never came."""
-
-
 class BadReduction(AccelifyError, ValueError):
     """A reduction that does not exist."""
 
@@ -43,6 +36,10 @@ class Alone:
 
     def agree(self, operation: str, detail: str = "") -> None:
         """Nothing to agree on."""
+
+    def is_alike(self, operation: str, detail: str) -> bool:
+        """Whether every rank has this detail."""
+        return True
 
     def barrier(self, name: str = "wait_for_everyone") -> None:
         """Nobody to wait for."""
@@ -84,7 +81,7 @@ class Alone:
 class Together(Alone):
     """Several processes. Each call first compares what the ranks ask for, and raises on all of them if it differs.
 
-    Cost: one all-gather of 8 bytes for the comparison, on the CPU.
+    Cost: one all-gather of 16 bytes for the comparison, on the CPU.
     """
 
     def __init__(self, world: World) -> None:
@@ -95,43 +92,38 @@ class Together(Alone):
 
         Raises: Desync on every rank, naming what each asked for and the line that did.
         """
-        asked = f"{operation} {detail}".strip()
-        if not self._is_alike(asked):
-            self._part(asked)
+        if not self.is_alike(operation, detail):
+            raise disagreement(self._objects(f"{call_site()} {operation} {detail}".strip()))
 
-    def _is_alike(self, asked: str) -> bool:
-        mine = torch.tensor([zlib.crc32(asked.encode())], dtype=torch.int64)
+    def is_alike(self, operation: str, detail: str) -> bool:
+        """Whether every rank has this detail, at an operation for which every rank must have come.
+
+        Raises: Desync where another operation was asked for.
+        """
+        numbers = self._exchange(operation, mark_of(detail), detail)
+        return all(number == numbers[0] for number in numbers)
+
+    def _exchange(self, operation: str, number: int, detail: str = "") -> list[int]:
+        """Every rank's number, once all have come for this operation."""
+        mine = torch.tensor([mark_of(operation), number], dtype=torch.int64)
         everyone = [torch.empty_like(mine) for _ in range(self._world.size)]
         try:
             dist.all_gather(everyone, mine)
         except RuntimeError as error:
-            raise self._missing(asked, error) from error
-        return all(torch.equal(mark, mine) for mark in everyone)
+            raise missing(self._world, f"{operation} {detail}", error) from error
+        said = [one.tolist() for one in everyone]
+        if any(mark != said[0][0] for mark, _ in said):
+            raise disagreement(self._objects(f"{call_site()} {operation} {detail}".strip()))
+        return [number for _, number in said]
 
-    def _part(self, asked: str, tree: Any = None) -> Any:
+    def _completed(self, asked: str, tree: Any) -> Any:
         """The tree of a sum with this rank's zeros as the others have them, where that is all in which they differ."""
-        mine = f"{call_site()} {asked}", None if tree is None else blanks.kinds(tree)
-        everyone: list[Any] = self._objects(mine)
+        kinds = None if tree is None else blanks.kinds(tree)
+        everyone: list[Any] = self._objects((f"{call_site()} {asked}", kinds))
         whole = blanks.filled(tree, [kinds for _, kinds in everyone], self._world.device)
         if whole is None:
-            stories = (f"rank {rank} {story}" for rank, (story, _) in enumerate(everyone))
-            raise Desync("the ranks disagree: " + "; ".join(stories))
+            raise disagreement([story for story, _ in everyone])
         return whole
-
-    def _missing(self, asked: str, error: RuntimeError) -> Desync:
-        """What to say when some rank did not come: who, and where the ones that wait stand.
-
-        Each rank that waited in vain leaves a word in the store that brought the ranks together, and reads the others'.
-        """
-        here = f"{call_site()} {asked}"
-        absent, waiting = [], [f"rank {self._world.rank} waits at {here}"]
-        for rank, word in sorted(leave_word(self._world, here).items()):
-            if word is None:
-                absent.append(f"rank {rank}")
-            else:
-                waiting.append(f"rank {rank} waits at {word}")
-        never = f"{', '.join(absent)} never came" if absent else "the connection broke"
-        return Desync(f"{never}; {'; '.join(waiting)} ({error})")
 
     def barrier(self, name: str = "wait_for_everyone") -> None:
         """Return once every rank has come here."""
@@ -207,9 +199,8 @@ class Together(Alone):
         Raises: Desync when structure, dtype or shape differ between ranks otherwise.
         """
         _check_reduction(reduction)
-        asked = f"reduce {reduction} {signature(tree)}"
-        if not self._is_alike(asked):
-            tree = self._part(asked, tree if reduction == "sum" else None)
+        if not self.is_alike(f"reduce {reduction}", signature(tree)):
+            tree = self._completed(f"reduce {reduction} {signature(tree)}", tree if reduction == "sum" else None)
         return map_leaves(lambda leaf: self._reduce_leaf(leaf, reduction), tree)
 
     def _reduce_leaf(self, leaf: Any, reduction: str) -> Any:
@@ -267,9 +258,7 @@ class Together(Alone):
 
     def counts(self, mine: int) -> list[int]:
         """Every rank's number, in one small message: for what is said in every step."""
-        everyone = [torch.zeros(1, dtype=torch.int64) for _ in range(self._world.size)]
-        dist.all_gather(everyone, torch.tensor([mine]))
-        return [int(number) for number in everyone]
+        return self._exchange("the number of rows", mine)
 
     def broadcast_object(self, value: Any, source: int = 0) -> Any:
         """The source rank's object on every rank."""
@@ -285,14 +274,6 @@ class Together(Alone):
 def choose(world: World) -> Alone:
     """The collectives for this world."""
     return Together(world) if world.size > 1 else Alone()
-
-
-def call_site() -> str:
-    """`train.py:88`, the innermost line outside the runtime."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _is_number(leaf: Any) -> bool:

@@ -76,12 +76,12 @@ class _Prepared:
         """A pass from this bookmark on."""
         own = vars(self)
         progress: Progress = own["_progress"]
-        batches = own["_source"].begin(start)
+        epoch = own["_source"].begin(start)
         try:
             length = own["_source"].count(start.position)
         except TypeError:
             length = None
-        passage: Passage = own["_passages"].begin(batches, own["_device"], length, progress.end)
+        passage: Passage = own["_passages"].begin(epoch, own["_device"], length, progress.end)
         progress.begin(start, passage)
         return passage
 

@@ -33,11 +33,33 @@ class Sharing:
         return whole + (rest > 0 if self.even_batches else self.rank < rest)
 
 
+Take = Callable[[int], list[Any]]
+# This rank's parts of an epoch, and the truth about each one's step.
+Dealt = tuple[list[Any], list[Step]]
+
+
+def taking(items: Iterator[Any]) -> Take:
+    """What gives the next so many items, or what there still is."""
+
+    def take(count: int) -> list[Any]:
+        # A generator that hands on a list's elements, as torch's samplers do, need not be resumed for each of them.
+        inner = getattr(items, "gi_yieldfrom", None)
+        taken = list(itertools.islice(inner, count)) if isinstance(inner, _LIST_ITERATOR) else []
+        if len(taken) < count:
+            taken += itertools.islice(items, count - len(taken))
+        return taken
+
+    return take
+
+
+_LIST_ITERATOR: type[Any] = type(iter([]))
+
+
 def dealt(
-    items: Iterator[Any],
+    take: Take,
     sharing: Sharing,
     size_of: Callable[[Any], int | None],
-    batch_size: int | None,
+    batch_size: int | None = None,
     start: int = 0,
 ) -> Iterator[tuple[Any, Step]]:
     """Item `k * N + r` for each k, in rounds of N. The last round is completed from the epoch's first items.
@@ -46,35 +68,67 @@ def dealt(
     another has seen; fewer than N rows are added to make the shares equal. Where they need not be equal, a rank without
     an item in the last round is told of it by ABSENT. The first `start` items are left out.
     """
-    first: list[Any] = []
-    if start:
-        # The epoch's first items complete its last round, also when the pass begins after them.
-        head = list(itertools.islice(items, max(start, sharing.size)))
-        first, items = head[: sharing.size], itertools.chain(head[start:], items)
-    while True:
-        items_of_round = list(itertools.islice(items, sharing.size))
-        if not items_of_round:
-            return
-        first = first or items_of_round
-        present = len(items_of_round)
-        if present < sharing.size and not sharing.even_batches:
-            sizes = [size_of(item) or 1 for item in items_of_round] + [0] * (sharing.size - present)
-            own = items_of_round[sharing.rank] if sharing.rank < present else ABSENT
-            yield own, Step(rows=tuple(sizes), valid=tuple(sizes))
-            return
-        real = [size_of(item) for item in items_of_round]
-        if batch_size is not None and sharing.even_batches and _is_short(items_of_round, sharing.size, batch_size):
-            share, step = _even_share(items_of_round, first, sharing)
-            yield share, step
-            continue
-        completed = items_of_round + [first[position % len(first)] for position in range(sharing.size - present)]
-        rows = [size_of(item) for item in completed]
-        absent = (0,) * (sharing.size - present)
-        if None in rows:
-            step = Step(rows=None, valid=(1,) * present + absent)
-        else:
-            step = Step(rows=tuple(map(int, rows)), valid=tuple(map(int, real)) + absent)  # type: ignore[arg-type]
-        yield completed[sharing.rank], step
+    # The epoch's first items complete its last round, also when the pass begins after them.
+    head = take(max(start, sharing.size)) if start else []
+    first, left = head[: sharing.size], head[start:]
+    while items := left + take(sharing.size - len(left)):
+        first, left = first or items, []
+        yield _share(items, first, sharing, size_of, batch_size)
+
+
+def deal_rows(rows: list[Any], batch_size: int, sharing: Sharing, start: int) -> Dealt:
+    """What `dealt` gives for the batches of these rows, all at once."""
+    span, begin = sharing.size * batch_size, start * batch_size
+    rounds = max(len(rows) - begin, 0) // span
+    end = begin + rounds * span
+    parts = [rows[at : at + batch_size] for at in range(begin + sharing.rank * batch_size, end, span)]
+    whole = (batch_size,) * sharing.size
+    steps = [Step(rows=whole, valid=whole)] * rounds
+    items, first = (_batches(some, batch_size) for some in (rows[end:], rows[:span]))
+    if items:
+        part, step = _share(items, first, sharing, len, batch_size)
+        parts += [] if part is ABSENT else [part]
+        steps.append(step)
+    return parts, steps
+
+
+def split_rows(rows: list[Any], batch_size: int, sharing: Sharing, start: int) -> Dealt:
+    """This rank's slice of each batch of these rows, without the first `start` batches."""
+    begin, end = start * batch_size, len(rows) - len(rows) % batch_size
+    low, high, step = _bounds(batch_size, sharing)
+    parts = [rows[at + low : at + high] for at in range(begin, end, batch_size)]
+    steps = [step] * len(parts)
+    if rest := rows[max(begin, end) :]:
+        low, high, step = _bounds(len(rest), sharing)
+        parts.append(rest[low:high])
+        steps.append(step)
+    return parts, steps
+
+
+def _batches(rows: list[Any], batch_size: int) -> list[list[Any]]:
+    return [rows[at : at + batch_size] for at in range(0, len(rows), batch_size)]
+
+
+def _share(
+    items: list[Any],
+    first: list[Any],
+    sharing: Sharing,
+    size_of: Callable[[Any], int | None],
+    batch_size: int | None,
+) -> tuple[Any, Step]:
+    """This rank's share of a round, and the truth about it."""
+    present = len(items)
+    absent = (0,) * (sharing.size - present)
+    if absent and not sharing.even_batches:
+        sizes = (*(size_of(item) or 1 for item in items), *absent)
+        return items[sharing.rank] if sharing.rank < present else ABSENT, Step(rows=sizes, valid=sizes)
+    if batch_size is not None and sharing.even_batches and _is_short(items, sharing.size, batch_size):
+        return _even_share(items, first, sharing)
+    completed = items + [first[position % len(first)] for position in range(len(absent))]
+    rows = tuple(map(size_of, completed))
+    if None in rows:
+        return completed[sharing.rank], Step(rows=None, valid=(1,) * present + absent)
+    return completed[sharing.rank], Step(rows=rows, valid=rows[:present] + absent)  # type: ignore[arg-type]
 
 
 def _is_short(items: list[Any], size: int, batch_size: int) -> bool:
@@ -110,13 +164,14 @@ def _bounds(length: int, sharing: Sharing) -> tuple[int, int, Step]:
     return start, start + rows[sharing.rank], Step(rows=rows, valid=valid, is_split=True)
 
 
-def split_indices(batches: Iterator[Any], sharing: Sharing) -> Iterator[tuple[Any, Step]]:
-    """This rank's slice of each batch of indices."""
-    for batch in batches:
-        indices = list(batch)
+def split_indices(take: Take, sharing: Sharing, start: int) -> Iterator[tuple[Any, Step]]:
+    """This rank's slice of each batch of indices; the first `start` left out."""
+    take(start)
+    while batches := take(1):
+        indices = list(batches[0])
         if indices:
-            start, stop, step = _bounds(len(indices), sharing)
-            yield indices[start:stop], step
+            low, high, step = _bounds(len(indices), sharing)
+            yield indices[low:high], step
 
 
 def slices(batches: Iterator[Any], sharing: Sharing) -> Iterator[tuple[Any, Step]]:

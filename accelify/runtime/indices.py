@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sized
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any  # batches and indices are whatever the user's loader has
 
@@ -16,10 +15,10 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from accelify.runtime.bookmarks import Bookmark, draws_first, generator_in, samplers_of, seeding_state
+from accelify.runtime.bookmarks import Bookmark, draws_first, draws_from, generator_in, samplers_of, seeding_state
 from accelify.runtime.collectives import Alone
-from accelify.runtime.dealing import Sharing, dealt, split_indices
-from accelify.runtime.passage import ABSENT, Step
+from accelify.runtime.dealing import Sharing, deal_rows, dealt, split_indices, split_rows, taking
+from accelify.runtime.passage import ABSENT, Epoch, Step
 from accelify.runtime.randomness import SharedRandom, WorkerStart, states_of
 
 
@@ -34,7 +33,7 @@ class ByIndex:
         self.per_step = sharing.batches_per_step
         self._seeded: torch.Tensor | None = None
 
-    def begin(self, start: Bookmark) -> Iterator[tuple[Any, Step | None]]:
+    def begin(self, start: Bookmark) -> Epoch:
         """A pass whose order all ranks draw alike."""
         inner, deal = self._inner()
         deal.start, deal.random, deal.at_first = start.position, None, None
@@ -42,23 +41,24 @@ class ByIndex:
         if start.before is None and not inner.num_workers and deal.draws_once:
             # As a plain loader does: other loaders may begin before this one is asked for its first batch.
             deal.at_first = lambda: self._share(deal, start)
-            return _with_steps(iter(inner), deal.steps)
+            return Epoch(iter(inner), deal.steps)
         shared = self._share(deal, start)
         inner.worker_init_fn = self._worker_start(shared)
         with shared.drawing() if shared else nullcontext():
             batches = iter(inner)
             deal.draw_first()
-        return _with_steps(batches, deal.steps)
+        return Epoch(batches, deal.steps)
 
     def _share(self, deal: Deal, start: Bookmark) -> SharedRandom | None:
         """Have the epoch drawn from rank 0's stream, if anything is drawn at all."""
         owners = samplers_of(self._loader)
         private = [*owners, self._loader.generator]
         if start.before or any(type(owner) not in (SequentialSampler, BatchSampler) for owner in owners):
-            deal.random = SharedRandom(self._collectives, private, start.before)
+            libraries = draws_from(self._loader)
+            deal.random = SharedRandom(self._collectives, private, start.before, libraries)
             start.before = deal.random.before
         else:
-            start.before = states_of(private)
+            start.before = states_of(private, draws_from(self._loader))
         if deal.at_first is not None:
             # Drawn after the workers' seed, of which there is no use without workers: any will do.
             start.seeded = start.before["shared"]["torch"]
@@ -85,8 +85,9 @@ class ByIndex:
             return self._kept
         inner: DataLoader[Any] = copy(self._loader)
         name = "sampler" if self._loader.batch_sampler is None else "batch_sampler"
-        draws_once = draws_first(self._loader)
-        deal = Deal(getattr(self._loader, name), self._sharing, _fixed_size(self._loader), draws_once=draws_once)
+        is_batches = self._loader.batch_sampler is not None
+        sampler, draws_once = getattr(self._loader, name), draws_first(self._loader)
+        deal = Deal(sampler, self._sharing, is_batches=is_batches, draws_once=draws_once)
         # DataLoader refuses a new sampler by assignment; a copy of ours may have one.
         vars(inner).update({name: deal, "_iterator": None})
         if self._loader.persistent_workers:
@@ -104,75 +105,95 @@ class ByIndex:
         return self._sharing.count(max(len(sampler) - position, 0))  # type: ignore[arg-type]  # TypeError if unknown
 
 
+# Iterators of indices that are all there: nothing is drawn any more.
+HOLDERS: tuple[type[Any], ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
+
+
 class Deal:
     """What takes the sampler's place in the copied loader: this rank's part of what the sampler yields."""
 
-    def __init__(self, sampler: Iterable[Any], sharing: Sharing, batch_size: int | None, *, draws_once: bool) -> None:
-        self.steps: deque[Step] = deque()
+    def __init__(self, sampler: Any, sharing: Sharing, *, is_batches: bool, draws_once: bool) -> None:
+        self.steps: list[Step] = []
         self.random: SharedRandom | None = None
         self.draws_once = draws_once
         self.at_first: Callable[[], object] | None = None
         self.start = 0
         self._sampler = sampler
+        # Where all batches but the last have one size.
+        self._is_plain = is_batches and type(sampler) is BatchSampler
         self._sharing = sharing
-        self._batch_size = batch_size
-        self._first: list[tuple[Any, Step]] | None = None
-        self._rest: Iterator[tuple[Any, Step]] = iter(())
+        self._is_drawn = False
+        self._items: Iterator[Any] = iter(())
+        self._parts: Iterator[Any] = iter(())
 
     def __iter__(self) -> Iterator[Any]:
-        self.steps.clear()
-        drawn = self._draw(iter(self._sampler))
-        if self._batch_size is None or not self._sharing.split_batches:
-            self._rest = dealt(drawn, self._sharing, self._size, self._batch_size, self.start)
-        else:
-            self._rest = split_indices(itertools.islice(drawn, self.start, None), self._sharing)
-        self._first = None
-        return self._parts()
+        self.steps, self._is_drawn = [], False
+        self._items = iter(self._sampler)
+        return itertools.chain.from_iterable(self._drawn())
 
     def __len__(self) -> int:
-        return self._sharing.count(len(self._sampler))  # type: ignore[arg-type]  # one without a length raises TypeError
-
-    def _size(self, indices: Any) -> int | None:
-        return len(indices) if isinstance(indices, Sized) and not isinstance(indices, str) else None
-
-    def _draw(self, indices: Iterator[Any]) -> Iterator[Any]:
-        while True:
-            with self.random.drawing() if self.random else nullcontext():
-                try:
-                    index = next(indices)
-                except StopIteration:
-                    return
-            yield index
+        return self._sharing.count(len(self._sampler))
 
     def draw_first(self) -> None:
         """Have the sampler draw its permutation now, as it would when a plain loader asks for its first batch."""
-        if self._first is not None:
+        if self._is_drawn:
             return
+        self._is_drawn = True
         if self.at_first is not None:
             self.at_first()
-        self._first = list(itertools.islice(self._rest, 1))
+        self._parts = self._all_at_once(self._sampler) if self._is_plain else self._one_by_one(self._items)
         if self.draws_once:
             self.random = None
         elif self.random is not None:
             self.random.part()
 
-    def _parts(self) -> Iterator[Any]:
+    def _drawn(self) -> Iterator[Iterator[Any]]:
         self.draw_first()
-        for part, step in itertools.chain(self._first or (), self._rest):
+        yield self._parts
+
+    def _all_at_once(self, batches: BatchSampler) -> Iterator[Any]:
+        """This rank's parts of an epoch that is drawn when its first index is there; else they come one by one."""
+        sampler: Any = batches.sampler
+        with self._drawing():
+            indices = iter(sampler)
+            if isinstance(indices, HOLDERS):
+                rows, self.draws_once = list(indices), True
+            elif self.draws_once and not getattr(sampler, "replacement", False):
+                rows = taking(indices)(len(sampler))
+            else:
+                return self._one_by_one(iter(BatchSampler(indices, batches.batch_size, batches.drop_last)))
+        if batches.drop_last:
+            del rows[len(rows) - len(rows) % batches.batch_size :]
+        deal = split_rows if self._sharing.split_batches else deal_rows
+        parts, steps = deal(rows, batches.batch_size, self._sharing, self.start)
+        self.steps.extend(steps)
+        # A sampler that comes to its end draws once more, which only its own generator shows.
+        return itertools.chain(parts, indices) if getattr(sampler, "generator", None) else iter(parts)
+
+    def _one_by_one(self, items: Iterator[Any]) -> Iterator[Any]:
+        """This rank's parts of what may draw for each of them anew."""
+        plainly = taking(items)
+
+        def take(count: int) -> list[Any]:
+            with self._drawing():
+                return plainly(count)
+
+        if self._sharing.split_batches:
+            pairs = split_indices(take, self._sharing, self.start)
+        else:
+            batch_size = self._sampler.batch_size if self._is_plain else None
+            pairs = dealt(take, self._sharing, _size, batch_size, self.start)
+        return self._noted(itertools.chain(list(itertools.islice(pairs, 1)), pairs))
+
+    def _drawing(self) -> AbstractContextManager[None]:
+        return self.random.drawing() if self.random else nullcontext()
+
+    def _noted(self, pairs: Iterator[tuple[Any, Step]]) -> Iterator[Any]:
+        for part, step in pairs:
             self.steps.append(step)
             if part is not ABSENT:
                 yield part
 
 
-def _with_steps(batches: Iterator[Any], steps: deque[Step]) -> Iterator[tuple[Any, Step | None]]:
-    # Workers are given indices ahead of time; the steps wait in order.
-    for batch in batches:
-        yield batch, steps.popleft()
-    for step in steps:
-        yield ABSENT, step
-
-
-def _fixed_size(loader: DataLoader[Any]) -> int | None:
-    """The batch size where all batches but the last have it."""
-    sampler = loader.batch_sampler
-    return sampler.batch_size if type(sampler) is BatchSampler else None
+def _size(indices: Any) -> int | None:
+    return len(indices) if isinstance(indices, Sized) and not isinstance(indices, str) else None

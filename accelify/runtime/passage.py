@@ -61,24 +61,44 @@ class Step:
         return self.valid[rank] * len(self.valid) / sum(self.valid)
 
 
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The batches of one pass, this rank's, and the steps that they belong to: that of a batch is there when it is."""
+
+    batches: Iterator[Any]
+    steps: Sequence[Step | None] = ()
+
+
+def in_pairs(pairs: Iterator[tuple[Any, Step | None]]) -> Epoch:
+    """The epoch of batches that come with their steps."""
+    steps: list[Step | None] = []
+
+    def batches() -> Iterator[Any]:
+        for batch, step in pairs:
+            steps.append(step)
+            if batch is not ABSENT:
+                yield batch
+
+    return Epoch(batches(), steps)
+
+
 class Passage:
     """An iterator over one epoch of one loader."""
 
     def __init__(
         self,
-        batches: Iterator[tuple[Any, Step | None]],
+        epoch: Epoch,
         passages: Passages,
         device: torch.device | None,
         length: int | None,
         at_end: Callable[[], None] | None = None,
     ) -> None:
         self._at_end = at_end
-        self.step: Step | None = None
-        self.history: list[Step] = []
         self.taken = 0
+        self.ref = weakref.ref(self)
+        self._batches = epoch.batches
+        self._steps = epoch.steps
         self._length = length
-        self._ahead: list[tuple[Any, Step | None]] = []
-        self._batches = batches
         self._passages = passages
         self._device = device
 
@@ -87,63 +107,72 @@ class Passage:
 
     def __next__(self) -> Any:
         try:
-            batch, step = self._ahead.pop() if self._ahead else next(self._batches)
-            while batch is ABSENT:
-                self._note(step)
-                batch, step = next(self._batches)
+            batch = next(self._batches)
         except StopIteration:
             self._passages.end(self)
             if self._at_end is not None:
                 self._at_end()
                 self._at_end = None
             raise
-        self.step = step
+        except Exception:
+            # The script may catch it and go on with the next batch, as with a plain loader.
+            self.taken += 1
+            raise
         self.taken += 1
-        self._note(step)
-        self._passages.advance(self)
+        if self._passages.moved is not self.ref:
+            self._passages.advance(self)
         return batch if self._device is None else nested.move(batch, self._device, non_blocking=True)
 
-    def _note(self, step: Step | None) -> None:
-        if step is not None:
-            self.history.append(step)
+    @property
+    def step(self) -> Step | None:
+        """That of the batch which the script is at, where it is known."""
+        return self._steps[self.taken - 1] if self.taken and self._steps else None
+
+    @property
+    def history(self) -> list[Step]:
+        """The steps of the whole pass, once it is over: one in which only others had a batch, too."""
+        return [step for step in self._steps if step is not None]
 
     @property
     def is_last(self) -> bool:
         """Whether the batch the script is at is the epoch's last."""
-        if self._length is None and not self._ahead:
+        if self._length is None:
             # No length to go by: look one batch ahead.
-            self._ahead = list(itertools.islice(self._batches, 1))
-            return not self._ahead or self._ahead[0][0] is ABSENT
-        return self._length is not None and self.taken >= self._length
+            ahead = list(itertools.islice(self._batches, 1))
+            self._batches = itertools.chain(ahead, self._batches)
+            return not ahead
+        return self.taken >= self._length
 
 
 class Passages:
     """The passes under way. One that the script has let go of, as `break` does, is no longer there."""
 
     def __init__(self) -> None:
+        # The one that moved last.
+        self.moved: weakref.ref[Passage] | None = None
         self._open: list[weakref.ref[Passage]] = []
         self._last: list[Step] = []
 
     def begin(
         self,
-        batches: Iterator[tuple[Any, Step | None]],
+        epoch: Epoch,
         device: torch.device | None,
         length: int | None,
         at_end: Callable[[], None] | None = None,
     ) -> Passage:
         """A new pass; `at_end` is called when it comes to its end."""
-        return Passage(batches, self, device, length, at_end)
+        return Passage(epoch, self, device, length, at_end)
 
     def advance(self, passage: Passage) -> None:
         """Take this pass for the one whose batch the script is at."""
-        if not (self._open and self._open[-1]() is passage):
-            self._open = [ref for ref in self._open if ref() is not None and ref() is not passage]
-            self._open.append(weakref.ref(passage))
+        self._open = [ref for ref in self._open if ref() is not None and ref is not passage.ref]
+        self._open.append(passage.ref)
+        self.moved = passage.ref
 
     def end(self, passage: Passage) -> None:
         """Note that a pass came to its end."""
-        self._open = [ref for ref in self._open if ref() is not None and ref() is not passage]
-        self._last = passage.history
+        self._open = [ref for ref in self._open if ref() is not None and ref is not passage.ref]
+        self._last, self.moved = passage.history, None
 
     @property
     def current(self) -> Passage | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +18,11 @@ from accelify.runtime.seeding import set_seed
 
 # Units: levels of attributes below a sampler in which its private generators are looked for
 DEPTH = 3
+LIBRARIES: dict[str, Callable[[], Any]] = {
+    "torch": torch.get_rng_state,
+    "python": random.getstate,
+    "numpy": numpy.random.get_state,
+}
 _PRIVATE = (torch.Generator, random.Random, numpy.random.Generator, numpy.random.RandomState)
 
 
@@ -48,47 +55,61 @@ class SharedRandom:
     rank's own stream is left where it was. Generators that the owners hold privately are set to rank 0's state.
     """
 
-    def __init__(self, collectives: Alone, owners: Iterable[object], before: States | None = None) -> None:
-        """With `before`, draw again what was drawn from that state; every rank's own stream stays where it is."""
+    def __init__(
+        self,
+        collectives: Alone,
+        owners: Iterable[object],
+        before: States | None = None,
+        libraries: Iterable[str] = LIBRARIES,
+    ) -> None:
+        """With `before`, draw again what was drawn from that state; every rank's own stream stays where it is.
+
+        Only what is drawn from these `libraries` is shared.
+        """
         private = list(_private_generators(owners))
-        mine = global_state()
-        self.before = before or collectives.broadcast_object(_states(mine, private))
-        theirs, states = self.before["shared"], self.before["private"]
-        for generator, state in zip(private, states, strict=before is None):
-            _restore(generator, state)
-        self._stream: dict[str, Any] = theirs
-        self._in_step = set() if before else {name for name in mine if _same(mine[name], theirs[name])}
+        mine = _states(global_state(libraries), private)
+        is_alike = before is None and collectives.is_alike("the random state of rank 0", _digest(mine))
+        self.before = mine if is_alike else before or collectives.broadcast_object(mine)
+        if not is_alike:
+            for generator, state in zip(private, self.before["private"], strict=before is None):
+                _restore(generator, state)
+        # The shared streams that are not this rank's own; where it is in step, it draws from its own.
+        self._apart: dict[str, Any] = {
+            name: state
+            for name, state in self.before["shared"].items()
+            if before is not None or not (is_alike or _same(mine["shared"][name], state))
+        }
         self._inside = False
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
         """Draw from the shared stream inside."""
-        if self._inside:
+        if self._inside or not self._apart:
             yield
             return
-        own = global_state()
-        set_global_state(self._stream)
+        own = global_state(self._apart)
+        set_global_state(self._apart)
         self._inside = True
         try:
             yield
         finally:
             self._inside = False
-            self._stream = global_state()
-            set_global_state({name: state for name, state in own.items() if name not in self._in_step})
+            self._apart = global_state(self._apart)
+            set_global_state(own)
 
     @property
     def is_in_step(self) -> bool:
         """Whether this rank draws what rank 0 draws."""
-        return "torch" in self._in_step
+        return "torch" not in self._apart
 
     def part(self) -> None:
         """From here on each rank's own stream goes its own way, whatever is drawn from the shared one."""
-        self._in_step = set()
+        self._apart = global_state(self.before["shared"]) | self._apart
 
 
-def states_of(owners: Iterable[object]) -> States:
+def states_of(owners: Iterable[object], libraries: Iterable[str] = LIBRARIES) -> States:
     """This process's random states, and those of the generators that the owners hold."""
-    return _states(global_state(), list(_private_generators(owners)))
+    return _states(global_state(libraries), list(_private_generators(owners)))
 
 
 def _states(shared: dict[str, Any], private: list[Any]) -> States:
@@ -109,8 +130,8 @@ class WorkerStart:
             self._own(worker)
 
 
-def global_state() -> dict[str, Any]:
-    return {"torch": torch.get_rng_state(), "python": random.getstate(), "numpy": numpy.random.get_state()}
+def global_state(libraries: Iterable[str] = LIBRARIES) -> dict[str, Any]:
+    return {name: LIBRARIES[name]() for name in libraries}
 
 
 def set_global_state(states: dict[str, Any]) -> None:
@@ -120,6 +141,13 @@ def set_global_state(states: dict[str, Any]) -> None:
         random.setstate(states["python"])
     if "numpy" in states:
         numpy.random.set_state(states["numpy"])
+
+
+def _digest(states: States) -> str:
+    """The same for the same states, on any rank, and not for others."""
+    each = [*states["shared"].values(), *states["private"]]
+    plain = [state.numpy().tobytes() if isinstance(state, torch.Tensor) else state for state in each]
+    return hashlib.sha256(pickle.dumps(plain)).hexdigest()
 
 
 def _same(left: Any, right: Any) -> bool:

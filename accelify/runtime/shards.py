@@ -16,7 +16,7 @@ from accelify.runtime import nested
 from accelify.runtime.bookmarks import Bookmark, owners_of
 from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing
-from accelify.runtime.passage import Step
+from accelify.runtime.passage import Epoch, Step, in_pairs
 from accelify.runtime.randomness import SharedRandom
 
 
@@ -61,7 +61,7 @@ class BySelf:
         vars(inner).update(dataset=part, _iterator=None)
         return inner
 
-    def begin(self, start: Bookmark) -> Iterator[tuple[Any, Step | None]]:
+    def begin(self, start: Bookmark) -> Epoch:
         """A pass of this rank's shard."""
         shared = SharedRandom(self._collectives, owners_of(self._loader), start.before)
         start.before = shared.before
@@ -69,7 +69,7 @@ class BySelf:
         with shared.drawing():
             batches = iter(self._shard())
         rest = itertools.islice(batches, start.position // self.per_step, None)
-        return self._even(rest) if self._sharing.even_batches else ((batch, None) for batch in rest)
+        return in_pairs(self._even(rest)) if self._sharing.even_batches else Epoch(rest)
 
     def _even(self, batches: Iterator[Any]) -> Iterator[tuple[Any, Step]]:
         first: Any = None

@@ -21,9 +21,9 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 from accelify.runtime import nested
 from accelify.runtime.bookmarks import Bookmark, Source, iterates_itself, owners_of, samplers_of
 from accelify.runtime.collectives import Alone
-from accelify.runtime.dealing import Sharing, dealt, slices
+from accelify.runtime.dealing import Sharing, dealt, slices, taking
 from accelify.runtime.indices import ByIndex
-from accelify.runtime.passage import Step
+from accelify.runtime.passage import Epoch, in_pairs
 from accelify.runtime.randomness import SharedRandom
 from accelify.runtime.shards import BySelf, can_shard_itself
 from accelify.runtime.whole import AlreadyShared, Whole
@@ -39,7 +39,7 @@ class ByBatch:
         self.per_step = sharing.batches_per_step
         self.seeded: torch.Tensor | None = None
 
-    def begin(self, start: Bookmark) -> Iterator[tuple[Any, Step | None]]:
+    def begin(self, start: Bookmark) -> Epoch:
         """A pass of the whole loader, of which this rank keeps its share."""
         loader = self._loader
         shared = SharedRandom(self._collectives, owners_of(loader), start.before)
@@ -50,8 +50,8 @@ class ByBatch:
         if not getattr(loader, "num_workers", 0):
             batches = _drawn(batches, shared)
         if self._sharing.split_batches:
-            return slices(itertools.islice(batches, start.position, None), self._sharing)
-        return dealt(batches, self._sharing, nested.rows, None, start.position)
+            return in_pairs(slices(itertools.islice(batches, start.position, None), self._sharing))
+        return in_pairs(dealt(taking(batches), self._sharing, nested.rows, start=start.position))
 
     def count(self, position: int = 0) -> int:
         """This rank's share of the batches from there on."""

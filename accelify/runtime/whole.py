@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from typing import Any  # batches are whatever the user's loader yields
 
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
-from accelify.runtime.bookmarks import Bookmark, draws_first, generator_in, iterates_itself, owners_of, seeding_state
+from accelify.runtime.bookmarks import (
+    Bookmark,
+    draws_first,
+    draws_from,
+    generator_in,
+    iterates_itself,
+    owners_of,
+    seeding_state,
+)
 from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing
-from accelify.runtime.passage import Step
+from accelify.runtime.passage import Epoch, Step, in_pairs
 from accelify.runtime.randomness import SharedRandom, states_of
 
 
@@ -29,33 +37,28 @@ class Whole:
         if isinstance(loader, DataLoader) and loader.persistent_workers and not iterates_itself(loader):
             self._workers = Workers(loader)
 
-    def begin(self, start: Bookmark) -> Iterator[tuple[Any, Step | None]]:
+    def begin(self, start: Bookmark) -> Epoch:
         """The loader's own pass, or the rest of one."""
         owners = owners_of(self._loader)
         if start.before is not None:
             with SharedRandom(self._collectives, owners, start.before).drawing():
-                return self._steps(self._pass(start))
+                return Epoch(self._pass(start))
         if isinstance(self._loader, DataLoader) and not self._loader.num_workers and draws_first(self._loader):
-            return self._steps(self._pass(start), lambda: self._note(start))
+            return Epoch(itertools.chain(self._noting(start), self._pass(start)))
         start.before = states_of(owners)
-        return self._steps(self._pass(start))
+        return Epoch(self._pass(start))
 
     def _pass(self, start: Bookmark) -> Iterator[Any]:
         if self._workers is not None:
             return self._workers.begin(start)
         return rest_of(self._loader, start.position, start.seeded)
 
-    def _note(self, start: Bookmark) -> None:
+    def _noting(self, start: Bookmark) -> Iterator[Any]:
         """Without workers the order is drawn at the first batch: other loaders may have begun since this one did."""
-        start.before = states_of(owners_of(self._loader))
+        start.before = states_of(owners_of(self._loader), draws_from(self._loader))
         # Drawn after the workers' seed, of which there is no use without workers: any will do.
         start.seeded = torch.get_rng_state()
-
-    def _steps(self, batches: Iterator[Any], at_first: Callable[[], None] | None = None) -> Iterator[tuple[Any, None]]:
-        if at_first is not None:
-            at_first()
-        for batch in batches:
-            yield batch, None
+        yield from ()
 
     @property
     def seeded(self) -> torch.Tensor | None:
@@ -100,11 +103,11 @@ class AlreadyShared:
         self.per_step = sharing.size
         self.seeded: torch.Tensor | None = None
 
-    def begin(self, start: Bookmark) -> Iterator[tuple[Any, Step | None]]:
+    def begin(self, start: Bookmark) -> Epoch:
         """This rank's own pass: the sampler's order follows from the epoch it was told."""
         start.before = start.before or states_of(())
         count = start.position // self.per_step
-        return self._counted(rest_of(self._loader, count), count)
+        return in_pairs(self._counted(rest_of(self._loader, count), count))
 
     def _counted(self, batches: Iterator[Any], skipped: int) -> Iterator[tuple[Any, Step | None]]:
         # The sampler deals single elements: the i-th of rank r is number i * N + r; from the dataset's length on they

@@ -273,3 +273,23 @@ def test_a_loader_moves_its_batches_where_the_device_is_another():
     assert [batch[0].device.type for batch in prepared] == ["meta", "meta"]
     assert isinstance(prepared, DataLoader)
     assert copy.deepcopy(prepared).batch_size == 2
+
+
+class Unreadable(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        if index == 2:
+            raise OSError("a broken file")
+        return index
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_script_may_go_on_after_an_element_that_cannot_be_read(accelerator, workers):
+    batches = iter(accelerator.prepare(DataLoader(Unreadable(), batch_size=2, num_workers=workers)))
+    assert next(batches).tolist() == [0, 1]
+    with pytest.raises(OSError, match="a broken file"):
+        next(batches)
+    assert next(batches).tolist() == [4, 5]
+    assert next(batches, None) is None

@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 
-from accelify.runtime.collectives import Desync
+from accelify.runtime.desync import Desync
 
 
 def gather_of_tensors_containers_and_numbers(accelerator):

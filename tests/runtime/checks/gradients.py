@@ -643,7 +643,7 @@ def a_failed_backward_does_not_spoil_the_next(accelerator):
 
 
 def different_models_are_refused_on_all_ranks(accelerator):
-    from accelify.runtime.collectives import Desync
+    from accelify.runtime.desync import Desync
 
     with pytest.raises(Desync, match=r"rank 0 gradients\.py:\d+ prepare .*; rank 1 gradients\.py:\d+ prepare"):
         accelerator.prepare(nn.Linear(2 + accelerator.process_index, 2))

@@ -1,10 +1,12 @@
 """Unseeded ranks draw alike from the first accelerator on, and each by itself after `seed_by_rank`."""
 
+import itertools
 import random
 
 import numpy
 import torch
-from torch.utils.data import DataLoader, Dataset
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from accelify.runtime import Accelerator
 
@@ -92,3 +94,68 @@ def rank_0_of_a_seeded_run_has_the_workers_of_one_process(accelerator):
     first = next(iter(accelerator.prepare(DataLoader(Noisy(), batch_size=2, shuffle=True, num_workers=1))))
     if accelerator.is_main_process:
         assert all(torch.equal(a, b) for a, b in zip(plain, first, strict=True))
+
+
+class Listed(Sampler):
+    """Draws its order when it is asked for an iterator, and then has it."""
+
+    def __len__(self):
+        return 12
+
+    def __iter__(self):
+        return iter(random.sample(range(12), 12))
+
+
+def _messages(accelerator, loader):
+    """How many objects are broadcast for an epoch of it, and how many numbers are exchanged."""
+    sent = []
+    broadcast, gather = dist.broadcast_object_list, dist.all_gather
+    dist.broadcast_object_list = lambda *given, **options: (sent.append("object"), broadcast(*given, **options))
+    dist.all_gather = lambda *given, **options: (sent.append("numbers"), gather(*given, **options))
+    try:
+        order = [index for batch in loader for index in batch[0].tolist()]
+    finally:
+        dist.broadcast_object_list, dist.all_gather = broadcast, gather
+    return sent, accelerator.gather_object(order)
+
+
+def ranks_in_step_only_compare_their_random_states(accelerator):
+    loader = accelerator.prepare(DataLoader(Noisy(), batch_size=2, shuffle=True))
+    _seed(accelerator)
+    assert _messages(accelerator, loader)[0] == ["numbers"]
+    if accelerator.process_index:
+        torch.rand(1)
+    sent, orders = _messages(accelerator, loader)
+    assert "object" in sent
+    assert sorted(orders[0] + orders[1]) == list(range(12))
+    # From there on rank 1 draws by itself again, as a script's dropout has it draw; what numpy drew concerns nobody.
+    _seed(accelerator)
+    numpy.random.rand(accelerator.process_index)
+    assert _messages(accelerator, loader)[0] == ["numbers"]
+
+
+def an_order_that_a_sampler_drew_as_a_list_is_one_for_all(accelerator):
+    _seed(accelerator)
+    expected = random.sample(range(12), 12)
+    _seed(accelerator)
+    random.seed(accelerator.process_index + 7)
+    loader = accelerator.prepare(DataLoader(Noisy(), batch_size=2, sampler=Listed()))
+    _, orders = _messages(accelerator, loader)
+    assert orders[0] + orders[1] == [expected[i] for i in (0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11)]
+
+
+def a_generator_is_left_as_one_process_leaves_it(accelerator):
+    """A RandomSampler draws once more when it comes to its end, and not when the loop is left before."""
+
+    def epochs(prepare):
+        generator = torch.Generator().manual_seed(3)
+        loader = prepare(DataLoader(Noisy(), batch_size=2, shuffle=True, generator=generator))
+        stops = (2, None, 1, None)
+        return [[batch[0].tolist() for batch in itertools.islice(iter(loader), stop)] for stop in stops]
+
+    alone = epochs(lambda loader: loader)
+    mine = epochs(accelerator.prepare)
+    other = accelerator.gather_object(mine)
+    for plain, *both in zip(alone, *other, strict=True):
+        dealt = [batch for step in zip(*both, strict=True) for batch in step]
+        assert dealt[: len(plain)] == plain[: len(dealt)]

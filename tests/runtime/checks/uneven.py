@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import Accelerator
-from accelify.runtime.collectives import Desync
+from accelify.runtime.desync import Desync
 from accelify.runtime.training import UnevenInputs
 
 

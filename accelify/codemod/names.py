@@ -222,6 +222,11 @@ def is_distributed(name: str) -> bool:
     )
 
 
+def runs_beside(name: str) -> bool:
+    """Classes whose objects run in processes or threads of their own."""
+    return name in ("torch.multiprocessing.Process", "multiprocessing.Process", "threading.Thread")
+
+
 def migrated_by(name: str) -> str | None:
     """The library that already runs the training loop, when a name of it is used."""
     for library in ("accelify.runtime", "accelerate", "pytorch_lightning", "lightning", "ignite", "fastai", "catalyst"):

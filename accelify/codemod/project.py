@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -68,7 +69,7 @@ class Project:
                 key = absolute(str(path))
                 if key not in found and self._mentions(path, Path(parsed.path)):
                     other = self._try(str(path))
-                    if other is not None and absolute(parsed.path) in map(absolute, self._imported(other)):
+                    if other is not None and self._may_call(other, parsed):
                         found[key] = other
         return [p for p in found.values() if p not in named]
 
@@ -82,13 +83,20 @@ class Project:
 
     @staticmethod
     def _mentions(importer: Path, imported: Path) -> bool:
-        """Whether a script may train, and has the name of a module in it."""
+        """Whether a script may import a module: it has its name in an import, or trains and has it anywhere."""
         name = imported.parent.name if imported.stem == "__init__" else imported.stem
         try:
             data = read(str(importer))
         except FileError:
             return False
-        return may_train(data) and name.encode() in data
+        imports = rb"^\s*(from|import)\b[^\n]*\b" + re.escape(name.encode()) + rb"\b"
+        return (may_train(data) and name.encode() in data) or re.search(imports, data, re.M) is not None
+
+    def _may_call(self, importer: Parsed, imported: Parsed) -> bool:
+        """Whether a script imports a file, and calls anything."""
+        return any(isinstance(n, ast.Call) for n in importer.parents) and absolute(imported.path) in map(
+            absolute, self._imported(importer)
+        )
 
     def _imported(self, parsed: Parsed) -> Iterator[str]:
         for node in ast.walk(parsed.tree):

@@ -30,7 +30,7 @@ from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.settings import Setting, Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import Argument, Element, Generated, Instance
+from accelify.codemod.analysis.values import Argument, Element, Generated, Instance, Member
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap, Wrap
 from accelify.codemod.options import Options
@@ -68,9 +68,9 @@ class Script:
 
     @property
     def waits(self) -> bool:
-        """Whether an optimizer is handed to functions that nothing in the program calls."""
+        """Whether an optimizer, or what holds it, is handed to functions that nothing in the program calls."""
         stepped_on = {v for s in self.training.steps for v in self.program.values(stepped(s))}
-        return any(isinstance(v, Argument) for v in stepped_on)
+        return any(isinstance(v.root if isinstance(v, Member) else v, Argument) for v in stepped_on)
 
     def accelerator(self, node: ast.AST) -> str | None:
         """The expression for the accelerator at a node; None where it does not reach."""

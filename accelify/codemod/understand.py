@@ -54,6 +54,8 @@ def understand(program: Program, options: Options) -> Verdict:
     obstacles.extend((node, "accelerator", message) for node, message in script.reach.obstacles)
     obstacles.extend(_single_steps(script))
     obstacles.extend(_several_devices(program, script.files))
+    obstacles.extend(_in_processes(program, training))
+    obstacles.extend(_without_a_loss(program))
     if script.wrapping is not None:
         passed = WrappedTraining(program, roles, tracer, training, script.wrapping).obstacles()
         obstacles.extend((node, "unwrap", message) for node, message in passed)
@@ -163,11 +165,39 @@ def _several_devices(program: Program, files: set[str]) -> Iterator[tuple[ast.AS
     for path in sorted(files):
         for node in program.flow.parsed_of[path].parents:
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-            if text.startswith("cuda:") and text.partition(":")[2].isdigit():
+            if text.startswith("cuda:") and text.partition(":")[2].isdigit() and not _is_fallback(program, node):
                 found.setdefault(text, node)
     if len(found) > 1:
         first = next(iter(found.values()))
         yield first, "devices", f"{' and '.join(sorted(found))}: the script spreads itself over several GPUs by hand"
+
+
+def _is_fallback(program: Program, node: ast.AST) -> bool:
+    """Whether a device is the one that a condition names for when there is no GPU: `... else "cuda:1"`."""
+    parent = program.parent(node)
+    return isinstance(parent, ast.IfExp) and parent.orelse is node and isinstance(parent.body, ast.Constant)
+
+
+def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AST, str, str]]:
+    """Backward passes of a class that runs in a process or a thread of its own."""
+    for backward in training.backwards:
+        scope: Scope | None = program.frame(backward)
+        while scope is not None and scope.kind != "class":
+            scope = scope.parent
+        family = [scope, *program.flow.ancestors(scope)] if scope is not None else []
+        bases = [b for c in family if isinstance(c.node, ast.ClassDef) for b in c.node.bases]
+        for name in sorted({n for b in bases for n in program.externals(b) if names.runs_beside(n)}):
+            message = f"`{name}` runs this beside others: call it in turn, and start it by `accelify launch`"
+            yield backward, "distributed", message
+
+
+def _without_a_loss(program: Program) -> Iterator[tuple[ast.AST, str, str]]:
+    """Backward passes through the function, not through a loss's method."""
+    for call in program.calls:
+        is_reached = isinstance(call.func, ast.Name) and program.frame(call) in program.reachable
+        if is_reached and "torch.autograd.backward" in program.called(call):
+            message = "`torch.autograd.backward` takes several losses: add them up and call `.backward()` on the sum"
+            yield call, "backward", message
 
 
 def _by_hand(program: Program, files: set[str], *, is_known: bool) -> Iterator[tuple[ast.AST, str, str]]:

@@ -66,7 +66,7 @@ def test_it_may_be_in_a_folder_above(tmp_path: Path) -> None:
     [
         ("test_engine", CALLER),  # a test
         ("main", CALLER.replace("import engine", "engine = __import__('json')")),  # the name, and no import of it
-        ("main", "import engine\n"),  # nothing of torch
+        ("main", "import engine\n"),  # no call
     ],
 )
 def test_other_files_are_left_alone(tmp_path: Path, name: str, text: str) -> None:
@@ -93,3 +93,53 @@ def test_of_many_scripts_none_is_chosen(tmp_path: Path) -> None:
     found = rewritten(tmp_path, "engine.py", engine=ENGINE, **{f"main{k}": CALLER for k in range(5)})
     assert list(found) == ["engine.py"]
     assert found["engine.py"].status is Status.DECLINED
+
+
+KEPT = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, 1)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=0.1)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        for weight in self.parameters():
+            weight.data.uniform_(-0.1, 0.1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def train(model, data):
+    for i in range(0, len(data), 2):
+        model.optimizer.zero_grad()
+        loss = model(data[i : i + 2]).pow(2).mean()
+        loss.backward()
+        model.optimizer.step()
+"""
+
+
+def test_a_model_that_keeps_its_optimizer_is_found_in_a_script_without_torch(tmp_path: Path) -> None:
+    text = "from engine import Net, train\nfrom data import table\n\nmodel = Net(4)\ntrain(model, table())\n"
+    data = "import torch\n\n\ndef table():\n    return torch.randn(8, 4)\n"
+    found = rewritten(tmp_path, "engine.py", engine=KEPT, main=text, data=data)
+    assert {path: r.status for path, r in found.items()} == dict.fromkeys(("engine.py", "main.py"), Status.MIGRATED)
+    assert b"model = Net(4" in found["main.py"].after
+    assert b"train(model, table()" in found["main.py"].after
+    after = found["engine.py"].after
+    assert after.index(b"self.reset_parameters()") < after.index(b"prepare(self)")  # what it draws is drawn before
+
+
+def test_a_method_that_gets_no_instance_is_handed_the_accelerator(tmp_path: Path) -> None:
+    engine = ENGINE.replace("\n", "\n    ").rstrip() + "\n"
+    engine = f"class Trainer:\n    @classmethod\n    {engine}".replace("def train(", "def train(cls, ")
+    text = MAIN.format(imports="from engine import Trainer", call="Trainer.train")
+    found = rewritten(tmp_path, "main.py", engine=engine, main=text)
+    assert {r.status for r in found.values()} == {Status.MIGRATED}
+    assert b"def train(cls, model, loader, optimizer, accelerator):" in found["engine.py"].after
+    assert b"Trainer.train(model, loader, optimizer, accelerator)" in found["main.py"].after

@@ -161,3 +161,60 @@ def test_what_a_file_loses_may_be_known_by_a_star_to_files_that_do_not_read_it(
     Path("train.py").write_text(script(imports="from saver import *", end="Keeper()(model, '.')"))
     _, saver = rewrite_together(("train.py",), Options())
     assert b"import torch" not in saver.after
+
+
+def test_weights_that_are_drawn_after_the_optimizer_is_made_are_drawn_before_the_model_is_prepared() -> None:
+    text = after("""\
+        import torch
+        from torch import nn
+
+        def init(m):
+            if isinstance(m, nn.Linear):
+                nn.init.xavier_uniform_(m.weight)
+
+        def draw(net):
+            for p in net.parameters():
+                p.data.normal_()
+
+        model, other = nn.Linear(4, 1), nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model.apply(init)
+        draw(model)
+        draw(other)
+        for step in range(8):
+            optimizer.zero_grad()
+            model(torch.randn(2, 4)).mean().backward()
+            optimizer.step()
+        """)
+    assert text.index("\ndraw(model)") < text.index("accelerator.prepare(model, optimizer)") < text.index("draw(other)")
+
+
+def test_a_second_gpu_that_is_only_named_for_want_of_the_first_is_one_device() -> None:
+    text = after(script(before='device = torch.device("cuda:0" if torch.cuda.is_available() else "cuda:1")'))
+    assert "device = accelerator.device" in text
+
+
+def test_what_runs_in_processes_of_its_own_is_declined() -> None:
+    result = run(
+        dedent("""\
+        import torch
+        import torch.multiprocessing as mp
+        from torch import nn
+
+        class Worker(mp.Process):
+            def __init__(self):
+                super().__init__()
+                self.model = nn.Linear(4, 1)
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+            def run(self):
+                for step in range(8):
+                    self.optimizer.zero_grad()
+                    self.model(torch.randn(2, 4)).mean().backward()
+                    self.optimizer.step()
+
+        workers = [Worker() for _ in range(2)]
+        """)
+    )
+    assert result.status is Status.DECLINED
+    assert any("torch.multiprocessing.Process" in note.message for note in result.notes)

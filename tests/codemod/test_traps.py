@@ -173,6 +173,31 @@ def test_a_backward_pass_over_a_list_is_migrated_or_declined() -> None:
     assert "torch.autograd.backward(" not in result.after.decode() or result.status is Status.DECLINED
 
 
+def test_a_backward_pass_by_an_imported_function_is_declined() -> None:
+    result = run(script(imports="from torch.autograd import backward", backward="backward([loss])\nloss.backward()"))
+    assert result.status is Status.DECLINED
+    assert any(note.rule == "backward" for note in result.notes)
+
+
+def test_a_backward_that_gives_something_is_no_tensors() -> None:
+    left_alone(
+        """\
+        import torch
+        from torch import nn
+
+        class Flows(nn.Module):
+            def __init__(self, flows):
+                super().__init__()
+                self.flows = nn.ModuleList(flows)
+
+            def backward(self, z):
+                for flow in self.flows[::-1]:
+                    z, log_det = flow.backward(z)
+                return z
+        """
+    )
+
+
 def test_a_backward_that_is_no_tensors_is_left_alone() -> None:
     left_alone(
         """\

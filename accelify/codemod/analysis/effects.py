@@ -32,6 +32,7 @@ _RANDOM = (
     "torch.multinomial",
     "np.random.",
 )
+_FILLS_AT_RANDOM = ("uniform_", "normal_", "random_", "bernoulli_", "trunc_normal_", "exponential_")
 _CLOCKS = ("datetime.", "time.", "uuid.", "os.getpid", "tempfile.")
 _ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
 
@@ -78,6 +79,47 @@ def function_draws(program: Program, function: Scope, depth: int = 3) -> bool:
             ):
                 return True
     return False
+
+
+def draws_weights(program: Program, statement: ast.stmt, models: set[str]) -> bool:
+    """Whether a statement draws weights of some models anew: `net.apply(init)`, `net.reset_parameters()`."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return False
+    parts = list(ast.walk(statement))
+    if not any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) in models for n in parts):
+        return False
+    for call in (n for n in parts if isinstance(n, ast.Call)):
+        given = [*call.args, *(k.value for k in call.keywords)]
+        if isinstance(call.func, ast.Attribute):
+            given.append(call.func.value)
+            if call.func.attr == "apply" and ast.unparse(call.func.value) in models:
+                return True
+        if _draws_into(program, call) or (
+            any(ast.unparse(g) in models for g in given)
+            and any(_function_draws_into(program, f) for f in program.flow.callees.get(call, ()))
+        ):
+            return True
+    return False
+
+
+def _function_draws_into(program: Program, function: Scope, depth: int = 2) -> bool:
+    calls = [n for n in ast.walk(function.node) if isinstance(n, ast.Call)]
+    return any(_draws_into(program, c) for c in calls) or (
+        depth > 0
+        and any(
+            _function_draws_into(program, f, depth - 1)
+            for c in calls
+            for f in program.flow.callees.get(c, ())
+            if f is not function
+        )
+    )
+
+
+def _draws_into(program: Program, call: ast.Call) -> bool:
+    """Whether a call fills a tensor at random in its place."""
+    if any(name.startswith("torch.nn.init.") for name in program.called(call)):
+        return True
+    return isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS_AT_RANDOM
 
 
 def clock_behind(program: Program, path: ast.expr) -> ast.Call | None:

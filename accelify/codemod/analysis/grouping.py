@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.effects import draws_weights
 from accelify.codemod.analysis.loops import Training
 from accelify.codemod.analysis.program import Program
 
@@ -37,9 +38,10 @@ class Group:
 class Grouper:
     """Puts items into groups, each where all of its items are ready and none is used yet."""
 
-    def __init__(self, program: Program, training: Training) -> None:
+    def __init__(self, program: Program, training: Training, bare_models: Sequence[Item] = ()) -> None:
         self.program = program
         self.training = training
+        self.bare_models = bare_models
         self.groups: list[Group] = []
 
     def group(self, items: Iterable[Item]) -> list[Group]:
@@ -71,6 +73,13 @@ class Grouper:
                 if self._binds([earlier], text):
                     return earlier
         return statement
+
+    def initialised(self, item: Item) -> Item:
+        """An item of no group, to be prepared once its weights are drawn."""
+        if item.statement is None:
+            return item
+        block = self.program.block(item.statement)
+        return replace(item, statement=block[self._past_initialisation(block, block.index(item.statement), [item])])
 
     # Where a name is bound for certain.
 
@@ -157,6 +166,7 @@ class Grouper:
             self._close(frame, block, end, current)
 
     def _close(self, frame: Scope, block: list[ast.stmt], end: int, items: list[Item]) -> None:
+        end = self._past_initialisation(block, end, [*items, *(i for i in self.bare_models if i.frame is frame)])
         order = {"loader": 0, "model": 1, "optimizer": 2}
         unique: dict[str, Item] = {}
         before = [g for g in self.groups if g.frame is frame and self._is_before(g, block)]
@@ -173,6 +183,16 @@ class Grouper:
             return True
         around = self.program.block(group.anchor)
         return any(s in around for s in [block[0], *self.program.ancestors(block[0])])
+
+    def _past_initialisation(self, block: list[ast.stmt], end: int, items: list[Item]) -> int:
+        """The last statement, before any that needs the items, that draws weights of the models anew."""
+        texts = {i.text for i in items if i.kind == "model"}
+        for index in range(end + 1, len(block) if end >= 0 and texts else 0):
+            if any(self._uses(block[index], item) for item in items):
+                break
+            if draws_weights(self.program, block[index], texts):
+                end = index
+        return end
 
     def _uses(self, statement: ast.stmt, item: Item) -> bool:
         """Whether a statement needs an item prepared: it reads a loader, or it trains."""

@@ -82,10 +82,17 @@ class Loops:
 
     def _is_tensor_backward(self, call: ast.Call) -> bool:
         assert isinstance(call.func, ast.Attribute)
-        if any(isinstance(v, FunctionValue) for v in self.program.values(call.func)):
+        if any(isinstance(v, FunctionValue) for v in self.program.values(call.func)) or self._gives_something(call):
             return False
         text = ast.unparse(call.func.value)
         return not text.startswith("super()") and not text.endswith("accelerator")
+
+    def _gives_something(self, call: ast.Call) -> bool:
+        """Whether what a call returns is kept: `x, log_det = flow.backward(z)`; a tensor's backward gives nothing."""
+        parent = self.program.parent(call)
+        if not isinstance(parent, ast.Assign):
+            return False
+        return bool(call.args) or any(isinstance(t, (ast.Tuple, ast.List)) for t in parent.targets)
 
     def _is_optimizer_step(self, call: ast.Call) -> bool:
         return any(self.roles.is_optimizer(v) for v in self.program.values(stepped(call)))

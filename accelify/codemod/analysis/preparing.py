@@ -64,8 +64,10 @@ class Preparer:
         for data in [*self.training.data, *shared]:
             self._data(data)
         self._idle_loaders()
-        self.found.bare_models.extend(i for i in self._items if not i.assigned)
-        self.found.groups = Grouper(self.program, self.training).group(i for i in self._items if i.assigned)
+        bare = [i for i in self._items if not i.assigned]
+        grouper = Grouper(self.program, self.training, bare)
+        self.found.bare_models.extend(grouper.initialised(i) for i in bare)
+        self.found.groups = grouper.group(i for i in self._items if i.assigned)
         return self.found
 
     # Optimizers and their models.

@@ -48,15 +48,20 @@ class Reach:
 
 
 def node_of(frame: Scope) -> Scope:
-    """What stands for a frame in the graph: its class if it is a method, the outermost function, or the module."""
+    """What stands for a frame in the graph: its class if it is a method, the outermost function, or the module.
+
+    A method that gets no instance stands for itself: it is handed the accelerator like a function.
+    """
     found = frame
     scope: Scope | None = frame
     while scope is not None and scope.kind != "module":
+        if scope.is_method and _is_static(scope):
+            return scope
         if scope.kind == "class":
             found = scope
         elif scope.kind == "function":
             found = found if found.kind == "class" and found.parent is not scope else scope
-            if scope.is_method and not _is_static(scope):
+            if scope.is_method:
                 assert scope.parent is not None
                 found = scope.parent
         scope = scope.parent

@@ -110,6 +110,11 @@ class Member:
     owner: Value
     name: str
 
+    @property
+    def root(self) -> Value:
+        """What holds it, in the end: `a` of `a.b.c`."""
+        return self.owner.root if isinstance(self.owner, Member) else self.owner
+
 
 @dataclass(frozen=True)
 class Argument:

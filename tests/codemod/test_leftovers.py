@@ -46,3 +46,55 @@ def test_a_choice_without_effect_goes() -> None:
 def test_what_is_left_is_done_otherwise() -> None:
     choice = "if use_cuda:\n    x = x.cuda()\nelse:\n    print(x)"
     changed("-if use_cuda:", "-x = x.cuda()", "-else:", "+if not use_cuda:", batch=choice)
+
+
+# Devices.
+
+
+@pytest.mark.parametrize("test", ["device == 'cuda'", "'cuda' in device", "device != 'cpu'"])
+def test_a_device_that_is_compared_with_text_stays_text(test: str) -> None:
+    text = script(prepared=f"if {test}:\n    print(1)", batch="x, y = x.to(device), y.to(device)")
+    plain = text.replace(
+        'torch.device("cuda" if torch.cuda.is_available() else "cpu")', "'cuda' if use_cuda else 'cpu'"
+    )
+    lines = plain.split("\n")
+    at = next(k for k, line in enumerate(lines) if line.startswith("use_cuda"))
+    lines[at - 1 : at + 1] = [lines[at], lines[at - 1]]
+    assert "device = accelerator.device.type\n" in run("\n".join(lines)).after.decode()
+
+
+def test_a_device_that_is_no_text_is_none_afterwards() -> None:
+    after = run(script(prepared="if device == 'cuda':\n    print(1)")).after.decode()
+    assert "device = accelerator.device\n" in after
+
+
+def test_a_numbered_gpu_is_the_process_s_own_where_the_accelerator_does_not_reach() -> None:
+    text = script(batch="x, y = x.to(device), y.to(device)").replace('"cuda" if', '"cuda:0" if')
+    lines = text.split("\n")
+    start = next(k for k, line in enumerate(lines) if line.startswith("loader ="))
+    inside = "\n".join([*lines[:start], "def main():", *["    " + line for line in lines[start:]], "", "main()"])
+    after = run(inside).after.decode()
+    assert 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")' in after
+    assert "accelerator = Accelerator()" in after
+
+
+# Notes.
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_told"),
+    [
+        ("total = 0\nfor part in (x, y):\n    total += part.sum().item()", False),
+        ("for part in (x, y):\n    total += part.sum().item()", True),
+        ("if use_cuda:\n    total = 0\ntotal += x.sum().item()", True),
+    ],
+)
+def test_a_sum_that_each_batch_begins_anew_is_no_share(lines: str, is_told: bool) -> None:
+    result = run(script(prepared="total = 0", batch=lines + "\nprint(total)"))
+    assert any("adds up this process's share" in n.message for n in result.notes) is is_told
+
+
+def test_what_a_loop_deals_out_is_not_carried_from_batch_to_batch() -> None:
+    mixed = "def mix(x, y):\n    return x.flip(0), y.flip(0)"
+    result = run(script(before=mixed, batch="x, y = mix(x, y)"))
+    assert not any("is carried from one batch" in n.message for n in result.notes)

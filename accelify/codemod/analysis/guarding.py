@@ -11,7 +11,7 @@ from functools import cached_property
 
 from accelify.codemod.analysis.bindings import Scope, names_in, names_written_in
 from accelify.codemod.analysis.calm import Calm, is_addition
-from accelify.codemod.analysis.outputs import OPEN, Effect
+from accelify.codemod.analysis.outputs import OPEN, Effect, opened_round
 from accelify.codemod.analysis.values import Made
 
 _BLOCKS = ("body", "orelse", "finalbody")
@@ -99,9 +99,10 @@ class Guarding:
         if not opened:
             return
         for node in covered:
-            if isinstance(node, ast.Name) and any(
-                isinstance(v, Made) and v.node in opened for v in self.program.values(node)
-            ):
+            if not isinstance(node, ast.Name):
+                continue
+            held = self.program.values(opened_round(self.program, node) or node)
+            if any(isinstance(v, Made) and v.node in opened for v in held):
                 yield self.program.statement(node)
 
     def _only_main_uses(self, made: ast.Call, covered: set[ast.AST]) -> bool:
@@ -201,7 +202,9 @@ class Guarding:
         if owner.kind == "module" and node.id in self._imported.get(owner, ()):
             return True
         scopes = [s for s in owner.walk() if s.owner(node.id) is owner]
-        reads: list[ast.AST] = [n for s in scopes for n in s.reads.get(node.id, ())]
+        reads: list[ast.AST] = [
+            n for s in scopes for n in s.reads.get(node.id, ()) if not self._is_opened_anew(n, node)
+        ]
         reads += [
             w
             for s in scopes
@@ -209,6 +212,12 @@ class Guarding:
             if isinstance(self.program.parent(w), (ast.AugAssign, ast.Delete))
         ]
         return any(n not in covered for n in reads)
+
+    def _is_opened_anew(self, read: ast.expr, bound: ast.Name) -> bool:
+        """Whether a `with` statement of its own gives a name to what is read, and not the place that binds it."""
+        opened = opened_round(self.program, read)
+        holder = self.program.parent(bound)
+        return opened is not None and opened is not getattr(holder, "context_expr", None)
 
     @cached_property
     def _attribute_reads(self) -> dict[str, list[ast.AST]]:

@@ -169,7 +169,7 @@ class Outputs:
         )
 
     def is_a_writer(self, node: ast.expr) -> bool:
-        made = [v for v in self.program.values(node) if isinstance(v, Made)]
+        made = [v for v in self.program.values(opened_round(self.program, node) or node) if isinstance(v, Made)]
         return bool(made) and all(
             v.name is not None
             and v.name.startswith(_WRITERS)
@@ -191,6 +191,16 @@ def opens_to_write(call: ast.Call) -> bool:
     )
 
 
+def opened_round(program: Program, node: ast.expr) -> ast.expr | None:
+    """The call that a name stands for inside `with open(path) as name`."""
+    for around in program.ancestors(node) if isinstance(node, ast.Name) else ():
+        if isinstance(around, (ast.With, ast.AsyncWith)):
+            for item in around.items:
+                if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == node.id:
+                    return item.context_expr
+    return None
+
+
 def origins(values: Values) -> set[str]:
     """The library calls that values come from, as parts of what they returned, too."""
     found: set[str] = set()
@@ -203,4 +213,4 @@ def origins(values: Values) -> set[str]:
     return found
 
 
-__all__ = ["OPEN", "Effect", "Outputs", "opens_to_write", "origins"]
+__all__ = ["OPEN", "Effect", "Outputs", "opened_round", "opens_to_write", "origins"]

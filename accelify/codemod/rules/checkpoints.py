@@ -17,12 +17,14 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.outputs import opened_round
 from accelify.codemod.analysis.placing import import_edit
 from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "checkpoints"
+_ASKING = ("exists", "isfile", "isdir", "is_file", "is_dir")
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
@@ -91,7 +93,8 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
     for call in script.program.calls:
         if "torch.load" not in script.program.called(call) or not call.args or script.path(call) not in script.files:
             continue
-        statement, accelerator = script.program.statement(call), script.accelerator(call)
+        accelerator = script.accelerator(call)
+        statement = _before_asking(script, script.program.statement(call))
         if statement in done or accelerator is None or not any(_may_be_of(script, call, save) for save in saves):
             continue
         done.add(statement)
@@ -101,16 +104,54 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
         )
 
 
+def _before_asking(script: Script, statement: ast.stmt) -> ast.stmt:
+    """The statement before which to wait: all processes do, so it is none under a condition that asks for the file."""
+    found = statement
+    for around in script.program.ancestors(statement):
+        if not isinstance(around, (ast.If, ast.With, ast.Try)):
+            break
+        if isinstance(around, ast.If) and script.program.block(around) != [found] and _asks_for_a_file(around.test):
+            found = around
+    return found
+
+
+def _asks_for_a_file(test: ast.expr) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr in _ASKING for n in ast.walk(test))
+
+
 def _may_be_of(script: Script, load: ast.Call, save: ast.Call) -> bool:
-    """Whether a load reads what was saved: the same path, or one that an imported file was given before."""
+    """Whether a load may read what was saved before: the same path, or one that an imported file was given."""
     target = save.args[1] if len(save.args) > 1 else None
-    if target is not None and ast.unparse(load.args[0]) == ast.unparse(target):
-        return True
+    if target is not None and _path(script, load.args[0]) == _path(script, target):
+        return not _comes_first(script, load, save)
     frame = script.program.frame(load)
     if script.path(save) == script.path(load) or isinstance(load.args[0], ast.Constant):
         return False
     before = (call for call in script.program.calls_in(frame) if call.lineno < load.lineno)
     return any(_leads_to(script, call, save) for call in before)
+
+
+def _path(script: Script, node: ast.expr) -> str:
+    """What names a file, as the script wrote it: what was opened, for a file that is open."""
+    opened = opened_round(script.program, node)
+    if isinstance(opened, ast.Call) and opened.args:
+        node = opened.args[0]
+    return ast.unparse(node)
+
+
+def _comes_first(script: Script, load: ast.Call, save: ast.Call) -> bool:
+    """Whether a load is over before anything is saved: above it, and in no loop with it."""
+    program = script.program
+    frame = program.frame(load)
+    if any(program.loops_round(call) for call in program.flow.callers.get(frame, ())):
+        return False
+    saving = (
+        [save] if program.frame(save) is frame else [c for c in program.calls_in(frame) if _leads_to(script, c, save)]
+    )
+    loops = program.loops_round(load)
+    return bool(saving) and not any(
+        c.lineno < load.lineno or any(loop in loops for loop in program.loops_round(c)) for c in saving
+    )
 
 
 def _leads_to(script: Script, call: ast.Call, target: ast.Call) -> bool:

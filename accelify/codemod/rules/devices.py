@@ -4,12 +4,15 @@
 
 Why: each process has a device of its own, and `"cuda:0"` is the first process's. The tensors that the script makes or
 moves itself follow through the variable.
-Left alone: a variable that nothing reads any more, which goes; devices where the accelerator does not reach.
+Where the accelerator does not reach, `"cuda:0"` becomes `"cuda"`: the process's own one, too. Text that is compared
+with text, as in `if device == "cuda":`, becomes `accelerator.device.type`.
+Left alone: a variable that nothing reads any more, which goes; other devices where the accelerator does not reach.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -35,24 +38,44 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         accelerator = script.accelerator(statement)
         path = script.path(statement)
         if accelerator is None:
-            if _names_one(script, statement.value):
-                message = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
-                yield Remark(NAME, path, statement, message, Tier.REVIEW)
+            yield from _unnumbered(script, statement)
             continue
         reason = "each process has a device of its own"
         choice = _choice(script, statement)
         if choice is not None:
             done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
-            code = f"{ast.unparse(target)} = {accelerator}.device"
+            kind = ".type" if _is_compared(script, statement.value) else ""
+            code = f"{ast.unparse(target)} = {accelerator}.device{kind}"
             yield Change(NAME, path, statement.lineno, reason, (Remove(choice), Insert(choice, "after", code)))
             yield from _lost_choice(script, choice, gone)
             continue
         done.add(statement)
         yield from _lost_choice(script, statement, gone)
-        make = partial(its_device, accelerator=accelerator)
+        make = partial(its_device, accelerator=accelerator, as_text=_is_compared(script, statement.value))
         yield Change(
             NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
         )
+
+
+def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Remark]:
+    """`"cuda"`, the process's own GPU, for `"cuda:0"` where the accelerator does not reach."""
+    texts = [n for n in ast.walk(statement.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    numbered = [n for n in texts if ":" in str(n.value)]
+    if not numbered:
+        return
+    path = script.path(statement)
+    if all(re.fullmatch(r"cuda:\d+", str(n.value)) for n in numbered):
+        edits = tuple(Replace(n, without_number) for n in numbered)
+        yield Change(NAME, path, statement.lineno, "each process has a GPU of its own", edits)
+        return
+    message = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
+    yield Remark(NAME, path, statement, message, Tier.REVIEW)
+
+
+def without_number(node: cst.CSTNode) -> cst.BaseExpression:
+    """`"cuda"` for `"cuda:0"`."""
+    assert isinstance(node, cst.SimpleString)
+    return node.with_changes(value=re.sub(r":\d+", "", node.value))
 
 
 def _lost_choice(script: Script, statement: ast.stmt, gone: set[ast.AST]) -> Iterator[Remark]:
@@ -69,9 +92,25 @@ def _lost_choice(script: Script, statement: ast.stmt, gone: set[ast.AST]) -> Ite
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 
-def its_device(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
-    """`accelerator.device`."""
-    return cst.parse_expression(f"{accelerator}.device")
+def its_device(node: cst.CSTNode, accelerator: str, as_text: bool) -> cst.BaseExpression:
+    """`accelerator.device`, or its name."""
+    return cst.parse_expression(f"{accelerator}.device.type" if as_text else f"{accelerator}.device")
+
+
+def _is_compared(script: Script, value: ast.expr) -> bool:
+    """Whether a device that is mere text is compared with text, which no `torch.device` equals: `device == "cuda"`."""
+    texts = {v for v in script.program.values(value) if isinstance(v, Constant)}
+    if not texts or len(texts) < len(script.program.values(value)):
+        return False
+    compared = (n for path in script.files for n in script.program.flow.parsed_of[path].parents)
+    for node in compared:
+        if isinstance(node, ast.Compare) and all(isinstance(o, (ast.Eq, ast.NotEq, ast.In)) for o in node.ops):
+            sides = [node.left, *node.comparators]
+            literal = [n for n in sides if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+            held = [script.program.values(n) for n in sides if isinstance(n, (ast.Name, ast.Attribute))]
+            if literal and any(texts & values for values in held):
+                return True
+    return False
 
 
 def _assignments(script: Script) -> Iterator[tuple[ast.Assign, ast.expr]]:
@@ -120,10 +159,6 @@ def _is_read(script: Script, target: ast.expr, gone: set[ast.AST]) -> bool:
     owner = script.program.scope(target).owner(target.id) or script.program.scope(target)
     reads = [n for s in owner.walk() for n in s.reads.get(target.id, ())]
     return any(n not in gone for n in reads) or not reads
-
-
-def _names_one(script: Script, value: ast.expr) -> bool:
-    return any(isinstance(n, ast.Constant) and isinstance(n.value, str) and ":" in n.value for n in ast.walk(value))
 
 
 def _choice(script: Script, statement: ast.Assign) -> ast.If | None:

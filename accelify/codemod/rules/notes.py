@@ -51,12 +51,27 @@ def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
         if not _is_measured(node.value) and not names_in(node) & bound:
             continue
         text = ast.unparse(node.target)
-        if text not in seen:
+        if text not in seen and not _begins_anew(script, node, loop):
             seen.add(text)
             message = (
                 f"`{text}` adds up this process's share only: reduce it over the processes where the whole is meant"
             )
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _begins_anew(script: Script, addition: ast.AugAssign, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a sum is begun in each round of a loop, so that it is of one batch: `loss = 0`, then `loss += ...`."""
+    text, statement = ast.unparse(addition.target), script.program.statement(addition)
+    while statement is not loop:
+        block = script.program.block(statement)
+        for earlier in block[: block.index(statement)]:
+            if isinstance(earlier, ast.Assign) and text in map(ast.unparse, earlier.targets):
+                return True
+        around = script.program.parent(statement)
+        if not isinstance(around, ast.stmt):
+            return False
+        statement = around
+    return False
 
 
 def _is_measured(value: ast.expr) -> bool:
@@ -78,7 +93,7 @@ def _carried(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
             continue
         if not isinstance(node.targets[0], ast.Tuple):
             continue
-        given = names_in(*node.value.args)
+        given = names_in(*node.value.args) - names_in(loop.target)
         kept = [e.id for e in node.targets[0].elts if isinstance(e, ast.Name) and e.id in given]
         if kept and not any(
             _binds(s, kept[0]) for s in loop.body if s.lineno < node.lineno and not _is_detached(s, kept[0])

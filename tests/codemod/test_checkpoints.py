@@ -1,0 +1,64 @@
+"""Files that a script saves and loads: no process empties, reads or asks for one that another is writing."""
+
+from __future__ import annotations
+
+from tests.codemod.pairs import run, script
+
+SAVE = "torch.save(model.state_dict(), path)"
+LOAD = "model.load_state_dict(torch.load(path))"
+PATH = "path = 'out' + '.pt'"
+
+
+def test_only_the_process_that_saves_into_an_open_file_opens_it() -> None:
+    end = """\
+        with open("names.txt") as f:
+            print(f.read())
+        with open("model.pt", "wb") as f:
+            torch.save(model.state_dict(), f)
+    """
+    after = run(script(end=end)).after.decode()
+    assert 'if accelerator.is_main_process:\n    with open("model.pt", "wb") as f:\n        torch.save(' in after
+
+
+def test_a_file_that_all_write_does_not_keep_another_of_that_name_open() -> None:
+    end = """\
+        def tell():
+            with open("log.txt", "w") as f:
+                f.write(str(next(iter(loader))))
+
+        def keep():
+            with open("model.pt", "wb") as f:
+                torch.save(model.state_dict(), f)
+
+        with open("log.txt", "w") as f:
+            f.write(str(next(iter(loader))))
+        with open("model.pt", "wb") as f:
+            torch.save(model.state_dict(), f)
+    """
+    after = run(script(end=end)).after.decode()
+    assert '\nif accelerator.is_main_process:\n    with open("model.pt", "wb") as f:\n        torch.save(' in after
+
+
+def test_what_is_loaded_before_anything_is_saved_is_not_waited_for() -> None:
+    before = f"import os\n{PATH}\nif os.path.exists(path):\n    {LOAD}"
+    after = run(script(prepared=before, end=SAVE)).after.decode()
+    assert "wait_for_everyone" not in after
+
+
+def test_a_load_in_the_loop_of_a_save_waits() -> None:
+    after = run(script(end=f"{PATH}\nfor part in range(2):\n    {LOAD}\n    {SAVE}")).after.decode()
+    assert f"for part in range(2):\n    accelerator.wait_for_everyone()\n    {LOAD}" in after
+
+
+def test_all_processes_wait_before_they_ask_whether_a_file_is_there() -> None:
+    end = f"import os\n{PATH}\n{SAVE}\nif os.path.exists(path):\n    print('found')\n    {LOAD}"
+    after = run(script(end=end)).after.decode()
+    assert "\naccelerator.wait_for_everyone()\nif os.path.exists(path):\n" in after
+    assert after.count("wait_for_everyone") == 1
+
+
+def test_an_open_file_is_the_one_whose_path_was_opened() -> None:
+    end = f"{PATH}\n{SAVE}\nwith open(path, 'rb') as f:\n    model.load_state_dict(torch.load(f))"
+    assert "accelerator.wait_for_everyone()\n" in run(script(end=end)).after.decode()
+    other = end.replace("open(path", "open('start.pt'")
+    assert "wait_for_everyone" not in run(script(end=other)).after.decode()

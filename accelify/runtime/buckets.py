@@ -11,6 +11,8 @@ import torch.distributed as dist
 # Units: bytes
 FIRST_BUCKET = 1 << 20
 BUCKET = 25 << 20
+# With no more buckets than these, a message saved is worth more than gradients written back early.
+FEW_BUCKETS = 2
 
 
 class Bucket:
@@ -53,6 +55,13 @@ def mean_over_ranks(tensors: list[torch.Tensor], group: dist.ProcessGroup | None
     flat = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
     dist.all_reduce(flat, group=group)
     _scatter_into(tensors, flat.div_(world_size))
+
+
+def sums_over_ranks(numbers: list[float]) -> list[float]:
+    """The sums of small numbers, in a message that passes those of the gradients, in a group of their own, by."""
+    summed = torch.tensor(numbers)
+    dist.all_reduce(summed)
+    return summed.tolist()
 
 
 def _scatter_into(tensors: list[torch.Tensor], flat: torch.Tensor) -> None:

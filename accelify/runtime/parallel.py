@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from accelify.runtime.buckets import sums_over_ranks
 from accelify.runtime.collectives import Alone
 from accelify.runtime.loose import Groups, Loose
 from accelify.runtime.process import World
@@ -177,9 +178,7 @@ class Replicated(Single):
             return
         # Which models this pass touched may differ between ranks; and reading flags from a GPU would stall it.
         mine = [replica.flags() for replica in self._replicas]
-        everyone = torch.tensor([flag for flags in mine for flag in flags])
-        dist.all_reduce(everyone)
-        start, sums = 0, everyone.tolist()
+        start, sums = 0, sums_over_ranks([flag for flags in mine for flag in flags])
         for replica, flags in zip(self._replicas, mine, strict=True):
             totals = sums[start : start + len(flags)]
             if sums[start] > 0:

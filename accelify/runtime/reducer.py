@@ -8,7 +8,7 @@ backward passes over one graph, a shared layer under activation checkpointing). 
    all-reduce starts at once, in one fixed order on every rank, while the backward pass goes on.
 2. After the backward pass whatever is missing is filled in (a parameter without a gradient counts as zero), and the
    last bucket leaves, always, with a tail of flags: which parameters have a gradient, which buckets changed after
-   they left, which buffers changed.
+   they left, which buffers changed. (Of a large model they go ahead of the gradients, in a message of their own.)
 3. Buckets that changed on any rank go again, whole. Since a round averages the whole `.grad`, and what is averaged
    already is the same on all ranks, any number of rounds gives the same mean as one.
 4. The means are written into `.grad`; a parameter that has a gradient on no rank keeps None.
@@ -25,7 +25,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from accelify.runtime.buckets import Bucket, copy_from_rank_0, fill, grouped, mean_over_ranks
+from accelify.runtime.buckets import (
+    FEW_BUCKETS,
+    Bucket,
+    copy_from_rank_0,
+    fill,
+    grouped,
+    mean_over_ranks,
+    sums_over_ranks,
+)
 
 if TYPE_CHECKING:
     from accelify.runtime.parallel import Replicated
@@ -211,23 +219,33 @@ class Replica:
         """Complete the round, so that gradients and buffers agree on all ranks. Every rank does so at once.
 
         `flags` are the sums over ranks of what each had in `flags()`; without them they travel in the last bucket.
+        Where gradients are many, they overtake them, so that one bucket is written back while the next is on its way.
         """
         if not self.buckets:
             return self.close()
         for bucket in self.buckets[self._next : -1]:
             self._launch(bucket)
         last = self.buckets[-1]
-        if flags is None:
+        travel_along = flags is None and len(self.buckets) <= FEW_BUCKETS
+        if travel_along:
             last.tail.copy_(torch.tensor(self.flags(), dtype=last.flat.dtype))
         self._launch(last)
-        for bucket in self.buckets:
-            bucket.wait()
-        flags = last.tail.tolist() if flags is None else flags
+        if travel_along:
+            last.wait()
+            flags = last.tail.tolist()
+        elif flags is None:
+            flags = sums_over_ranks(self.flags())
         count = len(self.parameters)
         used, late = flags[1 : 1 + count], flags[1 + count : 1 + count + len(self.buckets)]
         again = [bucket for bucket, flag in zip(self.buckets, late, strict=True) if flag > 0]
+        for bucket in self.buckets:
+            bucket.wait()
+            if bucket not in again:
+                self._write_back(bucket, used)
         self._send_again(again)
-        self._write_back(used)
+        for bucket in again:
+            bucket.wait()
+            self._write_back(bucket, used)
         self._learn()
         self.close()
         return self.share_buffers(flags)
@@ -246,14 +264,13 @@ class Replica:
             for index, view in zip(bucket.indices, bucket.views, strict=True):
                 fill(view, self.parameters[index].grad, self.world_size)
             self._send(bucket)
-        for bucket in again:
-            bucket.wait()
 
-    def _write_back(self, used: list[float]) -> None:
+    def _write_back(self, bucket: Bucket, used: list[float]) -> None:
         with torch.no_grad():
-            for parameter, flag, (_, view) in zip(self.parameters, used, self._place, strict=True):
-                if flag <= 0:
+            for index, view in zip(bucket.indices, bucket.views, strict=True):
+                if used[index] <= 0:
                     continue
+                parameter = self.parameters[index]
                 gradient = parameter.grad
                 if id(parameter) in self._sparse:
                     # SparseAdam and its kind take nothing else; rows that no rank used are left out.

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-from accelify.runtime import Accelerator
+from accelify.runtime import Accelerator, buckets
 
 
 class Net(nn.Module):
@@ -147,6 +147,24 @@ def unused_in_the_first_step_and_used_later(accelerator):
         def loss_of(net, rank, used=used):
             x = torch.full((2, 600), 0.1 * (rank + 1))
             return sum(net[name](x).square().mean() for name in used)
+
+        model.zero_grad()
+        accelerator.backward(loss_of(model, accelerator.process_index))
+        _assert_means(accelerator, model, plain, loss_of)
+
+
+def other_parameters_on_each_rank_in_many_buckets(accelerator):
+    def make():
+        return nn.ModuleDict({name: nn.Linear(600, 600) for name in "abcde"})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(buckets, "BUCKET", 1 << 20)
+        model, plain = _prepared(accelerator, make)
+    for used in (("a", "e"), ("abcde", "c"), ("ab", "bcd"), ("d", "abcde"), ("ace", "bd"), ("abcde", "abcde")):
+
+        def loss_of(net, rank, used=used):
+            x = torch.full((2, 600), 0.1 * (rank + 1))
+            return sum(net[name](x).square().mean() for name in used[rank % 2])
 
         model.zero_grad()
         accelerator.backward(loss_of(model, accelerator.process_index))

@@ -193,7 +193,9 @@ def opens_to_write(call: ast.Call) -> bool:
 
 def opened_round(program: Program, node: ast.expr) -> ast.expr | None:
     """The call that a name stands for inside `with open(path) as name`."""
-    for around in program.ancestors(node) if isinstance(node, ast.Name) else ():
+    if not isinstance(node, ast.Name):
+        return None
+    for around in program.ancestors(node):
         if isinstance(around, (ast.With, ast.AsyncWith)):
             for item in around.items:
                 if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == node.id:

@@ -474,7 +474,7 @@ def _with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDe
             listed[-1] = listed[-1].with_changes(comma=_comma(listed[-1].comma))
         listed.append(cst.Param(cst.Name(edit.name), comma=ending))
     else:
-        comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        comma = snippets.comma_like(listed[max(edit.position - 1, 0)].comma)
         listed.insert(edit.position, cst.Param(cst.Name(edit.name), comma=comma))
     return node.with_changes(params=params.with_changes(params=listed))
 

@@ -105,3 +105,12 @@ def with_last(arguments: Sequence[cst.Arg], new: cst.Arg) -> list[cst.Arg]:
     comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     new = new.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
     return [*rest, last.with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace("")), new]
+
+
+def comma_like(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
+    """A comma that ends its line if another one does, without that one's comments."""
+    after = comma.whitespace_after if isinstance(comma, cst.Comma) else None
+    if not isinstance(after, cst.ParenthesizedWhitespace):
+        return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    line = after.first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
+    return cst.Comma(whitespace_after=after.with_changes(first_line=line, empty_lines=()))

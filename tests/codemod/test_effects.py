@@ -193,6 +193,14 @@ def test_who_reads_what_is_written_waits() -> None:
     assert expected in result.after.decode()
 
 
+def test_a_command_that_reads_what_is_written_waits() -> None:
+    end = "path = 'a.npy'\nnp.save(path, [1])\nos.system('sort %s' % path)"
+    after = run(script(imports="import os\nimport numpy as np", end=end)).after.decode()
+    assert "np.save(path, [1])\naccelerator.wait_for_everyone()\nos.system(" in after
+    after = run(script(imports="import os\nimport numpy as np", end=end + "\nos.system('ls')")).after.decode()
+    assert after.count("wait_for_everyone") == 1
+
+
 def test_a_block_on_its_head_s_line_is_left() -> None:
     result = run(script(imports="import numpy as np", end="for k in loader: np.save('a.npy', [1])"))
     assert "for k in loader: np.save('a.npy', [1])\n" in result.after.decode()

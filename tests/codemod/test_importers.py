@@ -143,3 +143,16 @@ def test_a_method_that_gets_no_instance_is_handed_the_accelerator(tmp_path: Path
     assert {r.status for r in found.values()} == {Status.MIGRATED}
     assert b"def train(cls, model, loader, optimizer, accelerator):" in found["engine.py"].after
     assert b"Trainer.train(model, loader, optimizer, accelerator)" in found["main.py"].after
+
+
+def test_arguments_with_a_line_each_get_one_more_line(tmp_path: Path) -> None:
+    head = "def train(\n    model,  # what\n    loader,\n    optimizer,\n    device,\n    *,\n    epochs=1,\n):\n"
+    engine = ENGINE.replace("def train(model, loader, optimizer, device):\n", head)
+    engine = engine.replace("x.to(device), y.to(device)", "x.to(device), y.to(device)\n        print(device)")
+    text = CALLER.replace("(model, loader", "(\n    model=model,\n    loader=loader")
+    text = text.replace("optimizer, device)", "optimizer=optimizer,\n    device=device,\n)").replace(
+        "=loader, ", "=loader,\n    "
+    )
+    found = rewritten(tmp_path, "main.py", engine=engine, main=text)
+    assert b"def train(\n    accelerator,\n    model,  # what\n    loader,\n" in found["engine.py"].after
+    assert b"engine.train(\n    accelerator,\n    model=model,\n    loader=loader,\n" in found["main.py"].after

@@ -216,5 +216,6 @@ def with_argument(call: cst.CSTNode, given: str, at_end: bool) -> cst.BaseExpres
     new = cst.Arg(cst.parse_expression(given))
     if at_end or not call.args:
         return call.with_changes(args=snippets.with_last(call.args, new))
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    has_lines = isinstance(call.whitespace_before_args, cst.ParenthesizedWhitespace)
+    comma = snippets.comma_like(call.args[0].comma if has_lines else cst.MaybeSentinel.DEFAULT)
     return call.with_changes(args=[new.with_changes(comma=comma), *call.args])

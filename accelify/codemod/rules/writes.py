@@ -31,6 +31,9 @@ NAME = "writes"
 _READERS = {"torch.load", "numpy.load", "numpy.loadtxt", "pandas.read_csv", "pandas.read_pickle", "PIL.Image.open"} | {
     *("cv2.imread", "open"),
 }
+_COMMANDS = {"os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_output"} | {
+    *("subprocess.check_call", "subprocess.Popen"),
+}
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
@@ -85,9 +88,9 @@ def _waits(script: Script, plan: Plan) -> Iterator[Change]:
     }
     done = [e.node for e in edits_of(plan.changes) if isinstance(e, Insert) and "wait_for_everyone" in e.code]
     for call in sorted(script.program.calls, key=script.program.line):
-        if not script.program.called(call) & _READERS or not call.args or call in script.guarding.covered:
-            continue
-        if (_place(script, call.args[0]), ast.unparse(call.args[0])) not in written:
+        if call in script.guarding.covered or not written & {
+            (_place(script, path), ast.unparse(path)) for path in _read_by(script, call)
+        }:
             continue
         statement, accelerator = script.program.statement(call), script.accelerator(call)
         if accelerator is None or script.path(call) not in script.files:
@@ -98,6 +101,16 @@ def _waits(script: Script, plan: Plan) -> Iterator[Change]:
         edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
         reason = "the process that writes this file may not be done yet"
         yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+
+
+def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
+    """The paths that a call may read, in this process or in another that it starts."""
+    called = script.program.called(call)
+    if called & _READERS:
+        return call.args[:1]
+    if called & _COMMANDS:
+        return [n for a in call.args[:1] for n in ast.walk(a) if isinstance(n, (ast.Name, ast.Attribute))]
+    return []
 
 
 def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt) -> bool:

@@ -31,19 +31,32 @@ def start(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_by_hand_and_by_the_accelerator_agree(processes: str, tmp_path: Path) -> None:
-    before = scripts.read(FIXTURES / "scripts" / "torchrun", "before")
-    by_hand, migrated = tmp_path / "by_hand", tmp_path / "migrated"
+def both(name: str, folder: Path, processes: str, *command: str) -> tuple[str, str]:
+    """What a script prints once it has been migrated, and by hand; the models that they save are equal."""
+    before = scripts.read(FIXTURES / "scripts" / name, "before")
+    by_hand, migrated = folder / "by_hand", folder / "migrated"
     scripts.write(by_hand, before)
     _, after = scripts.rewrite(migrated, before)
     scripts.write(migrated, after)
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes)
-    wanted = start(by_hand, *torchrun, MAIN)
+    wanted = start(by_hand, *command)
     launched = ("-m", "accelify", "launch", "--cpu", "--num-processes", processes)
-    assert start(migrated, *(launched if processes != "1" else ()), MAIN) == wanted
-    assert len(wanted.splitlines()) == 2
+    printed = start(migrated, *(launched if processes != "1" else ()), MAIN)
     ours, theirs = torch.load(migrated / "model.pt"), torch.load(by_hand / "model.pt")
     assert ours.keys() == theirs.keys()
-    for name, value in theirs.items():
-        torch.testing.assert_close(ours[name], value, rtol=1e-5, atol=1e-6)
+    for key, value in theirs.items():
+        torch.testing.assert_close(ours[key], value, rtol=1e-5, atol=1e-6)
+    return printed, wanted
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_by_hand_and_by_the_accelerator_agree(processes: str, tmp_path: Path) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes)
+    printed, wanted = both("torchrun", tmp_path, processes, *torchrun, MAIN)
+    assert printed == wanted
+    assert len(wanted.splitlines()) == 2
+
+
+def test_processes_that_a_script_starts_and_those_of_the_launcher_agree(tmp_path: Path) -> None:
+    printed, wanted = both("spawned", tmp_path, "2", MAIN, "--processes", "2")
+    assert printed == wanted
+    assert len(wanted.splitlines()) == 2

@@ -28,7 +28,7 @@ DRIVER = Path(__file__).with_name("run_traced.py")
 LIMIT = 300  # seconds
 # They download; `fixtures/runnable/tutorial` runs.
 NOT_RUN = {"tutorial", "tutorial_in_main", "tutorial_device_elsewhere"}
-BY_HAND = {"torchrun", "torchrun_trainer"}  # started by a launcher of their own: see test_by_hand
+BY_HAND = {"torchrun", "torchrun_trainer", "spawned"}  # they start their processes by other means: see test_by_hand
 NAMES = [name for name in scripts.names("scripts") if name not in NOT_RUN | BY_HAND]
 WRONG_IN_TWO: dict[str, str] = {}
 # With the script's own batch shared by two processes, each step is the step of one process; but not where ...
@@ -36,6 +36,7 @@ OTHER_STEPS = {
     *("gan", "mnist", "random_batches", "replay", "rollout"),  # ... numbers are drawn beside the batch
     *("language_model_slices", "per_sample", "slices"),  # ... no loader makes the batches
     "carried_state",  # ... the state has the size of a whole batch
+    "optional_processes",  # ... the script divides the batch itself
 }
 # Scripts whose printed metrics are those of one process: all of them when the processes share each batch ...
 SAME_METRICS = ["best_so_far", "collected_predictions", "evaluation_by_rows", "globals", "phases", "training_sums"]

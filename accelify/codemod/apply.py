@@ -118,7 +118,7 @@ class _Applier(cst.CSTTransformer):
         self.names: dict[cst.CSTNode, set[str]] = defaultdict(set)
         self.parameters: dict[cst.CSTNode, list[AddParameter | DropParameter]] = defaultdict(list)
         self.arguments: dict[cst.CSTNode, set[cst.CSTNode]] = defaultdict(set)
-        self.unwrapped: dict[cst.CSTNode, bool] = {}
+        self.unwrapped: dict[cst.CSTNode, Unwrap] = {}
         self.wrapped: dict[cst.CSTNode, Wrap] = {}
         self.blocks: dict[Wrap, cst.If | cst.With] = {}
         self.dropped: list[str] = []
@@ -144,7 +144,7 @@ class _Applier(cst.CSTTransformer):
             self.arguments[node].add(self.concrete.find(edit.argument))
             self.holders.add(self.concrete.find(parsed.statement(edit.node)))
         elif isinstance(edit, Unwrap):
-            self.unwrapped[node] = edit.is_body
+            self.unwrapped[node] = edit
         elif isinstance(edit, Wrap):
             self.wrapped.update((self.concrete.find(s), edit) for s in edit.statements)
         else:
@@ -282,12 +282,8 @@ class _Applier(cst.CSTTransformer):
         """The statements of one branch, with the lines above the condition; comments that go are remembered."""
         assert isinstance(old, cst.If)
         assert isinstance(new, cst.If)
-        original, branch = old.body, new.body
-        if not self.unwrapped[old]:
-            assert isinstance(old.orelse, cst.Else)
-            assert isinstance(new.orelse, cst.Else)
-            original, branch = old.orelse.body, new.orelse.body
         every, kept = _Comments(), _Comments()
+        original, branch = _branch(old, self.unwrapped[old]), _branch(new, self.unwrapped[old])
         old.with_changes(leading_lines=()).visit(every)
         for statement in original.body:
             statement.visit(kept)
@@ -373,6 +369,17 @@ class _Applier(cst.CSTTransformer):
         node.visit(collector)
         own = {id(line) for line in _leading(node)}
         self.dropped.extend(c for holder, c in collector.found if holder not in own)
+
+
+def _branch(node: cst.If, edit: Unwrap) -> cst.BaseSuite:
+    """The branch that takes a condition's place."""
+    for _ in range(edit.depth):
+        assert isinstance(node.orelse, cst.If)
+        node = node.orelse
+    if edit.is_body:
+        return node.body
+    assert isinstance(node.orelse, cst.Else)
+    return node.orelse.body
 
 
 class _Comments(cst.CSTVisitor):

@@ -81,15 +81,22 @@ class DropArgument:
 
 @dataclass(frozen=True)
 class Unwrap:
-    """Put one branch of a condition in its place: its body, or what it does otherwise."""
+    """Put one branch of a condition in its place: its body, what it does otherwise, or one of an `elif`."""
 
     node: ast.If
     is_body: bool
+    depth: int = 0
 
     @property
     def gone(self) -> tuple[ast.AST, ...]:
-        """What goes: the question, and the other branch."""
-        return (self.node.test, *(self.node.orelse if self.is_body else self.node.body))
+        """What goes: the questions, and the other branches."""
+        node, found = self.node, []
+        for _ in range(self.depth):
+            found += [node.test, *node.body]
+            (inner,) = node.orelse
+            assert isinstance(inner, ast.If)
+            node = inner
+        return (*found, node.test, *(node.orelse if self.is_body else node.body))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.edits import (
@@ -87,14 +87,19 @@ def _run(verdict: Verdict, script: Script) -> Plan:
     made = Plan()
     made.obstacles.extend(Obstacle(rule, script.path(node), node, message) for node, rule, message in verdict.obstacles)
     for _, find in RULES:
-        for found in find(script, made):
-            if isinstance(found, Change):
-                made.changes.append(found)
-            elif isinstance(found, Remark):
-                made.remarks.append(found)
-            else:
-                made.obstacles.append(found)
+        collect(made, find(script, made))
     return made
+
+
+def collect(made: Plan, found: Iterable[Change | Remark | Obstacle]) -> None:
+    """Add to a plan what a rule finds, as it is found."""
+    for one in found:
+        if isinstance(one, Change):
+            made.changes.append(one)
+        elif isinstance(one, Remark):
+            made.remarks.append(one)
+        else:
+            made.obstacles.append(one)
 
 
 def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:

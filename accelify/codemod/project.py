@@ -22,10 +22,18 @@ class Project:
 
     def __init__(self, given: dict[str, bytes] | None = None) -> None:
         self._given = {absolute(path): data for path, data in (given or {}).items()}
+        self._is_on_disk = given is None
         self._parsed: dict[str, Parsed | None] = {}
         self._exists: dict[Path, bool] = {}
         self._resolved: dict[tuple[str, str, int], str | None] = {}
         self._search: dict[Path, list[Path]] = {}
+
+    def with_changes(self, changed: dict[str, bytes]) -> Project:
+        """The same project with other bytes in some files."""
+        made = Project()
+        made._given = {**self._given, **{absolute(path): data for path, data in changed.items()}}
+        made._is_on_disk = self._is_on_disk
+        return made
 
     def load(self, path: str) -> Parsed:
         """The parsed file; raises CannotRead and CannotParse."""
@@ -61,7 +69,7 @@ class Project:
 
     def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
         """The scripts that import one of the named files, in the files' own folders and those above them."""
-        if self._given:
+        if not self._is_on_disk:
             return []
         found: dict[str, Parsed] = {absolute(p.path): p for p in named}
         for parsed in named:

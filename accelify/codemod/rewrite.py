@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accelify.codemod.edits import Facts, Obstacle, no_facts
+from accelify.codemod.edits import Facts, Obstacle, Plan, no_facts
 from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
@@ -16,9 +16,10 @@ from accelify.codemod.source import encode, may_train, read
 from accelify.errors import CannotParse, FileError
 
 if TYPE_CHECKING:
-    from accelify.codemod.edits import Plan
+    from accelify.codemod.untangle import Untangled
 
 _MOST_CALLERS = 4
+_STARTS = ("init_process_group", ".spawn(")
 
 __all__ = ["Options", "rewrite_source", "rewrite_together"]
 
@@ -75,9 +76,16 @@ def _with_callers(
 
 
 def _rewrite(
-    named: Sequence[Parsed], project: Project, options: Options, with_callers: bool = True
+    named: Sequence[Parsed],
+    project: Project,
+    options: Options,
+    with_callers: bool = True,
+    is_tangled: bool = True,
 ) -> list[FileResult]:
-    """Rewrite the named files as one program, with the scripts that set up what they train, if others do."""
+    """Rewrite the named files as one program, with the scripts that set up what they train, if others do.
+
+    is_tangled: whether the script may start its processes itself.
+    """
     if not named:
         return []
     unchanged = [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
@@ -86,6 +94,12 @@ def _rewrite(
     files = project.program(named, options.follow)
     if not any(".backward" in f.text for f in files):
         return unchanged
+    first = _untangled(files, project, named, options) if is_tangled else None
+    if isinstance(first, Plan):
+        results = _rewrite(named, project, options, with_callers, is_tangled=False)
+        return _declined(named, first.obstacles, found=results)
+    if first is not None:
+        return first.results(_rewrite(first.named, first.project, options, with_callers, is_tangled=False))
     made = _plan(files, project, named, options)
     if made is None:
         return unchanged
@@ -109,6 +123,16 @@ def _rewrite(
     changed = {r.path for r in results}
     results = [_with_notes_of_others(r, made, changed) if i == 0 else r for i, r in enumerate(results)]
     return [*results, *[u for u in unchanged if u.path not in changed]]
+
+
+def _untangled(
+    files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options
+) -> Untangled | Plan | None:
+    if not any(sign in f.text for f in files for sign in _STARTS):
+        return None
+    from accelify.codemod.untangle import untangle  # most files that get here do not pay for it
+
+    return untangle(files, project, named, options)
 
 
 def _with_notes_of_others(result: FileResult, made: Plan, changed: set[str]) -> FileResult:
@@ -141,10 +165,16 @@ def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], op
     return plan_for(files, project, named, options)
 
 
-def _declined(named: Sequence[Parsed], obstacles: Sequence[Obstacle], evidence: Facts = no_facts) -> list[FileResult]:
+def _declined(
+    named: Sequence[Parsed],
+    obstacles: Sequence[Obstacle],
+    evidence: Facts = no_facts,
+    found: Sequence[FileResult] = (),
+) -> list[FileResult]:
+    """Leave the named files alone; `found` are results with reasons that have been given before."""
     results = []
     for parsed in named:
-        notes = []
+        notes = [n for r in found if r.path == parsed.path and r.status is Status.DECLINED for n in r.notes]
         for obstacle in dict.fromkeys(obstacles):
             line = _line(obstacle.node)
             known = evidence(obstacle.path, line) if line else ()

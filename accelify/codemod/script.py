@@ -9,7 +9,7 @@ from functools import cached_property
 
 from accelify.codemod import names
 from accelify.codemod.analysis.apex import Apex
-from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.bindings import Scope, names_read_in
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.cpu import Cpu
 from accelify.codemod.analysis.distributing import Distribution
@@ -113,6 +113,12 @@ class Script:
     def takes_precision_over(self) -> bool:
         """Whether the accelerator does the script's mixed precision from now on."""
         return self.precision is not None and self.precision.is_taken_over
+
+    @cached_property
+    def handed(self) -> set[tuple[Scope, str]]:
+        """The parameters that only hand on what the accelerator knows: a precision, or the number of a process."""
+        found = set(self.precision.parameters) if self.precision is not None else set()
+        return found | (self.distribution.parameters if self.distribution is not None else set())
 
     @cached_property
     def cpu(self) -> Setting | None:
@@ -340,7 +346,7 @@ class Script:
                     into.update(edit.reads)
                 elif isinstance(edit, (Insert, Wrap)):
                     code = edit.code if isinstance(edit, Insert) else f"{edit.header}\n    pass"
-                    into.update(names_in(ast.parse(code)))
+                    into.update(names_read_in(ast.parse(code)))
         return found
 
 

@@ -17,7 +17,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reacher
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import Argument, External, FunctionValue
+from accelify.codemod.analysis.values import Argument, External, FunctionValue, Made
 from accelify.codemod.analysis.wrapped_training import WrappedTraining
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.options import Options
@@ -40,12 +40,12 @@ def understand(program: Program, options: Options) -> Verdict:
     if not training.backwards or not _trains(program, training):
         return Verdict(None)
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
-    modelled = partial(_script, program, roles, tracer, training, distribution, options)
-    script = modelled(())
+    model = partial(modelled, program, roles, tracer, training, distribution, options)
+    script = model(())
     if distribution is None:
         found = Evaluations(program, roles, tracer, training).find()
         gathered = tuple(g for g in found if script.path(g.loop) in script.files)
-        sharing = modelled(gathered) if gathered else script
+        sharing = model(gathered) if gathered else script
         script = sharing if _reaches_as_far(sharing, script) else script
     obstacles = [(node, "prepare", message) for node, message in script.preparation.obstacles]
     if not script.preparation.trains_something and not _updates_by_hand(program, training):
@@ -62,12 +62,13 @@ def understand(program: Program, options: Options) -> Verdict:
     by_hand = script.distribution
     if by_hand is not None:
         obstacles.extend((node, "distributed", reason) for node, reason in by_hand.foreign)
+        obstacles.extend(_dealt_by_hand(script))
     files = script.files | {p.path for p in program.named}
     obstacles.extend(_by_hand(program, files, is_known=by_hand is not None))
     return Verdict(script, tuple(obstacles))
 
 
-def _script(
+def modelled(
     program: Program,
     roles: Roles,
     tracer: Tracer,
@@ -157,6 +158,18 @@ def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
         if given and not any(script.program.loops_round(s) for s in steps):
             message = f"nothing here calls `{home.name}`, which takes a single step with what is set up elsewhere"
             yield home.node, "accelerator", message
+
+
+def _dealt_by_hand(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+    """Data that processes train on, and that no sampler deals out to them: each may have a share of its own already."""
+    assert script.distribution is not None
+    message = "no sampler deals these data out to the processes: each may have a share of its own already"
+    dealt = script.distribution.samplers
+    for _, source in script.preparation.sharded:
+        yield source, "distributed", message
+    for loader in script.preparation.loaders:
+        if isinstance(loader, Made) and loader.node not in dealt:
+            yield loader.node, "distributed", message
 
 
 def _several_devices(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:

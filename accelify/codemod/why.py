@@ -8,6 +8,7 @@ from accelify.codemod.edits import Obstacle, Remark
 from accelify.codemod.options import Options
 from accelify.codemod.plan import plan_for
 from accelify.codemod.project import Project
+from accelify.codemod.untangle import Untangled, untangle
 
 
 def why(path: str, line: int, options: Options) -> Iterator[str]:
@@ -17,7 +18,14 @@ def why(path: str, line: int, options: Options) -> Iterator[str]:
     if named[0].is_migrated:
         yield "the file is migrated already, or written for another library that runs training loops"
         return
-    made = plan_for(project.program(named, options.follow), project, named, options)
+    files = project.program(named, options.follow)
+    first = untangle(files, project, named, options)
+    if isinstance(first, Untangled):
+        yield from (f"{c.rule}: {c.reason}" for c in first.plan.of(path) if c.line == line)
+        line = first.line_between(path)(line)
+        project, named = first.project, list(first.named)
+        files = project.program(named, options.follow)
+    made = plan_for(files, project, named, options)
     if made is None:
         yield "there is no training loop in this file, so nothing changes"
         return

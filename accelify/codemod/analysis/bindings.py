@@ -276,6 +276,13 @@ def names_in(*nodes: ast.AST) -> frozenset[str]:
     return frozenset(n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
+def names_read_in(*nodes: ast.AST) -> frozenset[str]:
+    """The names whose values expressions or statements use."""
+    return frozenset(
+        n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    )
+
+
 def names_written_in(*nodes: ast.AST) -> frozenset[str]:
     """The names that statements give a value to."""
     return frozenset(

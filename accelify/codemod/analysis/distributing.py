@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import main_guard
 
@@ -17,8 +18,8 @@ class Distribution:
     removed: statements that go. ranks: what tells a process which it is, with the accelerator's word for it; firsts:
     questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
     together. samplers: loaders whose sampler shares the data out, with whether it shuffles. devices: where a process's
-    number stands for its GPU. foreign: what is not understood; one is enough to leave the script alone. known:
-    all that is understood.
+    number stands for its GPU. parameters: those of functions that are given one. foreign: what is not understood; one
+    is enough to leave the script alone. known: all that is understood.
     """
 
     removed: list[ast.stmt] = field(default_factory=list)
@@ -28,6 +29,7 @@ class Distribution:
     reductions: dict[ast.Call, str] = field(default_factory=dict)
     samplers: dict[ast.Call, bool] = field(default_factory=dict)
     devices: set[ast.expr] = field(default_factory=set)
+    parameters: set[tuple[Scope, str]] = field(default_factory=set)
     foreign: list[tuple[ast.AST, str]] = field(default_factory=list)
     known: set[ast.AST] = field(default_factory=set)
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from accelify.codemod import names
+from accelify.codemod.analysis.alone import Alone
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.distributing import Distribution, Place
 from accelify.codemod.analysis.loops import Data, Loops
@@ -16,7 +17,11 @@ from accelify.codemod.analysis.samplers import Samplers
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import External
 
-_ASKED = {"get_rank": "process_index", "get_world_size": "num_processes"}
+_ASKED = {
+    "get_rank": "process_index",
+    "get_node_local_rank": "local_process_index",
+    "get_world_size": "num_processes",
+}
 _START = {"backend", "init_method", "rank", "world_size", "device_id"}
 _WRAPPER = {
     "module",
@@ -29,6 +34,9 @@ _WRAPPER = {
     "bucket_cap_mb",
     "delay_allreduce",
 }
+# They are as true of the group that the accelerator starts as of the script's own.
+_ASKING = ("torch.distributed.is_available", "torch.distributed.is_initialized")
+_ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 _REDUCTIONS = {"SUM": "sum", "AVG": "mean"}
 _VIEWS = ("detach", "view", "flatten", "reshape", "squeeze", "unsqueeze", "contiguous", "to", "float", "cuda")
 _UNKNOWN = {
@@ -45,6 +53,7 @@ class Distributions:
         self.tracer = tracer
         self.place = Place(program, set(files))
         self.found = Distribution()
+        self.alone = Alone(program, tracer)
         self.ranks = Ranks(self.place, tracer, self.found)
         self.samplers = Samplers(self.place, self.found)
         self._is_started = False
@@ -60,6 +69,7 @@ class Distributions:
         self._starts(calls)
         for call in calls:
             self._call(call)
+        self._addresses()
         self.samplers.uses()
         self.ranks.options(calls)
         self.ranks.questions()
@@ -95,6 +105,12 @@ class Distributions:
                 self.found.refuse(call, "the process group is started under a condition")
             self.found.remove(statement)
 
+    def _addresses(self) -> None:
+        """Where the processes were to meet: an address of the script's own would stand in the launcher's way."""
+        for node in self.place.nodes():
+            if isinstance(node, ast.Assign) and self._sets_address(node) and self.place.holds(node):
+                self.found.remove(node)
+
     def _is_conditional(self, node: ast.AST, depth: int = 2) -> bool:
         guard = main_guard(self.program.scope(node).root)
         for ancestor in self.program.ancestors(node):
@@ -114,6 +130,8 @@ class Distributions:
                 self.samplers.add(call)
             elif name in ("os.environ.get", "os.getenv") and call.args:
                 self.ranks.variable(call, call.args[0])
+            elif name in _ASKING or (name.startswith("torch.distributed.") and self.alone.skips(call)):
+                self.found.knows(call)
             elif name.startswith("torch.distributed."):
                 self._collective(call, last)
         argument = call.args[0] if call.args else None
@@ -138,7 +156,10 @@ class Distributions:
         given.update(zip(positional, call.args, strict=False))
         op = given.get("op")
         kind = ast.unparse(op).rpartition(".")[2] if op is not None else "SUM"
-        is_simple = self.place.is_alone(call) and set(given) <= {"tensor", "op", "dst"} and kind in _REDUCTIONS
+        waits = ast.unparse(given.pop("async_op", ast.Constant(False))) == "False"
+        is_simple = (
+            self.place.is_alone(call) and set(given) <= {"tensor", "op", "dst"} and kind in _REDUCTIONS and waits
+        )
         tensor = given.get("tensor")
         if is_simple and isinstance(tensor, ast.Name) and self._is_its_own(tensor):
             self.found.reductions[call] = _REDUCTIONS[kind]
@@ -192,12 +213,14 @@ class Distributions:
         inner = [*statement.body, *statement.orelse] if isinstance(statement, ast.If) else []
         return statement in self.found.removed or (bool(inner) and all(map(self._is_gone, inner)))
 
-    @staticmethod
-    def _sets_address(statement: ast.stmt) -> bool:
+    def _sets_address(self, statement: ast.stmt) -> bool:
         """`os.environ["MASTER_ADDR"] = ...`"""
-        return isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) in (
-            "os.environ['MASTER_ADDR']",
-            "os.environ['MASTER_PORT']",
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        return (
+            isinstance(target, ast.Subscript)
+            and isinstance(target.slice, ast.Constant)
+            and target.slice.value in _ADDRESSES
+            and "os.environ" in self.program.externals(target.value)
         )
 
     def _checks(self) -> None:

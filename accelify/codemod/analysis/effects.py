@@ -19,6 +19,7 @@ _HARMLESS_CALLS = (
     ".device",
     "format",
     "get_rank",
+    "get_node_local_rank",
     "get_world_size",
     "environ.get",
     "getenv",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.distributing import Distribution, Place
 from accelify.codemod.analysis.reach import method_of
 from accelify.codemod.analysis.trace import Tracer
 
 _VARIABLES = {"LOCAL_RANK": "local_process_index", "RANK": "process_index", "WORLD_SIZE": "num_processes"}
+_DEPTH = 6
 _FIRST = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
 
 
@@ -60,20 +62,44 @@ class Ranks:
         """Where a process's number stands for its GPU."""
         moves = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda") and c.args]
         self.found.devices = {c.args[0] for c in moves if self.rank_of(c.args[0]) is not None}
+        for function in self.program.reachable:
+            for parameter in function.parameters:
+                is_rank = (
+                    self._is_parameter(function, parameter.arg) and self._given(function, parameter.arg) is not None
+                )
+                if is_rank or self._only_tells_ranks(function, parameter.arg):
+                    self.found.parameters.add((function, parameter.arg))
+
+    def _only_tells_ranks(self, function: Scope, name: str) -> bool:
+        """Whether a parameter is read for the number of a process and for nothing else: `args.gpu`."""
+        holders = [self.program.parent(n) for n in function.reads.get(name, ())]
+        return bool(holders) and all(isinstance(h, ast.Attribute) and self.rank_of(h) is not None for h in holders)
 
     def _is_self(self, node: ast.expr) -> bool:
         method = method_of(self.program.frame(node))
         own = method.parameters[0].arg if method is not None and method.parameters else None
         return isinstance(node, ast.Name) and node.id == own
 
-    def rank_of(self, node: ast.expr) -> str | None:
+    def rank_of(self, node: ast.expr, depth: int = _DEPTH) -> str | None:
         """The accelerator's word for what an expression holds, if that is the number of a process."""
         if node in self.found.ranks:
             return self.found.ranks[node]
-        if not isinstance(node, (ast.Name, ast.Attribute)):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not depth:
             return None
-        chains = self.tracer.chains(node)
-        words = {self.found.ranks.get(c[-1].value) if c[-1].value is not None else None for c in chains}
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+        if owner is not None and isinstance(node, ast.Name) and self._is_parameter(owner, node.id):
+            return self._given(owner, node.id, depth - 1)
+        values = [c[-1].value for c in self.tracer.chains(node)]
+        words = {self.found.ranks.get(v) if v is not None else None for v in values}
+        return next(iter(words)) if len(words) == 1 else None
+
+    def _is_parameter(self, owner: Scope, name: str) -> bool:
+        return any(isinstance(w, ast.arg) for w in owner.writes.get(name, ())) and len(owner.writes[name]) == 1
+
+    def _given(self, function: Scope, name: str, depth: int = _DEPTH) -> str | None:
+        """The accelerator's word for what every call gives to a parameter."""
+        given = [self.tracer.argument(c, function, name) for c in self.program.flow.callers.get(function, ())]
+        words = {self.rank_of(g, depth) if g is not None else None for g in given}
         return next(iter(words)) if len(words) == 1 else None
 
     def questions(self) -> None:

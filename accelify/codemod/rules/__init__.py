@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 
+from accelify.codemod.analysis.launched import Launched
 from accelify.codemod.edits import Change, Obstacle, Plan, Remark
 from accelify.codemod.rules import (
     accumulation,
@@ -20,12 +21,15 @@ from accelify.codemod.rules import (
     elsewhere,
     experiments,
     folders,
+    launch_options,
     metrics,
     mixed_precision,
     notes,
+    optional,
     own_methods,
     parallel_wrappers,
     prepare,
+    spawned,
     unused,
     unwrap,
     writes,
@@ -35,10 +39,16 @@ from accelify.codemod.script import Script
 
 def pages() -> dict[str, str]:
     """The page of each rule, by its name."""
-    return {name: inspect.cleandoc(sys.modules[find.__module__].__doc__ or "") for name, find in RULES}
+    return {name: inspect.cleandoc(sys.modules[find.__module__].__doc__ or "") for name, find in (*FIRST_RULES, *RULES)}
 
 
 Found = Iterator[Change | Remark | Obstacle]
+# These come first, and make of a script that starts its processes itself one that a launcher starts.
+FIRST_RULES: tuple[tuple[str, Callable[[Launched, Plan], Found]], ...] = (
+    (optional.NAME, optional.find),
+    (spawned.NAME, spawned.find),
+    (launch_options.NAME, launch_options.find),
+)
 RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (backward.NAME, backward.find),
     (prepare.NAME, prepare.find),

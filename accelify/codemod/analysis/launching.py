@@ -1,0 +1,305 @@
+"""How does a script start its processes, and what do its conditions say once a launcher has started them?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.analysis.alone import COMPARISONS
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.distributing import Place
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.reach import main_guard, method_of
+from accelify.codemod.analysis.spawning import Spawn, spawned
+from accelify.codemod.analysis.trace import Tracer
+
+Key = tuple[object, ...]
+RANKS = ("get_rank", "get_node_local_rank")
+SIZE = "get_world_size"
+_VARIABLES = {"RANK": "get_rank", "LOCAL_RANK": "get_node_local_rank", "WORLD_SIZE": SIZE}
+_OPTIONS = ("--local_rank", "--local-rank")
+_Numbers = dict[str, tuple[int, ...]]
+_LAUNCHED: _Numbers = {**dict.fromkeys(RANKS, (0, 1, 7)), SIZE: (2, 8)}
+_ALONE: _Numbers = {**dict.fromkeys(RANKS, (0,)), SIZE: (1,)}
+_UNTOLD: _Numbers = {**dict.fromkeys(RANKS, (-1,)), SIZE: (1,)}
+_OFF: _Numbers = {**dict.fromkeys(RANKS, (-1, 0)), SIZE: (-1, 0, 1)}
+_ROUNDS = 6
+
+
+class Launching:
+    """Find what starts the processes, which names hold their numbers, and which hold whether there are several.
+
+    words: the function of `torch.distributed` that gives what a name holds. on: what is true of a condition, or of a
+    name, where several processes have been started.
+    """
+
+    def __init__(self, program: Program, tracer: Tracer) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.place = Place(program, {p.path for p in program.files})
+        self.calls = [c for c in program.calls if self.place.holds(c)]
+        self.starts = [c for c in self.calls if "torch.distributed.init_process_group" in program.called(c)]
+        self.foreign: list[tuple[ast.AST, str]] = []
+        self.spawns: list[Spawn] = []
+        for call in self.calls:
+            found = spawned(self.place, call) if "torch.multiprocessing.spawn" in program.called(call) else None
+            if isinstance(found, Spawn):
+                self.spawns.append(found)
+            elif found is not None:
+                self.foreign.append((call, found))
+        self.words: dict[Key, str] = {}
+        self.on: dict[Key, bool] = {}
+        self._workers = self._reached({s.worker for s in self.spawns})
+        self.assigns = [
+            n
+            for n in self.place.nodes()
+            if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(n.targets[0], (ast.Name, ast.Attribute))
+        ]
+        self._told()
+        self._guards()
+        for _ in range(_ROUNDS):
+            before = len(self.words) + len(self.on)
+            self._spread()
+            if len(self.words) + len(self.on) == before:
+                break
+
+    def _reached(self, scopes: set[Scope]) -> set[Scope]:
+        """Some functions, and all that they may run."""
+        found: set[Scope] = set()
+        queue = list(scopes)
+        calls_in: dict[Scope, list[ast.Call]] = {}
+        for call in self.program.calls:
+            calls_in.setdefault(self.program.frame(call), []).append(call)
+        while queue:
+            scope = queue.pop()
+            if scope not in found:
+                found.add(scope)
+                queue.extend(s for s in scope.walk() if s.kind == "function")
+                for call in calls_in.get(scope, ()):
+                    queue.extend(self.program.flow.callees.get(call, ()))
+        return found
+
+    def runs_in_worker(self, node: ast.AST) -> bool:
+        """Whether code runs in a process that the script starts itself."""
+        return self.program.frame(node) in self._workers
+
+    # Which names hold what.
+
+    def key(self, node: ast.expr) -> Key | None:
+        """What tells an expression's meaning: the variable, the attribute's name, or the text with its variables."""
+        if isinstance(node, ast.Name):
+            return (self.program.scope(node).owner(node.id), node.id)
+        if isinstance(node, ast.Attribute):
+            method = method_of(self.program.frame(node))
+            base = ast.unparse(node.value)
+            is_self = method is not None and bool(method.parameters) and base == method.parameters[0].arg
+            return (method.parent if method is not None and is_self else base.rpartition(".")[2], ".", node.attr)
+        if isinstance(node, (ast.Constant, ast.Lambda)):
+            return None
+        inner = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+        held = {n.value for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+        owners = [self.program.scope(n).owner(n.id) for n in inner if n not in held]
+        return (ast.unparse(node), *owners)
+
+    def _name(self, into: dict[Key, str], node: ast.expr | None, word: str) -> None:
+        key = self.key(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        if key is not None:
+            into.setdefault(key, word)
+
+    def _told(self) -> None:
+        """What is handed to the library as a rank, or as the number of processes."""
+        for spawn in self.spawns:
+            self._name(self.words, spawn.count, SIZE)
+            first = spawn.worker.parameters[0].arg
+            is_rank = any(ast.unparse(k.value) == first for c in self.starts for k in c.keywords if k.arg == "rank")
+            self.words[(spawn.worker, first)] = "get_rank" if is_rank else "get_node_local_rank"
+        for call in self.starts:
+            for keyword in call.keywords:
+                word = {"rank": "get_rank", "world_size": SIZE}.get(keyword.arg or "")
+                if word is not None:
+                    self._name(self.words, keyword.value, word)
+        for call in self.calls:
+            called = self.program.called(call)
+            if "torch.cuda.set_device" in called and call.args:
+                self._name(self.words, call.args[0], "get_node_local_rank")
+            is_option = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+            if is_option and any(isinstance(a, ast.Constant) and a.value in _OPTIONS for a in call.args):
+                for node in self.place.nodes():
+                    if isinstance(node, ast.Attribute) and node.attr == "local_rank":
+                        self._name(self.words, node, "get_node_local_rank")
+
+    def word(self, node: ast.AST | None) -> str | None:
+        """The function of `torch.distributed` that gives what an expression holds."""
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            key = self.key(node)
+            if self.spawns and not self.runs_in_worker(node) and isinstance(node, ast.Attribute):
+                return None  # an option, until a process is told its number
+            return self.words.get(key) if key is not None else None
+        if isinstance(node, ast.IfExp):
+            truth = self.truth(node.test)
+            return None if truth is None else self.word(node.body if truth else node.orelse)
+        if isinstance(node, ast.Call):
+            return self._asked(node)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self.word(node.left) in RANKS:
+            return "get_node_local_rank" if self._is_count(node.right) else None
+        return None
+
+    def _is_count(self, node: ast.expr) -> bool:
+        """The number of processes of one machine."""
+        is_asked = isinstance(node, ast.Call) and "torch.cuda.device_count" in self.program.called(node)
+        return is_asked or self.word(node) == SIZE
+
+    def _asked(self, call: ast.Call) -> str | None:
+        for name in self.program.called(call):
+            package, _, last = name.rpartition(".")
+            if package.startswith("torch.distributed") and last in (*RANKS, SIZE):
+                return last
+        if isinstance(call.func, ast.Name) and call.func.id == "int" and call.args:
+            return _VARIABLES.get(self._variable(call.args[0]) or "")
+        return None
+
+    def _variable(self, node: ast.expr) -> str | None:
+        """The environment variable that an expression reads."""
+        name: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and "os.environ" in self.program.externals(node.value):
+            name = node.slice
+        elif isinstance(node, ast.Call) and self.program.called(node) & {"os.environ.get", "os.getenv"} and node.args:
+            name = node.args[0]
+        return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+
+    # Which conditions ask whether there are several.
+
+    def _guards(self) -> None:
+        for call in [*self.starts, *(s.call for s in self.spawns)]:
+            for test, value in self._conditions(call, depth=2):
+                self._assume(test, value)
+
+    def _conditions(self, node: ast.AST, depth: int) -> Iterator[tuple[ast.expr, bool]]:
+        """The conditions under which a node runs."""
+        guard = main_guard(self.program.scope(node).root)
+        child = node
+        for ancestor in self.program.ancestors(node):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                break
+            if isinstance(ancestor, ast.If) and ancestor is not guard and child is not ancestor.test:
+                yield ancestor.test, child in ancestor.body
+            child = ancestor
+        callers = self.program.flow.callers.get(self.program.frame(node), set())
+        if depth and len(callers) == 1:
+            yield from self._conditions(next(iter(callers)), depth - 1)
+
+    def _assume(self, test: ast.expr, value: bool) -> None:
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._assume(test.operand, not value)
+        elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if value else ast.Or):
+            for part in test.values:
+                self._assume(part, value)
+        elif not self._is_of_machine(test):
+            key = self.key(test)
+            if key is not None:
+                self.on[key] = value
+
+    def _is_of_machine(self, test: ast.expr) -> bool:
+        """Whether a condition asks what the machine is, and not how the script was started."""
+        asked = {name for n in ast.walk(test) for name in self.program.externals(n)}
+        return any(
+            n.startswith(("torch.cuda", "torch.accelerator", "platform.", "sys.platform", "os.name")) for n in asked
+        )
+
+    def _spread(self) -> None:
+        """Follow what names hold through assignments and calls."""
+        for statement in self.assigns:
+            target = statement.targets[0]
+            key, word, truth = self.key(target), self.word(statement.value), self.truth(statement.value)
+            if key is None or isinstance(statement.value, ast.Constant):
+                continue
+            if word is not None:
+                self.words.setdefault(key, word)
+            elif truth is not None:
+                self.on.setdefault(key, truth)
+        for function in {f for fs in self.program.flow.callees.values() for f in fs}:
+            for parameter in function.parameters:
+                self._hand_in(function, parameter.arg)
+        for spawn in self.spawns:
+            for parameter, argument in zip(spawn.worker.parameters[1:], spawn.arguments, strict=False):
+                key = self.key(argument)
+                word = self.words.get(key) if key is not None else None
+                if word is not None:
+                    self.words.setdefault((spawn.worker, parameter.arg), word)
+
+    def _hand_in(self, function: Scope, name: str) -> None:
+        key = (function, name)
+        calls = [c for c in self.program.flow.callers.get(function, ()) if self.place.holds(c)]
+        given = [self.tracer.argument(c, function, name) for c in calls]
+        known = [g for g in given if g is not None]
+        if key in self.words or key in self.on or not known or any(s.worker is function for s in self.spawns):
+            return
+        words, truths = {self.word(g) for g in known}, {self.truth(g) for g in known}
+        if None not in words and len(words) == 1:
+            self.words[key] = str(words.pop())
+        elif None not in truths and len(truths) == 1 and not all(isinstance(g, ast.Constant) for g in known):
+            self.on[key] = bool(truths.pop())
+
+    # What a condition says.
+
+    def truth(self, node: ast.expr) -> bool | None:
+        """What a condition says where several processes have been started; None where that depends on more."""
+        return self._value(node, _LAUNCHED, is_on=True)
+
+    def alone(self, node: ast.expr) -> bool | None:
+        """What it says in one process that a launcher started."""
+        return self._value(node, _ALONE, is_on=False)
+
+    def off(self, node: ast.expr) -> bool | None:
+        """What it says where the script was started by itself, and does not distribute itself."""
+        return self._value(node, _OFF, is_on=False)
+
+    def asks(self, node: ast.expr) -> bool | None:
+        """What a name or a comparison says where there are several processes; None where it is about something else."""
+        key = self.key(node)
+        if key is not None and key in self.on:
+            return self.on[key]
+        if isinstance(node, ast.Call):
+            called = self.program.called(node)
+            if called & {"torch.distributed.is_initialized", "torch.distributed.is_available"}:
+                return True
+            if isinstance(node.func, ast.Name) and node.func.id == "bool" and node.args:
+                return self.asks(node.args[0])
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            name = node.left.value if isinstance(node.left, ast.Constant) else None
+            if name in _VARIABLES and "os.environ" in self.program.externals(node.comparators[0]):
+                return isinstance(node.ops[0], ast.In)
+        if isinstance(node, ast.Compare) and self.outcomes(node) and ast.unparse(node.comparators[0]) == "None":
+            return isinstance(node.ops[0], ast.IsNot)
+        there, otherwise = set(self.outcomes(node)), set(self.outcomes(node, _UNTOLD))
+        return there.pop() if len(there) == 1 and otherwise and not there & otherwise else None
+
+    def _value(self, node: ast.expr, numbers: _Numbers, is_on: bool) -> bool | None:
+        if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self._value(node.operand, numbers, is_on)
+            return None if inner is None else not inner
+        asked = self.asks(node)
+        if asked is not None:
+            return asked if is_on else not asked
+        if isinstance(node, ast.BoolOp):
+            values = [self._value(v, numbers, is_on) for v in node.values]
+            decisive = isinstance(node.op, ast.Or)
+            if decisive in values:
+                return decisive
+            return None if None in values else not decisive
+        found = self.outcomes(node, numbers)
+        return found[0] if found and len(set(found)) == 1 else None
+
+    def outcomes(self, node: ast.expr, numbers: _Numbers | None = None) -> list[bool]:
+        """What a comparison of a rank says for some ranks, 0 the first; nothing if it is another."""
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+            return []
+        word = self.word(node.left)
+        try:
+            other = ast.literal_eval(node.comparators[0])
+            compare = COMPARISONS[type(node.ops[0])]
+            return [compare(n, other) for n in (numbers or _LAUNCHED)[word]] if word is not None else []
+        except (ValueError, TypeError, KeyError):
+            return []

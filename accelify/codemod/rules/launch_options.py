@@ -1,0 +1,184 @@
+"""Take out the settings that only told a script how to start its processes.
+
+    parser.add_argument("--dist-url", ...)                 ->    (nothing)
+    args.world_size = ngpus * args.world_size              ->    (nothing)
+    dist.init_process_group(init_method=args.dist_url)     ->    dist.init_process_group()
+
+Why: `accelify launch` has options of its own for all of it, and one that does nothing would mislead.
+Left alone: settings that are read for anything else.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.analysis.effects import is_pure
+from accelify.codemod.analysis.launched import Launched
+from accelify.codemod.analysis.launching import Key
+from accelify.codemod.edits import (
+    Change,
+    DropArgument,
+    DropParameter,
+    Edit,
+    Insert,
+    Plan,
+    Remark,
+    Remove,
+    Replace,
+    Unwrap,
+)
+from accelify.codemod.result import Tier
+
+NAME = "launch_options"
+_REASON = "the launcher knows how many processes there are, and how they meet"
+
+
+def find(script: Launched, plan: Plan) -> Iterator[Change | Remark]:
+    """A change for each setting, and for what the process group was started with."""
+    for call in script.launching.starts:
+        drops = tuple(DropArgument(call, a) for a in [*call.args, *(k.value for k in call.keywords)])
+        if drops:
+            yield Change(NAME, script.path(call), call.lineno, _REASON, drops)
+    settings = _Settings(script, _gone(plan))
+    for after, target, word in script.tangle.numbers:
+        if settings.is_read(target):
+            code = f"{ast.unparse(target)} = {script.group(after)}.{word}()"
+            reason = "a process is told its number by the accelerator"
+            yield Change(NAME, script.path(after), after.lineno, reason, (Insert(after, "after", code),))
+    for statement in settings.statements():
+        yield Change(NAME, script.path(statement), statement.lineno, _REASON, (Remove(statement),))
+    for call, option in settings.options():
+        statement = script.program.statement(call)
+        yield Change(NAME, script.path(call), call.lineno, _REASON, (Remove(statement),), Tier.REVIEW)
+        message = f"`{option}` is gone: `accelify launch` has options of its own"
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    yield from _parameters(script, plan)
+
+
+def _parameters(script: Launched, plan: Plan) -> Iterator[Change]:
+    """A parameter that only said whether there are several processes goes from its function and from every call."""
+    flow, gone = script.program.flow, _gone(plan)
+    dropped = {(e.node, e.name) for c in plan.changes for e in c.edits if isinstance(e, DropParameter)}
+    for function in {f for functions in flow.callees.values() for f in functions} - flow.escaped:
+        node = function.node
+        for parameter in function.parameters:
+            reads = [n for s in function.walk() for n in s.reads.get(parameter.arg, ()) if s.owner(n.id) is function]
+            if (
+                not reads
+                or any(n not in gone for n in reads)
+                or (node, parameter.arg) in dropped
+                or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            ):
+                continue
+            edits: dict[str, list[Edit]] = {function.module: [DropParameter(node, parameter.arg)]}
+            for call in flow.callers.get(function, ()):
+                argument = script.tracer.argument(call, function, parameter.arg)
+                if argument is not None and call not in gone:
+                    edits.setdefault(script.path(call), []).append(DropArgument(call, argument))
+            for path, listed in edits.items():
+                yield Change(NAME, path, node.lineno, f"nothing reads `{parameter.arg}` any more", tuple(listed))
+
+
+def _gone(plan: Plan) -> set[ast.AST]:
+    """What the changes so far take away."""
+    found: set[ast.AST] = set()
+    for edit in (e for c in plan.changes for e in c.edits):
+        if isinstance(edit, Remove):
+            found.update(ast.walk(edit.node))
+        elif isinstance(edit, Unwrap):
+            found.update(n for part in edit.gone for n in ast.walk(part))
+        elif isinstance(edit, DropArgument):
+            found.update(ast.walk(edit.argument))
+        elif isinstance(edit, Replace):
+            kept = {n for k in edit.keeps for n in ast.walk(k)}
+            found.update(n for n in ast.walk(edit.node) if n not in kept)
+    return found
+
+
+class _Settings:
+    """The attributes that nothing reads any more, but where other such attributes are set."""
+
+    def __init__(self, script: Launched, gone: set[ast.AST]) -> None:
+        self.script = script
+        self.gone = gone
+        self.loads: dict[Key, list[ast.Attribute]] = {}
+        self.stores: dict[Key, list[ast.Attribute]] = {}
+        for node in script.launching.place.nodes():
+            key = script.launching.key(node) if isinstance(node, ast.Attribute) else None
+            if isinstance(node, ast.Attribute) and key is not None and isinstance(key[0], str):
+                into = self.loads if isinstance(node.ctx, ast.Load) else self.stores
+                into.setdefault(key, []).append(node)
+        self.dead = {k for k, nodes in self.loads.items() if any(n in gone for n in nodes)}
+        while True:
+            alive = {k for k in self.dead if not self._is_dead(k)}
+            if not alive:
+                break
+            self.dead -= alive
+
+    def is_read(self, target: ast.expr) -> bool:
+        """Whether something reads what a name or an attribute holds."""
+        key = self.script.launching.key(target)
+        nodes = self.loads.get(key, []) if isinstance(target, ast.Attribute) and key is not None else self._names(key)
+        return key not in self.dead and any(n not in self.gone for n in nodes)
+
+    def _names(self, key: Key | None) -> list[ast.expr]:
+        found = [n for n in self.script.launching.place.nodes() if isinstance(n, ast.Name)]
+        return [n for n in found if isinstance(n.ctx, ast.Load) and self.script.launching.key(n) == key]
+
+    def _is_dead(self, key: Key) -> bool:
+        stores = [s for s in self.stores.get(key, ()) if s not in self.gone]
+        loads = [n for n in self.loads[key] if n not in self.gone]
+        return all(self._sets_dead(self.script.program.statement(s)) for s in stores) and all(
+            self._is_for_dead(n) for n in loads
+        )
+
+    def _sets_dead(self, statement: ast.stmt) -> bool:
+        return (
+            isinstance(statement, ast.Assign)
+            and len(statement.targets) == 1
+            and isinstance(statement.targets[0], ast.Attribute)
+            and self.script.launching.key(statement.targets[0]) in self.dead
+            and is_pure(statement.value)
+        )
+
+    def _is_for_dead(self, node: ast.Attribute) -> bool:
+        statement = self.script.program.statement(node)
+        return self._sets_dead(statement) or self._is_empty(statement)
+
+    def _is_empty(self, statement: ast.stmt) -> bool:
+        """Whether a condition only sets what nothing reads."""
+        return (
+            isinstance(statement, ast.If)
+            and is_pure(statement.test)
+            and all(
+                s in self.gone or self._sets_dead(s) or self._is_empty(s) for s in [*statement.body, *statement.orelse]
+            )
+        )
+
+    def statements(self) -> Iterator[ast.stmt]:
+        """The statements that set them; a condition that does nothing else goes whole."""
+        found: list[ast.stmt] = []
+        for key in self.dead:
+            for store in self.stores.get(key, ()):
+                statement: ast.AST | None = self.script.program.statement(store)
+                while self._is_empty(outer := self.script.program.parent(statement)):  # type: ignore[arg-type]  # asked of any node
+                    statement = outer
+                if statement not in found and statement not in self.gone:
+                    found.append(statement)  # type: ignore[arg-type]  # a statement, or a condition round it
+        yield from sorted(found, key=lambda s: s.lineno)
+
+    def options(self) -> Iterator[tuple[ast.Call, str]]:
+        """The options that the command line had for them."""
+        attributes = {k[-1] for k in self.dead}
+        for call in self.script.launching.calls:
+            is_option = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+            names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            given = {k.arg: k.value for k in call.keywords}
+            if not is_option or not names or not self.script.launching.place.is_alone(call):
+                continue
+            long = next((n for n in names if n.startswith("--")), names[0])
+            named = given.get("dest")
+            attribute = named.value if isinstance(named, ast.Constant) else long.lstrip("-").replace("-", "_")
+            if attribute in attributes and long.startswith("-"):
+                yield call, long

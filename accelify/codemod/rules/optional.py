@@ -1,0 +1,88 @@
+"""Take away the choice between one process and several: the accelerator does for both what each branch did for one.
+
+    if args.distributed:                                   ->    (nothing)
+        dist.init_process_group("nccl")
+    if args.distributed:                                   ->    sampler = DistributedSampler(train_set)
+        sampler = DistributedSampler(train_set)
+    else:
+        sampler = None
+    if not args.distributed or args.rank == 0:             ->    if args.rank == 0:
+    if args.local_rank in [-1, 0]:                         ->    if args.local_rank == 0:
+    if args.distributed:                                   ->    if dist.get_world_size() > 1:
+        meter.synchronize()
+
+Why: an Accelerator is the same in one process and in many. What is left is a script that a launcher has started, and
+the rule `distributed` takes that apart. In one process it does then what it did with its distribution switched off.
+Left alone: conditions whose branches differ in more than how data, models and processes are placed; where such a branch
+also starts the processes, wraps a model or makes a sampler, the file is declined, with the lines.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod.analysis.launched import Launched
+from accelify.codemod.edits import Change, Obstacle, Plan, Remark, Remove, Replace, Unwrap
+from accelify.codemod.result import Tier
+
+NAME = "optional"
+_EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+_REASON = "an accelerator is the same in one process and in many"
+
+
+def find(script: Launched, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+    """Changes for all of it."""
+    found = script.tangle
+    for node, reason in found.foreign:
+        yield Obstacle(NAME, script.path(node), node, reason)
+    for statement in found.removed:
+        yield Change(NAME, script.path(statement), statement.lineno, _REASON, (Remove(statement),))
+    for node, (depth, is_body) in found.branches.items():
+        yield Change(NAME, script.path(node), node.lineno, _REASON, (Unwrap(node, is_body, depth),))
+    for choice, is_body in found.choices.items():
+        kept = choice.body if is_body else choice.orelse
+        edit = Replace(choice, partial(chosen, is_body=is_body), keeps=(kept,))
+        yield Change(NAME, script.path(choice), choice.lineno, _REASON, (edit,))
+    for test, (code, parts) in found.tests.items():
+        text = code.replace("{group}", script.group(test))
+        reads = tuple(n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name))
+        edit = Replace(test, partial(_code, code=text), keeps=parts, reads=reads)
+        yield Change(NAME, script.path(test), test.lineno, _REASON, (edit,))
+    for sampler, shuffles in found.orders.items():
+        edit = Replace(
+            sampler,
+            partial(in_order, shuffles=shuffles),
+            keeps=(sampler.func, *sampler.args, *(k.value for k in sampler.keywords)),
+        )
+        yield Change(NAME, script.path(sampler), sampler.lineno, "in one process the loader has this order", (edit,))
+    for statement in found.unsaid:
+        message = f"`{ast.unparse(statement)}` is gone with the branch that it was in"
+        yield Remark(NAME, script.path(statement), statement, message)
+    for statement in found.scaled:
+        message = "this counts the processes of all machines now; in one process it leaves the value as it is"
+        yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+
+
+def chosen(node: cst.CSTNode, is_body: bool) -> cst.BaseExpression:
+    """`a` or `b` for `a if test else b`."""
+    assert isinstance(node, cst.IfExp)
+    return node.body if is_body else node.orelse
+
+
+def in_order(call: cst.CSTNode, shuffles: bool) -> cst.BaseExpression:
+    """A sampler that shuffles, or does not."""
+    assert isinstance(call, cst.Call)
+    kept = [a for a in call.args if a.keyword is None or a.keyword.value != "shuffle"]
+    order = cst.Arg(cst.Name(str(shuffles)), keyword=cst.Name("shuffle"), equal=_EQUAL)
+    return call.with_changes(args=[*kept, order])
+
+
+def _code(node: cst.CSTNode, code: str) -> cst.BaseExpression:
+    """New code, in parentheses where it had some."""
+    made = cst.parse_expression(code)
+    is_wrapped = isinstance(node, cst.BaseExpression) and bool(node.lpar)
+    return made.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]) if is_wrapped else made

@@ -1,0 +1,92 @@
+"""Call what a script starts in processes of its own: the launcher has started them.
+
+    def worker(gpu, ngpus, args):                          ->    def worker(args):
+        ...                                                          gpu = dist.get_node_local_rank()
+    mp.spawn(worker, nprocs=ngpus, args=(ngpus, args))     ->    worker(args)
+
+Why: `accelify launch` starts one process for each device, on one machine or on many, and shows what failed where.
+Left alone: processes that the script goes on beside, and functions that it also uses otherwise; the file is declined.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod.analysis.launched import Launched
+from accelify.codemod.analysis.spawning import Spawn
+from accelify.codemod.edits import Change, DropArgument, DropParameter, Edit, Insert, Obstacle, Plan, Replace
+
+NAME = "spawned"
+
+
+def find(script: Launched, plan: Plan) -> Iterator[Change | Obstacle]:
+    """Changes for each function that is started."""
+    workers = [s.worker for s in script.launching.spawns]
+    for spawn in script.launching.spawns:
+        if workers.count(spawn.worker) > 1:
+            yield Obstacle(NAME, script.path(spawn.call), spawn.call, "this function is started in several places")
+            continue
+        yield from _worker(script, spawn)
+
+
+def _worker(script: Launched, spawn: Spawn) -> Iterator[Change]:
+    node = spawn.worker.node
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    dropped: dict[str, str | None] = {**dict.fromkeys(script.unread(spawn)), **dict(script.told(spawn))}
+    kept = [a for p, a in zip(spawn.worker.parameters[1:], spawn.arguments, strict=False) if p.arg not in dropped]
+    call = Replace(
+        spawn.call, partial(called, kept=[spawn.arguments.index(a) for a in kept]), keeps=(script.started(spawn), *kept)
+    )
+    reason = "the launcher starts the processes"
+    yield Change(NAME, script.path(spawn.call), spawn.call.lineno, reason, (call,))
+    edits: list[Edit] = [DropParameter(node, name) for name in dropped]
+    first = node.body[1] if len(node.body) > 1 and _is_docstring(node.body[0]) else node.body[0]
+    for name, word in dropped.items():
+        if word is None:
+            continue
+        reads = [n for n in spawn.worker.reads.get(name, ()) if n not in script.tangle.gone]
+        reads += [
+            n
+            for s in spawn.worker.walk()
+            if s is not spawn.worker
+            for n in s.reads.get(name, ())
+            if s.owner(name) is spawn.worker
+        ]
+        code = f"{script.group(first)}.{word}()"
+        holder = script.program.parent(reads[0]) if len(reads) == 1 else None
+        if isinstance(holder, ast.Assign):
+            edits.append(Replace(reads[0], partial(_code, code=code), reads=(code.partition(".")[0],)))
+        elif reads:
+            edits.append(Insert(first, "before", f"{name} = {code}"))
+    yield Change(NAME, script.path(node), node.lineno, "a process is told its number by the accelerator", tuple(edits))
+    for other in script.program.flow.callers.get(spawn.worker, ()):
+        if other not in script.tangle.gone:
+            arguments = [script.tracer.argument(other, spawn.worker, name) for name in dropped]
+            drops = tuple(DropArgument(other, a) for a in arguments if a is not None)
+            yield Change(
+                NAME, script.path(other), other.lineno, "a process is told its number by the accelerator", drops
+            )
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def called(node: cst.CSTNode, kept: Sequence[int]) -> cst.BaseExpression:
+    """`worker(a, b)` for `mp.spawn(worker, nprocs=n, args=(a, b))`."""
+    assert isinstance(node, cst.Call)
+    given = {a.keyword.value: a.value for a in node.args if a.keyword is not None}
+    plain = [a.value for a in node.args if a.keyword is None]
+    given.update(zip(("fn", "args"), plain, strict=False))
+    listed = given.get("args")
+    elements = listed.elements if isinstance(listed, (cst.Tuple, cst.List)) else ()
+    arguments = [cst.Arg(elements[i].value) for i in kept]
+    return cst.Call(given["fn"], arguments)
+
+
+def _code(node: cst.CSTNode, code: str) -> cst.BaseExpression:
+    return cst.parse_expression(code)

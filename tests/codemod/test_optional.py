@@ -1,0 +1,183 @@
+"""A script that distributes itself only if it is told to comes out as one that need not be told."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.result import FileResult, Status
+from tests.codemod.pairs import run
+
+SCRIPT = """\
+import argparse
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, TensorDataset
+
+def main(gpu, args):
+    {start}
+    data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+    {sampler}
+    loader = DataLoader(data, batch_size=2, {loader})
+    model = nn.Linear(4, 1)
+    {model}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        {epoch}
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        {end}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--world-size", type=int, default=1)
+    parser.add_argument("--url", default="env://")
+    parser.add_argument("--local_rank", type=int, default=-1)
+    parser.add_argument("--ddp", action="store_true")
+    args = parser.parse_args()
+    {call}
+"""
+DEFAULTS = {
+    "start": "if args.ddp: dist.init_process_group('nccl', init_method=args.url, world_size=args.world_size)",
+    "sampler": "sampler = DistributedSampler(data) if args.ddp else None",
+    "loader": "shuffle=(sampler is None), sampler=sampler",
+    "model": "model = DDP(model) if args.ddp else model",
+    "epoch": "if args.ddp: sampler.set_epoch(epoch)",
+    "end": "pass",
+    "call": "main(None, args)",
+}
+
+
+def made(**slots: str) -> FileResult:
+    return run(SCRIPT.format(**{**DEFAULTS, **slots}))
+
+
+def after(**slots: str) -> str:
+    result = made(**slots)
+    assert result.status is Status.MIGRATED, result.notes
+    return result.after.decode()
+
+
+def test_the_whole_pattern_goes() -> None:
+    text = after()
+    for gone in (
+        "args.ddp",
+        "dist",
+        "DDP",
+        "DistributedSampler",
+        "sampler=",
+        "mp.",
+        "--ddp",
+        "--url",
+        "--world-size",
+        "--local_rank",
+    ):
+        assert gone not in text.replace("import", ""), text
+    assert "loader = DataLoader(data, batch_size=2, shuffle=True)" in text
+
+
+def test_an_option_that_is_read_for_something_else_stays() -> None:
+    assert "--url" in after(end="print(args.url)")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "loader", "comes_out"),
+    [
+        ("sampler = DistributedSampler(data) if args.ddp else None", "sampler=sampler", "batch_size=2)"),
+        (
+            "sampler = DistributedSampler(data) if args.ddp else None",
+            "sampler=sampler, shuffle=not args.ddp",
+            "shuffle=True)",
+        ),
+        ("sampler = DistributedSampler(data) if args.ddp else RandomSampler(data)", "sampler=sampler", "shuffle=True)"),
+        (
+            "sampler = DistributedSampler(data, shuffle=False) if args.ddp else None",
+            "sampler=sampler, shuffle=True",
+            "shuffle=True)",
+        ),
+    ],
+)
+def test_the_data_keep_the_order_that_they_have_in_one_process(sampler: str, loader: str, comes_out: str) -> None:
+    text = after(sampler=sampler, loader=loader)
+    assert next(line for line in text.splitlines() if "DataLoader(" in line).endswith(comes_out), text
+
+
+@pytest.mark.parametrize(
+    ("question", "comes_out"),
+    [
+        ("if args.local_rank in [-1, 0]: print(epoch)", "if accelerator.is_local_main_process: print(epoch)"),
+        ("if args.local_rank not in (-1, 0): print(epoch)", "if not accelerator.is_local_main_process: print(epoch)"),
+        ("if not args.ddp or dist.get_rank() == 0: print(epoch)", "if accelerator.is_main_process: print(epoch)"),
+        ("if args.ddp and dist.get_rank() > 0: print(epoch)", "if not accelerator.is_main_process: print(epoch)"),
+        ("if args.ddp: print(epoch)", "if accelerator.num_processes > 1: print(epoch)"),
+        ("if args.ddp and epoch: print(epoch)", "if accelerator.num_processes > 1 and epoch: print(epoch)"),
+        ("if not args.ddp: print(epoch)", "if not accelerator.num_processes > 1: print(epoch)"),
+        ("print(args.ddp)", "print(accelerator.num_processes > 1)"),
+        ("if dist.is_initialized(): dist.broadcast(loss, 0)", "if dist.is_initialized(): dist.broadcast(loss, 0)"),
+    ],
+)
+def test_a_question_is_put_to_the_accelerator(question: str, comes_out: str) -> None:
+    assert comes_out in after(end=question)
+
+
+@pytest.mark.parametrize(
+    ("slots", "reason"),
+    [
+        ({"model": "if args.ddp: model = DDP(model); model.extra = 1"}, "`model.extra = 1` runs only where"),
+        ({"model": "model = DDP(model) if args.ddp else nn.Linear(4, 2)"}, "more than the accelerator does"),
+        ({"loader": "shuffle=args.mixed, sampler=sampler"}, "in which order"),
+        (
+            {"end": "if args.ddp: raise ValueError(model)\n        dist.broadcast(loss, 0)"},
+            "already distributes itself",
+        ),
+        ({"call": "mp.spawn(main, nprocs=2, args=args)"}, "which function is started"),
+        (
+            {"call": "mp.spawn(main, nprocs=2, args=(args,)); mp.spawn(main, nprocs=2, args=(args,))"},
+            "in several places",
+        ),
+        ({"call": "mp.spawn(main, nprocs=2, args=(args,), join=False)"}, "goes on while"),
+    ],
+)
+def test_what_is_not_understood_is_declined_with_the_line(slots: dict[str, str], reason: str) -> None:
+    result = made(**slots)
+    assert result.status is Status.DECLINED, result.after.decode()
+    assert any(reason in note.message for note in result.notes), result.notes
+    assert result.after == result.before
+
+
+def test_a_function_that_is_started_is_called() -> None:
+    text = after(call="mp.spawn(main, nprocs=2, args=(args,))", end="print(args)")
+    assert "def main(args):" in text
+    assert "    main(args)" in text
+    assert "spawn" not in text
+
+
+def test_a_function_that_is_started_or_called_is_called_once() -> None:
+    text = after(
+        call="if args.ddp:\n        mp.spawn(main, nprocs=2, args=(args,))\n    else:\n        main(None, args)",
+        end="print(args.world_size)",
+    )
+    assert text.count("main(args") == 2, text
+
+
+def test_the_number_of_a_process_is_asked_for() -> None:
+    text = after(call="mp.spawn(main, nprocs=2, args=(args,))", end="if gpu == 0: print(gpu, epoch)")
+    assert "gpu = accelerator.local_process_index" in text
+    assert "if accelerator.is_local_main_process: print(gpu, epoch)" in text
+
+
+def test_lines_of_notes_and_changes_are_those_of_the_files() -> None:
+    result = made(end="print(args.url)")
+    before, text = result.before.decode().splitlines(), result.after.decode().splitlines()
+    changed = {before[c.line - 1].strip() for c in result.changes if c.rule == "backward"}
+    assert changed == {"loss.backward()"}
+    noted = [text[n.line - 1] for n in result.notes if n.rule == "distributed"]
+    assert noted
+    assert all("DataLoader(" in line for line in noted)

@@ -165,6 +165,7 @@ class Plan:
     remarks: list[Remark] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
     waits: bool = False  # whether what trains is handed to functions that nothing in the program calls
+    stands_alone: bool = False  # whether these are methods of a class that can be used as before
     evidence: Facts = no_facts
 
     def of(self, path: str) -> list[Change]:

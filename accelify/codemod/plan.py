@@ -42,6 +42,7 @@ def plan_for(files: Sequence[Parsed], project: Project, named: Sequence[Parsed],
             return None
         made = plan(verdict)
         made.waits = verdict.script.waits
+        made.stands_alone = _stands_alone(verdict.script, made)
         made.evidence = Evidence(program, verdict.script).at
         changed = {c.path for c in made.changes} - {p.path for p in roots}
         more = [p for p in files if p.path in changed and ".backward" in p.text]
@@ -49,6 +50,13 @@ def plan_for(files: Sequence[Parsed], project: Project, named: Sequence[Parsed],
             break
         roots.extend(more)
     return made
+
+
+def _stands_alone(script: Script, made: Plan) -> bool:
+    """Whether a class trains what it is handed, keeps the accelerator, and can be used as before."""
+    if made.obstacles or any(home.kind != "class" for home in script.reach.homes):
+        return False
+    return not any(isinstance(e, (AddParameter, DropParameter)) for e in edits_of(made.changes))
 
 
 def plan(verdict: Verdict) -> Plan:

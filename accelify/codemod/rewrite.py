@@ -104,7 +104,7 @@ def _rewrite(
     if made is None:
         return unchanged
     callers = project.importers(named) if made.waits and with_callers else []
-    if callers:
+    if callers and not (len(callers) > _MOST_CALLERS and made.stands_alone):
         return _with_callers(named, callers, project, options)
     if made.obstacles:
         return _declined(named, made.obstacles, made.evidence)

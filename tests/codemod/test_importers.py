@@ -95,6 +95,51 @@ def test_of_many_scripts_none_is_chosen(tmp_path: Path) -> None:
     assert found["engine.py"].status is Status.DECLINED
 
 
+LIBRARY = """\
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def compile(self, optimizer):
+        self.optimizer = optimizer
+
+    def fit(self, data):
+        for (x,) in DataLoader(data, batch_size=2):
+            self.optimizer.zero_grad()
+            self(x).mean().backward()
+            self.optimizer.step()
+"""
+USER = """\
+import torch
+from base import Base
+from torch import nn
+
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+net = Net()
+net.compile(torch.optim.SGD(net.parameters(), lr=0.1))
+net.fit(torch.utils.data.TensorDataset(torch.randn(8, 4)))
+"""
+
+
+def test_a_library_whose_calls_stay_the_same_changes_for_its_many_users(tmp_path: Path) -> None:
+    found = rewritten(tmp_path, "base.py", base=LIBRARY, **{f"main{k}": USER for k in range(5)})
+    assert {path: r.status for path, r in found.items()} == {"base.py": Status.MIGRATED}
+    after = found["base.py"].after.decode()
+    assert "self.accelerator.backward(self(x).mean())" in after
+    assert "self.optimizer = self.accelerator.prepare(" in after
+
+
 KEPT = """\
 import torch
 from torch import nn

@@ -1,12 +1,11 @@
 """Save and load what a training run consists of, by the protocol of `durable`: complete or absent, never a pickle.
 
-Rank 0 writes what all ranks share, each rank its own random state. A step that fails on one rank fails on all, with the
+Rank 0 writes what all ranks share, and each rank's random state. A step that fails on one rank fails on all, with the
 same words.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import warnings
@@ -22,12 +21,14 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from accelify.errors import AccelifyError
-from accelify.runtime import data, durable, randomness, tensorfile
-from accelify.runtime.codec import Encoder, decode
+from accelify.runtime import data, durable, randomness
+from accelify.runtime.attempts import Attempts
 from accelify.runtime.collectives import Alone
 from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.process import World
 from accelify.runtime.seeding import set_seed
+from accelify.runtime.tables import Row, States, whole_row, write_state, write_table
+from accelify.runtime.writing import Entry, Writing
 
 SaveHook = Callable[[list[nn.Module], list[dict[str, Any]], str], None]
 LoadHook = Callable[[list[nn.Module], str], None]
@@ -61,6 +62,7 @@ class Checkpoints:
         self.project = project
         self._world = world
         self._collectives = collectives
+        self._attempts = Attempts(collectives, world.rank)
         self._save_hooks: OrderedDict[int, SaveHook] = OrderedDict()
         self._load_hooks: OrderedDict[int, LoadHook] = OrderedDict()
 
@@ -90,10 +92,11 @@ class Checkpoints:
 
     def save(self, folder: str | os.PathLike[str] | None) -> str:
         """Write a checkpoint and return its folder. Raises: CannotSave on every rank if any rank fails."""
-        target, staging, serial = self._on_main(lambda: self._begin(folder), CannotSave)
+        target, staging, serial = self._attempts.on_main(lambda: self._begin(folder), CannotSave)
         try:
-            entries = self._on_all(lambda: self._write(staging), CannotSave)
-            self._on_main(lambda: self._commit(target, staging, serial, entries), CannotSave)
+            with Writing(staging) as writing:
+                written = self._attempts.on_all(lambda: self._write(writing), CannotSave)
+                self._attempts.on_main(lambda: self._commit(target, serial, writing, written), CannotSave)
         except CannotSave:
             if self._world.rank == 0:
                 shutil.rmtree(staging, ignore_errors=True)
@@ -129,16 +132,19 @@ class Checkpoints:
         home = self._home()
         return set() if home is None else {home, home.parent}
 
-    def _write(self, staging: Path) -> list[durable.Entry]:
-        """This rank's files."""
+    def _write(self, writing: Writing) -> tuple[dict[str, Row], list[Entry]]:
+        """This rank's rows of the table, and its files."""
         weights = [model.state_dict() for model in self.parts.models]
         for hook in self._save_hooks.values():
-            hook(self.parts.models, weights, str(staging))
-        entries = _write_state(staging, f"rng-rank{self._world.rank}", self._random_state())
+            hook(self.parts.models, weights, str(writing.folder))
+        own = f"rng-rank{self._world.rank}"
+        rows, entries = {own: whole_row(own, self._random_state())}, []
         if self._world.rank == 0:
+            rows["loaders"] = whole_row("loaders", [data.state_of(loader) for loader in self.parts.loaders])
             for name, state in self._shared_states(weights).items():
-                entries += _write_state(staging, name, state)
-        return entries
+                rows[name], files = write_state(writing, name, state)
+                entries += files
+        return rows, entries
 
     def _shared_states(self, weights: list[dict[str, Any]]) -> dict[str, Any]:
         parts = self.parts
@@ -147,19 +153,22 @@ class Checkpoints:
             states.update({_numbered(kind, index): one.state_dict() for index, one in enumerate(objects)})
         if parts.scaler is not None:
             states["scaler"] = parts.scaler.state_dict()
-        states["loaders"] = [data.state_of(loader) for loader in parts.loaders]
         for index, one in enumerate(parts.custom):
             states[f"custom-{index}"] = {"type": type(one).__qualname__, "state": one.state_dict()}
         return states
 
-    def _commit(self, target: Path, staging: Path, serial: int, entries: list[list[durable.Entry]]) -> None:
+    def _commit(
+        self, target: Path, serial: int, writing: Writing, written: list[tuple[dict[str, Row], list[Entry]]]
+    ) -> None:
         about = {
             **durable.about_now(),
             "processes": self._world.size,
             "torch": torch.__version__,
             "counts": {kind: len(getattr(self.parts, kind)) for kind in ("optimizers", "schedulers", "custom")},
         }
-        durable.commit(staging, target, serial, [entry for rank in entries for entry in rank], about)
+        rows = {name: row for rows, _ in written for name, row in rows.items()}
+        entries = [entry for _, entries in written for entry in entries]
+        durable.commit(writing, target, serial, [*entries, write_table(writing, rows)], about)
         limit = self.project.total_limit
         if limit is not None and target.parent == self._home():
             self._prune(target.parent, max(limit, 1))
@@ -187,7 +196,7 @@ class Checkpoints:
         With `missing_ok`, a project that has none yet is no failure: nothing is loaded and nothing returned.
         Raises: CannotLoad on every rank if any rank fails.
         """
-        chosen: durable.Manifest | None = self._on_main(lambda: self._choose(folder, missing_ok), CannotLoad)
+        chosen: durable.Manifest | None = self._attempts.on_main(lambda: self._choose(folder, missing_ok), CannotLoad)
         if chosen is None:
             return ""
         manifest = chosen
@@ -201,8 +210,8 @@ class Checkpoints:
                 hook(models, str(manifest.folder))
             states.update(self._read(manifest, len(models)))
 
-        self._on_all(read, CannotLoad)
-        self._on_all(lambda: self._restore(states, models, options), CannotLoad)
+        self._attempts.on_all(read, CannotLoad)
+        self._attempts.on_all(lambda: self._restore(states, models, options), CannotLoad)
         return str(manifest.folder)
 
     def _choose(self, folder: str | os.PathLike[str] | None, missing_ok: bool) -> durable.Manifest | None:
@@ -237,21 +246,17 @@ class Checkpoints:
         names += [_numbered("optimizer", index) for index in range(counts["optimizers"])]
         names += [_numbered("scheduler", index) for index in range(counts["schedulers"])]
         names += [f"custom-{index}" for index in range(counts["custom"])]
-        names += ["loaders"] + (["scaler"] if "scaler.json" in manifest.files else [])
-        states = {name: _read_state(manifest, name) for name in names}
-        states["random"] = self._read_random_state(manifest)
-        return states
+        saved = States(manifest)
+        names += ["loaders"] + (["scaler"] if "scaler" in saved else [])
+        return {**{name: saved[name] for name in names}, "random": self._random_state_in(saved, manifest)}
 
-    def _read_random_state(self, manifest: durable.Manifest) -> Any:
+    def _random_state_in(self, states: States, manifest: durable.Manifest) -> Any:
         """This rank's; a rank that did not exist then draws what all drew alike, or something of its own."""
         saved, rank = manifest.about["processes"], self._world.rank
         if rank < saved:
-            return _read_state(manifest, f"rng-rank{rank}")
-        hashes = {entry.sha256 for name, entry in manifest.files.items() if name.startswith("rng-rank")}
-        kinds = {name.rpartition(".")[2] for name in manifest.files if name.startswith("rng-rank")}
-        first = _read_state(manifest, "rng-rank0")
-        if len(hashes) == len(kinds):
-            return first
+            return states[f"rng-rank{rank}"]
+        if states.is_same([f"rng-rank{other}" for other in range(saved)]):
+            return states["rng-rank0"]
         return {"seed": zlib.crc32(f"{manifest.digest} {rank}".encode())}
 
     def _restore(self, states: dict[str, Any], models: list[nn.Module], options: dict[str, Any]) -> None:
@@ -289,53 +294,6 @@ class Checkpoints:
         if "cuda" in state and self._world.device.type == "cuda":
             torch.cuda.set_rng_state(state["cuda"], self._world.device)
 
-    # -- together
-
-    def _on_main(self, work: Callable[[], Any], kind: type[AccelifyError]) -> Any:
-        """What `work` gives on rank 0, on every rank; its failure too."""
-        outcome, cause = self._attempt(work) if self._world.rank == 0 else ((None, None), None)
-        value, reason = self._collectives.broadcast_object(outcome)
-        if reason is not None:
-            raise kind(reason) from cause
-        return value
-
-    def _on_all(self, work: Callable[[], Any], kind: type[AccelifyError]) -> list[Any]:
-        """What `work` gives on each rank; if it fails on any, every rank raises the same."""
-        outcome, cause = self._attempt(work)
-        outcomes = self._collectives.gather_object(outcome)
-        failed = [f"rank {rank}: {reason}" for rank, (_, reason) in enumerate(outcomes) if reason is not None]
-        if failed:
-            raise kind("; ".join(failed)) from cause
-        return [value for value, _ in outcomes]
-
-    def _attempt(self, work: Callable[[], Any]) -> tuple[tuple[Any, str | None], Exception | None]:
-        try:
-            return (work(), None), None
-        except Exception as error:  # whatever it is, the other ranks wait to hear of it; all raise it
-            words = str(error) if isinstance(error, AccelifyError) else f"{type(error).__name__}: {error}"
-            return (None, words), error
-
 
 def _numbered(kind: str, index: int) -> str:
     return f"{kind}_{index}" if index else kind
-
-
-def _write_state(folder: Path, name: str, state: Any) -> list[durable.Entry]:
-    encoder = Encoder()
-    try:
-        table = encoder.encode(state)
-    except AccelifyError as error:
-        raise CannotSave(f"{name}: {error}") from error
-    entries = [durable.write_file(folder, f"{name}.json", [json.dumps(table).encode()])]
-    if encoder.tensors:
-        entries.append(tensorfile.write_tensors(folder, f"{name}.safetensors", encoder.tensors))
-    return entries
-
-
-def _read_state(manifest: durable.Manifest, name: str) -> Any:
-    if f"{name}.json" not in manifest.files:
-        raise CannotLoad(f"{manifest.folder} has no {name}")
-    table = json.loads((manifest.folder / f"{name}.json").read_bytes())
-    tensors_name = f"{name}.safetensors"
-    tensors = tensorfile.read_tensors(manifest.folder / tensors_name) if tensors_name in manifest.files else {}
-    return decode(table, tensors)

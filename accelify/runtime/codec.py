@@ -149,7 +149,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "deque": collections.deque,
     "device": torch.device,
     "dict": dict,
-    "dtype": lambda text: _dtype(text),
+    "dtype": lambda text: dtype_of(text),
     "float": lambda text: float(text),
     "frozenset": frozenset,
     "number": lambda parts: complex(*parts),
@@ -163,7 +163,8 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _dtype(text: str) -> torch.dtype:
+def dtype_of(text: str) -> torch.dtype:
+    """The dtype of this name, such as `torch.float32`."""
     found = getattr(torch, text.removeprefix("torch."), None)
     if not isinstance(found, torch.dtype):
         raise CannotDecode(f"unknown dtype {text!r}")

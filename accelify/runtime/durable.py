@@ -12,35 +12,21 @@ import os
 import secrets
 import shutil
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any  # what a manifest tells of its checkpoint
 
 from accelify.errors import AccelifyError
+from accelify.runtime.writing import Entry, Writing, hash_of, sync
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 STAGING, PREVIOUS, TRASH = ".staging-", ".previous-", ".trash-"
-# Units: bytes
-CHUNK = 8 << 20
-# Units: pieces that may wait to be hashed, and are kept in memory meanwhile
-AHEAD = 16
 
 
 class Damaged(AccelifyError):
     """A folder that is no checkpoint, or not as it was written."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A file of a folder: its name there, its size in bytes and its hash."""
-
-    name: str
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -56,38 +42,6 @@ class Manifest:
     def digest(self) -> str:
         """A hash of everything in it."""
         return _digest(_table(self))
-
-
-def write_file(folder: Path, name: str, chunks: Iterable[bytes | memoryview]) -> Entry:
-    """A new file of this content, on the disk when this returns.
-
-    The hash is taken beside the writing, in a thread: each needs about as long as the other.
-    """
-    path = folder / name
-    digest, size = hashlib.sha256(), 0
-    hashing: deque[Future[None]] = deque()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with ThreadPoolExecutor(max_workers=1) as beside:
-            for piece in _pieces(chunks):
-                hashing.append(beside.submit(digest.update, piece))
-                size += len(piece)
-                left = piece
-                while left:
-                    left = left[os.write(descriptor, left) :]
-                if len(hashing) > AHEAD:
-                    hashing.popleft().result()
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return Entry(name, size, digest.hexdigest())
-
-
-def _pieces(chunks: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
-    for chunk in chunks:
-        view = memoryview(chunk).cast("B")
-        for start in range(0, len(view), CHUNK):
-            yield view[start : start + CHUNK]
 
 
 def stage(target: Path) -> Path:
@@ -108,12 +62,13 @@ def sweep(parent: Path) -> None:
             shutil.rmtree(previous, ignore_errors=True)
 
 
-def commit(staging: Path, target: Path, serial: int, entries: Iterable[Entry], about: dict[str, Any]) -> Manifest:
+def commit(writing: Writing, target: Path, serial: int, entries: Iterable[Entry], about: dict[str, Any]) -> Manifest:
     """Make the staged folder the target, at once. What stood there stays until the new one does."""
+    staging = writing.folder
     files = {entry.name: entry for entry in entries}
     for name in _names(staging):
         if name not in files:
-            files[name] = _adopt(staging, name)
+            files[name] = writing.adopt(name)
     for entry in files.values():
         path = staging / entry.name
         if not path.is_file() or path.stat().st_size != entry.size:
@@ -121,9 +76,10 @@ def commit(staging: Path, target: Path, serial: int, entries: Iterable[Entry], a
     manifest = Manifest(target, serial, files, about)
     table = _table(manifest)
     content = json.dumps({**table, "sha256": _digest(table)}, indent=1).encode()
-    write_file(staging, MANIFEST, [content])
+    writing.file(MANIFEST, [content])
     for folder in {(staging / name).parent for name in files} | {staging}:
-        sync(folder)
+        writing.sync_folder(folder)
+    writing.wait()
     if target.exists():
         # The loader looks under the second name, too, if we end between these two.
         previous = target.with_name(f"{PREVIOUS}{target.name}")
@@ -143,17 +99,6 @@ def remove(folder: Path) -> None:
     trash = folder.with_name(f"{TRASH}{folder.name}-{secrets.token_hex(4)}")
     os.rename(folder, trash)  # noqa: PTH104
     shutil.rmtree(trash)
-
-
-def sync(folder: Path) -> None:
-    """Make the names in a folder last, where the system lets a folder be synchronised."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -183,7 +128,7 @@ def verify(folder: Path) -> Manifest:
     for entry in manifest.files.values():
         path = folder / entry.name
         try:
-            found = _hash(path)
+            found = hash_of(path)
         except OSError as error:
             raise Damaged(f"{path}: {error.strerror}") from None
         if found != (entry.size, entry.sha256):
@@ -225,22 +170,6 @@ def about_now() -> dict[str, Any]:
 
 def _names(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
-def _adopt(folder: Path, name: str) -> Entry:
-    """A file that somebody else wrote there, made to last."""
-    with (folder / name).open("rb") as file:
-        os.fsync(file.fileno())
-    return Entry(name, *_hash(folder / name))
-
-
-def _hash(path: Path) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    return size, digest.hexdigest()
 
 
 def _table(manifest: Manifest) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from accelify.errors import AccelifyError
-from accelify.runtime.durable import Entry, write_file
+from accelify.runtime.writing import Entry, Writing
 
 _NAMES = {
     torch.float64: "F64",
@@ -39,9 +39,9 @@ class CannotWriteTensor(AccelifyError, TypeError):
 
 
 def write_tensors(
-    folder: Path, name: str, tensors: Mapping[str, torch.Tensor], about: Mapping[str, str] | None = None
+    writing: Writing, name: str, tensors: Mapping[str, torch.Tensor], about: Mapping[str, str] | None = None
 ) -> Entry:
-    """A new safetensors file of these tensors, on the disk when this returns."""
+    """A new safetensors file of these tensors."""
     # Widest first, as the library does: every tensor then starts at a multiple of its element's size.
     order = sorted(tensors, key=lambda key: (-tensors[key].element_size(), key))
     header: dict[str, object] = {"__metadata__": {"format": "pt", **(about or {})}}
@@ -59,9 +59,9 @@ def write_tensors(
         yield len(text).to_bytes(8, "little") + text
         for key in order:
             if tensors[key].numel():
-                yield _bytes_of(tensors[key])
+                yield bytes_of(tensors[key])
 
-    return write_file(folder, name, chunks())
+    return writing.file(name, chunks())
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
@@ -71,6 +71,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     return load_file(path)
 
 
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """A tensor's numbers as they stand in memory, one after the other."""
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     return memoryview(flat.numpy())  # type: ignore[arg-type]  # an array is a buffer before Python 3.12, too

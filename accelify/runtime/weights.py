@@ -14,9 +14,9 @@ from typing import IO, Any  # scripts keep objects of every kind
 import torch
 
 from accelify.runtime.codec import place_of
-from accelify.runtime.durable import sync
 from accelify.runtime.saving import write_atomically
 from accelify.runtime.tensorfile import write_tensors
+from accelify.runtime.writing import Writing, sync
 
 NAME, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 # Units: bytes
@@ -37,7 +37,9 @@ def save_weights(state: dict[str, torch.Tensor], folder: Path, max_shard_size: i
         staged = f".{name}.part"
         (folder / staged).unlink(missing_ok=True)
         about = {alias: name for alias, name in aliases.items() if name in keys}
-        write_tensors(folder, staged, {key: kept[key] for key in keys}, about)
+        with Writing(folder) as writing:
+            write_tensors(writing, staged, {key: kept[key] for key in keys}, about)
+            writing.wait()
         (folder / staged).replace(folder / name)
     if len(parts) > 1:
         total = sum(tensor.numel() * tensor.element_size() for tensor in kept.values())

@@ -19,6 +19,7 @@ from accelify.runtime import Accelerator, Environment, ProjectConfiguration, dur
 from accelify.runtime.checkpoint import CannotLoad, CannotSave
 from accelify.runtime.codec import CannotEncode, Encoder, decode
 from accelify.runtime.weights import size_of
+from accelify.runtime.writing import Entry, Writing
 
 
 def names_in(folder):
@@ -109,7 +110,7 @@ def test_a_failure_at_any_call_loses_nothing(name, error, tmp_path, monkeypatch)
         assert Run(tmp_path).load(target) == 2.0 * number + 0.5
         parent = tmp_path if name else tmp_path / "checkpoints"
         assert len(list(parent.iterdir())) == 1, list(parent.iterdir())
-    assert number > 20
+    assert number > 15
 
 
 def test_a_full_disk(tmp_path):
@@ -133,7 +134,7 @@ def test_a_flipped_bit_is_found_and_the_one_before_loaded(tmp_path):
     Run(tmp_path).save(1.0)
     folder = Run(tmp_path).save(2.0)
     names = names_in(folder)
-    assert {"model.safetensors", "optimizer.json", "rng-rank0.json", "custom-0.json", "manifest.json"} <= set(names)
+    assert names == ["manifest.json", "model.safetensors", "optimizer.safetensors", "states.json"]
     for name in names:
         path = tmp_path / "checkpoints" / Path(folder).name / name
         content = path.read_bytes()
@@ -166,13 +167,14 @@ def test_a_pickle_put_into_a_checkpoint_does_not_run(tmp_path):
         (folder / name).write_bytes(evil)
     assert Run(tmp_path).load(folder) == 1.0
     # In the place of files that are read, by somebody who also writes a manifest that fits.
-    for name in ("optimizer.safetensors", "model.safetensors", "optimizer.json", "rng-rank0.json"):
+    for name in ("optimizer.safetensors", "model.safetensors", "states.json"):
         copy = tmp_path / f"with-{name}"
         shutil.copytree(folder, copy)
         manifest = durable.read_manifest(copy)
         (copy / name).unlink()
         (copy / "manifest.json").unlink()
-        entry = durable.write_file(copy, name, [evil])
+        with Writing(copy) as writing:
+            entry = writing.file(name, [evil])
         table = durable._table(durable.Manifest(copy, 0, {**manifest.files, name: entry}, manifest.about))
         (copy / "manifest.json").write_text(json.dumps({**table, "sha256": durable._digest(table)}))
         assert durable.verify(copy)
@@ -186,7 +188,7 @@ def test_a_manifest_cannot_name_files_outside(tmp_path):
     Run(tmp_path).save(1.0, folder)
     (tmp_path / "outside").write_bytes(b"x")
     manifest = durable.read_manifest(folder)
-    files = {**manifest.files, "../outside": durable.Entry("../outside", 1, "0" * 64)}
+    files = {**manifest.files, "../outside": Entry("../outside", 1, "0" * 64)}
     table = durable._table(durable.Manifest(folder, 0, files, manifest.about))
     (folder / "manifest.json").write_text(json.dumps({**table, "sha256": durable._digest(table)}))
     with pytest.raises(CannotLoad, match="outside"):

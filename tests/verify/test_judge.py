@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from accelify.verify import judge
-from accelify.verify.judge import Evidence
+from accelify.verify.judging import data, endings, outputs, training
+from accelify.verify.judging.evidence import Evidence
 from accelify.verify.trace import (
     Backward,
     Checkpoint,
@@ -41,7 +41,7 @@ def passing(*batches: tuple[int, ...], **more: object) -> list[Pass]:
 
 def sampled(*ranks: tuple[tuple[int, ...], ...], original: tuple[tuple[int, ...], ...] = WHOLE) -> tuple[Status, str]:
     traces = [traced(rank, passes=passing(*batches)) for rank, batches in enumerate(ranks)]
-    row = judge.samples(evidence(traced(passes=passing(*original)), *traces))
+    row = data.samples(evidence(traced(passes=passing(*original)), *traces))
     return row.status, row.words
 
 
@@ -78,7 +78,7 @@ def test_a_rank_that_is_one_batch_ahead_when_stopped() -> None:
     ahead, behind = passing((0, 1), (4, 5)), passing((2, 3))
     for each in (*ahead, *behind):
         each.is_over = False
-    row = judge.samples(evidence(traced(passes=passing(*WHOLE)), traced(passes=ahead), traced(1, passes=behind)))
+    row = data.samples(evidence(traced(passes=passing(*WHOLE)), traced(passes=ahead), traced(1, passes=behind)))
     assert row.status is Status.HOLDS
 
 
@@ -88,7 +88,7 @@ def test_a_pass_that_ends_too_soon() -> None:
 
 
 def test_loaders_without_indices_are_left_to_the_losses() -> None:
-    row = judge.samples(evidence(traced(passes=[]), traced(), traced(1)))
+    row = data.samples(evidence(traced(passes=[]), traced(), traced(1)))
     assert row.status is Status.NOTHING
 
 
@@ -97,7 +97,7 @@ def losses(*values: float) -> list[Backward]:
 
 
 def test_the_mean_over_ranks_is_what_counts() -> None:
-    row = judge.losses(
+    row = training.losses(
         evidence(
             traced(backwards=losses(2.0, 1.0)),
             traced(0, backwards=losses(1.5, 1.25)),
@@ -108,7 +108,7 @@ def test_the_mean_over_ranks_is_what_counts() -> None:
 
 
 def test_a_summed_loss_is_said_to_be_half() -> None:
-    row = judge.losses(
+    row = training.losses(
         evidence(traced(backwards=losses(8.0)), traced(0, backwards=losses(3.0)), traced(1, backwards=losses(5.0)))
     )
     assert (row.status, row.step, row.at) == (Status.DIFFERS, 1, "train.py:7")
@@ -117,14 +117,14 @@ def test_a_summed_loss_is_said_to_be_half() -> None:
 
 def test_one_bit_is_too_much_in_one_process() -> None:
     one = Run("one", (traced(backwards=losses(1.0000000000000002)),))
-    row = judge.losses_of_one(Run("original", (traced(backwards=losses(1.0)),)), one)
+    row = training.losses_of_one(Run("original", (traced(backwards=losses(1.0)),)), one)
     assert row.status is Status.DIFFERS
 
 
 def test_noise_in_the_training_step_is_told_from_a_fault() -> None:
     drawn = [Nature("draw", "vae.py:40", "randn_like")]
     ranks = [traced(rank, backwards=losses(3.0 + rank), natures=drawn) for rank in range(2)]
-    row = judge.losses(evidence(traced(backwards=losses(8.0)), *ranks))
+    row = training.losses(evidence(traced(backwards=losses(8.0)), *ranks))
     assert row.status is Status.NATURE
     assert "randn_like at vae.py:40" in row.words
 
@@ -132,9 +132,9 @@ def test_noise_in_the_training_step_is_told_from_a_fault() -> None:
 def test_the_same_data_on_all_ranks_is_no_fault_where_the_rewrite_said_so() -> None:
     ranks = [traced(rank, backwards=losses(3.0, 2.0)) for rank in range(2)]
     plain = evidence(traced(backwards=losses(3.0, 2.0)), *ranks)
-    assert judge.data(plain).status is Status.DIFFERS
+    assert data.data(plain).status is Status.DIFFERS
     told = replace(plain, notes=("train.py:9: all processes compute on the same data",))
-    assert judge.data(told).status is Status.NATURE
+    assert data.data(told).status is Status.NATURE
 
 
 def stepped(gradient: Sketch, after: Sketch, digest: str = "a") -> dict[str, object]:
@@ -148,15 +148,15 @@ def stepped(gradient: Sketch, after: Sketch, digest: str = "a") -> dict[str, obj
 def test_the_first_gradient_that_differs_is_named() -> None:
     original = traced(**stepped((2.0, 2.0, -2.0), (1.0, 1.2, 0.8)))
     ranks = [traced(rank, **stepped((1.0, 1.0, -1.0), (1.0, 1.1, 0.9))) for rank in range(2)]
-    row = judge.gradients(evidence(original, *ranks))
+    row = training.gradients(evidence(original, *ranks))
     assert row.words == "the gradient of fc.weight is half the original's at step 1"
-    row = judge.parameters(evidence(original, *ranks))
+    row = training.parameters(evidence(original, *ranks))
     assert row.words == "fc.weight is apart by 0.5 of the way it moved, after step 1"
 
 
 def test_ranks_that_part_are_named() -> None:
     ranks = [traced(rank, **stepped((1.0, 1.0, 1.0), (1.0, 1.0, 1.0), str(rank))) for rank in range(2)]
-    row = judge.agreement(evidence(ranks[0], *ranks))
+    row = training.agreement(evidence(ranks[0], *ranks))
     assert (row.status, row.words) == (Status.DIFFERS, "fc.weight differs between ranks 0 and 1 after step 1")
 
 
@@ -166,15 +166,15 @@ def test_a_file_that_is_renamed_into_its_place_has_one_writer() -> None:
     )
     second = traced(1, writes=[Write("out", "mkdir")])
     original = traced(writes=[Write("model.pt")])
-    assert judge.files(evidence(original, first, second)).status is Status.HOLDS
+    assert outputs.files(evidence(original, first, second)).status is Status.HOLDS
     both = traced(1, writes=[Write("model.pt", "open", "train.py:30")])
-    row = judge.files(evidence(original, first, both))
+    row = outputs.files(evidence(original, first, both))
     assert row.words == "model.pt is written by ranks 0 and 1 (at train.py:30)"
 
 
 def test_a_file_that_is_written_no_more() -> None:
     original = traced(writes=[Write("results/epoch3.png", at="train.py:40")])
-    row = judge.files(evidence(original, traced(), traced(1)))
+    row = outputs.files(evidence(original, traced(), traced(1)))
     assert (row.status, row.words) == (Status.DIFFERS, "results/epoch3.png is not written")
 
 
@@ -187,7 +187,7 @@ def test_checkpoints_with_other_keys_shapes_or_values() -> None:
     original = Run("original", (traced(checkpoints=checkpoint(weight)),))
 
     def compared(*leaves: Leaf) -> str:
-        return judge.checkpoints_of_one(original, Run("one", (traced(checkpoints=checkpoint(*leaves)),))).words
+        return outputs.checkpoints_of_one(original, Run("one", (traced(checkpoints=checkpoint(*leaves)),))).words
 
     assert compared(weight) == "1 checkpoint, the same bit for bit"
     assert compared() == "model.pt: the key fc.weight is missing"
@@ -199,14 +199,14 @@ def test_checkpoints_with_other_keys_shapes_or_values() -> None:
 def test_only_lines_after_evaluating_must_say_the_same_over_several_processes() -> None:
     original = traced(prints=[Print("loss 0.5"), Print("accuracy 0.75", "train.py:60", True)])
     ranks = [traced(rank, prints=[Print("loss 0.9"), Print("accuracy 0.75", evaluation=True)]) for rank in range(2)]
-    assert judge.evaluation(evidence(original, *ranks)).status is Status.HOLDS
+    assert outputs.evaluation(evidence(original, *ranks)).status is Status.HOLDS
     own = [traced(rank, prints=[Print(f"accuracy 0.{rank + 1}", evaluation=True)]) for rank in range(2)]
-    row = judge.evaluation(evidence(original, *own))
+    row = outputs.evaluation(evidence(original, *own))
     assert row.words == "prints 0.1 for 0.75: each rank prints a number of its own share, so it is not gathered"
 
 
 def test_an_end_by_error_is_that_of_the_rank_whose_fault_it_is() -> None:
     lost = replace(traced(), end=End("error", 1, "RuntimeError: Connection closed by peer", "train.py:9"))
     own = replace(traced(1), end=End("error", 1, "ValueError: no", "train.py:8"))
-    row = judge.ending(Run("original", (traced(),)), Run("many", (lost, own)))
+    row = endings.ending(Run("original", (traced(),)), Run("many", (lost, own)))
     assert (row.words, row.at) == ("rank 1 fails: ValueError: no", "train.py:8")

@@ -1,0 +1,134 @@
+"""Which samples did each rank see?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from accelify.verify.judging.evidence import Evidence, told_same_data, training_passes
+from accelify.verify.judging.words import (
+    DIFFERS,
+    HOLDS,
+    NATURE,
+    NOTHING,
+    counted,
+    make_row,
+    named_ranks,
+    some_of,
+)
+from accelify.verify.trace import Pass, Run
+from accelify.verify.verdict import Row
+
+
+def samples_of_one(original: Run, one: Run) -> Row:
+    """The same indices of the same datasets in the same order."""
+    theirs, ours = training_passes(original.ranks[0]), training_passes(one.ranks[0])
+    batches = 0
+    for key, passed in theirs.items():
+        mine = ours.get(key)
+        if mine is None:
+            return make_row("samples", one, DIFFERS, f"the pass over {passed.name} did not happen", passed.at)
+        for index, (a, b) in enumerate(zip(mine.batches, passed.batches, strict=False)):
+            batches += 1
+            if a != b:
+                words = f"batch {index + 1} of {passed.name} is {some_of(a or ())} for {some_of(b or ())}"
+                return make_row("samples", one, DIFFERS, words, mine.at)
+    if not batches:
+        return make_row("samples", one, NOTHING, "no DataLoader feeds the training")
+    return make_row("samples", one, HOLDS, f"{counted(batches, 'batch')} of the same samples in the same order")
+
+
+def samples(evidence: Evidence) -> Row:
+    """Every index as often as in the original, and on one rank only."""
+    baseline, many = evidence.baseline, evidence.many
+    theirs = training_passes(baseline.ranks[0])
+    seen = batches = filled = 0
+    for key, passed in theirs.items():
+        parts = [trace.get(key) for trace in map(training_passes, many.ranks)]
+        if any(part is not None and part.by_batch for part in parts) or None in passed.batches[:1]:
+            continue
+        if any(part is None for part in parts):
+            missing = [rank for rank, part in enumerate(parts) if part is None]
+            if key == next(iter(theirs)):
+                return make_row(
+                    "samples", many, DIFFERS, f"{named_ranks(missing)} did not pass over {passed.name}", passed.at
+                )
+            continue  # stopped by then
+        present = [part for part in parts if part is not None]
+        problem, dealt, added = _dealt(passed, present)
+        if problem and told_same_data(evidence) and "seen by" in problem:
+            return make_row("samples", many, NATURE, f"{problem}, as the rewrite says", present[0].at)
+        if problem:
+            return make_row("samples", many, DIFFERS, problem, present[0].at)
+        seen, batches, filled = seen + dealt, batches + len(passed.batches), filled + added
+    if not seen:
+        return make_row("samples", many, NOTHING, "no DataLoader with indices feeds the training")
+    more = f"; {counted(filled, 'row')} repeated to fill up, without weight" if filled else ""
+    return make_row(
+        "samples", many, HOLDS, f"{counted(seen, 'sample')}, each as often as in the original and on one rank{more}"
+    )
+
+
+def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
+    """What is wrong with how a pass was dealt out, how many samples were, and how many were repeated to fill up."""
+    common = min(len(part.batches) for part in parts)
+    if not common or not passed.batches:
+        return "", 0, 0
+    rounds = [[part.batches[position] or () for part in parts] for position in range(common)]
+    share = -(-len(passed.batches[0] or ()) // len(parts))
+    is_split = all(len(batch) <= max(share, 1) for batch in rounds[0])
+    world = len(parts)
+    seen = added = 0
+    originals = [batch or () for batch in passed.batches]
+    for position, batches in enumerate(rounds):
+        expected = originals[position : position + 1]
+        is_dealt = not is_split and not all(Counter(batch) == Counter(expected[0]) for batch in batches if expected)
+        if is_dealt:
+            expected = originals[position * world : position * world + world]
+        if not expected:
+            break
+        union = Counter(index for batch in batches for index in batch)
+        wanted = Counter(index for batch in expected for index in batch)
+        lost, extra = wanted - union, union - wanted
+        twice = [index for index in extra if sum(index in batch for batch in batches) > 1]
+        many = sum(extra.values())
+        fills = many < world if is_split else is_dealt and position == common - 1 and len(expected) < world
+        if lost:
+            return f"batch {position + 1} of {passed.name}: no rank sees {some_of(list(lost))}", seen, added
+        if twice and not fills:
+            words = f"batch {position + 1} of {passed.name}: {some_of(twice)} are seen by {len(batches)} ranks"
+            return words + (f", all of {len(wanted)}" if len(twice) == len(wanted) else ""), seen, added
+        if extra and not fills:
+            return (
+                f"batch {position + 1} of {passed.name}: {some_of(list(extra))} are not in the original's",
+                seen,
+                added,
+            )
+        seen, added = seen + sum(wanted.values()), added + many
+    total = sum(map(len, originals))
+    if passed.is_over and all(part.is_over for part in parts) and seen < total:
+        return f"{total - seen} of the {total} samples of {passed.name} are seen by no rank", seen, added
+    return "", seen, added
+
+
+def data(evidence: Evidence) -> Row:
+    """Whether the ranks compute on data of their own."""
+    many = evidence.many
+    losses = [trace.losses for trace in many.ranks]
+    least = min(map(len, losses))
+    if not least or many.world == 1:
+        return make_row("data", many, NOTHING, "nothing to compare")
+    theirs = evidence.baseline.ranks[0].losses
+    if len(set(theirs)) == 1 and len(theirs) > 1:
+        return make_row("data", many, NOTHING, "the loss never changes")
+    for rank, others in enumerate(losses[1:], 1):
+        if others[:least] == losses[0][:least]:
+            at = many.ranks[0].backwards[0].at
+            told = told_same_data(evidence)
+            if told:
+                return make_row(
+                    "data", many, NATURE, f"all ranks compute on the same data, as the rewrite says: {told[0]}", at
+                )
+            words = f"ranks 0 and {rank} compute on the same data: all {counted(least, 'loss')} are identical"
+            return make_row("data", many, DIFFERS, words, at)
+    return make_row("data", many, HOLDS, "every rank computes on data of its own")

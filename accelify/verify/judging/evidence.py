@@ -1,0 +1,55 @@
+"""All runs of one proof, and what in them explains a difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accelify.verify.trace import Pass, Run, Trace
+
+OWN_RANDOM_NUMBERS = "each rank draws random numbers of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All runs of one proof. `baseline` is the original as `many` is to be compared with."""
+
+    original: Run
+    one: Run
+    baseline: Run
+    many: Run
+    notes: tuple[str, ...] = ()
+    made_comparable: tuple[str, ...] = ()
+    cannot_split: str | None = None  # what went wrong when each batch was divided among the ranks
+
+
+def why_by_nature(evidence: Evidence) -> str | None:
+    """What makes the losses over several processes differ although nothing is wrong."""
+    many = evidence.many
+    if evidence.cannot_split:
+        return (
+            f"the script does not run on parts of a batch ({evidence.cannot_split}), so that a step's batch is larger"
+        )
+    seeds = [sorted({(stream, value) for stream, value, _ in trace.seeds}) for trace in many.ranks]
+    # Rank 0 keeps the original's stream, so the others tell whether anything was drawn from one of their own.
+    draws = any(nature.kind == "own draw" for trace in many.ranks[1:] for nature in trace.natures)
+    if draws and any(seed != seeds[0] for seed in seeds[1:]):
+        where = next((at for _, _, at in many.ranks[-1].seeds[::-1] if at), None)
+        return f"{OWN_RANDOM_NUMBERS} ({where or 'seeded by rank'})"
+    if many.ranks[0].shards:
+        times = f"so a step's batch is {many.world} times the original's"
+        return f"each rank takes whole elements of its own, {times} ({many.ranks[0].shards[0]})"
+    drawn = [nature for nature in many.ranks[0].natures if nature.kind == "draw"]
+    if drawn:
+        return f"random numbers are drawn in the training step ({drawn[0].what} at {drawn[0].at})"
+    bare = [each for each in many.ranks[0].natures if each.kind == "BatchNorm" and each.what]
+    return f"BatchNorm {bare[0].what} ({bare[0].at})" if bare else None
+
+
+def told_same_data(evidence: Evidence) -> list[str]:
+    """The notes of the rewrite that say that all ranks compute on the same data."""
+    return [note for note in evidence.notes if "same data" in note]
+
+
+def training_passes(trace: Trace) -> dict[tuple[int, int], Pass]:
+    """The passes over loaders that feed the training, by data set and number."""
+    return {(each.dataset, each.number): each for each in trace.passes if each.trains}

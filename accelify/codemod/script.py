@@ -218,7 +218,8 @@ class Script:
     @cached_property
     def locality(self) -> Locality:
         """Which values are one process's own."""
-        return Locality(self.program, self.shared_loops, self.reductions)
+        draws = any(d.kind == "random" for d in self.training.data)
+        return Locality(self.program, self.shared_loops, self.reductions, draws=draws)
 
     def read_in(self, loop: ast.AST, name: str) -> list[ast.Name]:
         """Where a loop reads what it adds up."""

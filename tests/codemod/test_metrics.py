@@ -349,8 +349,9 @@ DECISIONS = ["if score > best:\n        break\n    best = score", "scheduler.ste
 
 
 def decided(score: str, decision: str) -> list[str]:
-    notes = run(EPOCHS.format(score=score, decision=decision)).notes
-    return [n.message for n in notes if "wait for each other" in n.message or "learning rates may part" in n.message]
+    result = run(EPOCHS.format(score=score, decision=decision))
+    changed = [c.reason for c in result.changes if c.rule == "schedules"]
+    return changed + [n.message for n in result.notes if "wait for each other" in n.message]
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
@@ -361,5 +362,61 @@ def test_what_is_decided_from_everyones_value_needs_no_look(score: str, decision
 
 @pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize("score", ["loss.item()", "np.mean(losses)", "evaluate() + sum(losses)"])
-def test_what_is_decided_from_a_value_of_its_own_is_told(score: str, decision: str) -> None:
+def test_what_is_decided_from_a_value_of_its_own_is_told_or_reduced(score: str, decision: str) -> None:
     assert len(decided(score, decision)) == 1
+
+
+def test_a_schedule_gets_the_mean_over_the_processes() -> None:
+    after = run(EPOCHS.format(score="np.mean(losses)", decision="scheduler.step(score)")).after.decode()
+    assert 'scheduler.step(accelerator.reduce(score, "mean"))' in after
+
+
+EPISODES = """\
+import gym
+import torch
+from torch import nn
+
+env = gym.make("CartPole-v1")
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+running, steps = 0.0, 0
+for episode in range(8):
+    state, done, score = env.reset(), False, 0.0
+    while {condition}:
+        state, reward, done, _ = env.step(0)
+        score += reward
+        steps += 1
+        loss = model(torch.as_tensor(state)).pow(2).mean()
+        {backward}
+    loss = model(torch.as_tensor(state)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    running = 0.9 * running + 0.1 * score
+    scheduler.step({told})
+    if {test}:
+        break
+"""
+
+
+@pytest.mark.parametrize(
+    ("slots", "told"),
+    [
+        ({"test": "running > 9"}, ["if running > 9:"]),
+        ({"test": "episode > 9"}, []),
+        ({"condition": "not done", "backward": "loss.backward()"}, ["while not done:"]),
+        ({"condition": "steps % 9", "backward": "loss.backward()"}, []),
+        ({"condition": "not done"}, []),
+    ],
+)
+def test_what_an_environment_decides_is_told(slots: dict[str, str], told: list[str]) -> None:
+    usual = {"condition": "steps % 9", "backward": "pass", "told": "episode", "test": "episode > 9"}
+    result = run(EPISODES.format(**{**usual, **slots}))
+    lines = result.after.decode().splitlines()
+    assert [lines[n.line - 1].strip() for n in result.notes if "wait for each other" in n.message] == told
+    assert not [c for c in result.changes if c.rule == "schedules"]
+
+
+def test_a_schedule_is_told_what_all_environments_gave() -> None:
+    text = EPISODES.format(condition="steps % 9", backward="pass", told="running", test="episode > 9")
+    assert 'scheduler.step(accelerator.reduce(running, "mean"))' in run(text).after.decode()

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.sums import FILLS, Reduction
 
@@ -14,12 +15,19 @@ _ROUNDS = 8
 
 
 class Locality:
-    """Follow what shared loops deal out through the functions that hold them; sums that are reduced are everyone's."""
+    """Follow what shared loops deal out through the functions that hold them; sums that are reduced are everyone's.
 
-    def __init__(self, program: Program, loops: Sequence[Loop], reductions: Sequence[Reduction]) -> None:
+    With `draws`, what is drawn at random is each process's own, too.
+    """
+
+    def __init__(
+        self, program: Program, loops: Sequence[Loop], reductions: Sequence[Reduction], *, draws: bool = False
+    ) -> None:
         self.program = program
         self.loops = loops
         self.reductions = reductions
+        self.draws = draws
+        self._drawing: dict[Scope, bool] = {}
         self._names: dict[Scope, set[str]] = {}
         self._returns: dict[Scope, bool] = {}
 
@@ -30,11 +38,24 @@ class Locality:
                 owner = self.program.scope(part).owner(part.id)
                 if owner is not None and part.id in self.names(owner.frame):
                     return True
-            if isinstance(part, ast.Call) and any(
-                self._returns_own(f) for f in self.program.flow.callees.get(part, ())
-            ):
+            if isinstance(part, ast.Call) and (self._draws(part) or any(map(self._returns_own, self._callees(part)))):
                 return True
         return False
+
+    def _callees(self, call: ast.Call) -> set[Scope]:
+        return self.program.flow.callees.get(call, set())
+
+    def _draws(self, call: ast.Call) -> bool:
+        """Whether a call draws at random; one that makes a model draws what is the same everywhere."""
+        if not self.draws:
+            return False
+        return draws_at_random(self.program, call) or any(map(self._function_draws, self._callees(call)))
+
+    def _function_draws(self, function: Scope) -> bool:
+        if function not in self._drawing:
+            is_made = function.name in ("__init__", "__post_init__")
+            self._drawing[function] = not is_made and function_draws(self.program, function)
+        return self._drawing[function]
 
     def names(self, frame: Scope) -> set[str]:
         """The variables of a function that hold such values."""

@@ -11,7 +11,7 @@ Left alone: all of it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.sums import added_in, bound_in
@@ -36,7 +36,6 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
             if isinstance(node, (ast.For, ast.AsyncFor)) and node not in shared and node not in gathered:
                 yield from _evaluation(script, node)
     yield from _uneven(script)
-    yield from _schedules(script)
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _lost_choices(script, plan)
@@ -122,7 +121,7 @@ def _uneven(script: Script) -> Iterator[Remark]:
         for loop in loops:
             measured = _measured_names(loop)
             for node in ast.walk(loop):
-                if not isinstance(node, ast.If) or node in seen or not _decides(node, backward):
+                if not isinstance(node, (ast.If, ast.While)) or node in seen or not _decides(node, backward, loops):
                     continue
                 read = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]
                 of_batch = any(script.is_part_of_a_batch(n) for n in read)
@@ -132,6 +131,7 @@ def _uneven(script: Script) -> Iterator[Remark]:
                     is_own = script.locality.is_own(node.test)  # between the epochs: what is reduced is everyone's
                 else:
                     is_own = of_batch or bool({n.id for n in read} & measured) or _asks_a_tensor(node.test)
+                    is_own = is_own or (script.locality.draws and script.locality.is_own(node.test))
                 if is_own:
                     seen.add(node)
                     message = (
@@ -160,27 +160,10 @@ def _summed(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
-def _schedules(script: Script) -> Iterator[Remark]:
-    """`scheduler.step(loss)` of a loss that each process has its own of."""
-    for call in script.program.calls:
-        if (
-            not isinstance(call.func, ast.Attribute)
-            or call.func.attr != "step"
-            or script.path(call) not in script.files
-        ):
-            continue
-        given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "metrics")]
-        values = script.program.values(call.func.value)
-        if given and any(script.roles.is_scheduler(v) for v in values) and script.locality.is_own(given[0]):
-            message = (
-                f"each process has its own `{ast.unparse(given[0])}`, so their learning rates may part: "
-                "reduce it over the processes first"
-            )
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-
-
-def _decides(node: ast.If, backward: ast.Call) -> bool:
+def _decides(node: ast.If | ast.While, backward: ast.Call, loops: Sequence[ast.AST]) -> bool:
     """Whether a condition holds a backward pass, or leaves the loop or the round."""
+    if isinstance(node, ast.While):
+        return node in loops
     inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
     return backward in inside or any(isinstance(n, (ast.Break, ast.Continue)) for n in inside)
 

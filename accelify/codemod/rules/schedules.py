@@ -1,0 +1,60 @@
+"""Decide learning rates from what all processes have seen.
+
+    scheduler.step(loss)    ->    scheduler.step(accelerator.reduce(loss, "mean"))
+
+Why: a scheduler that waits for a plateau compares losses, and each process has its own: their learning rates would
+part, and the copies of the model with them.
+Left alone: what is everyone's already: a sum that is reduced, an evaluation that stays whole or is gathered.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod import snippets
+from accelify.codemod.edits import Change, Plan, Remark, Replace
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Script
+
+NAME = "schedules"
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+    """A change for each step of a scheduler that is told what one process alone has seen; else a note."""
+    for call in script.program.calls:
+        given = _given(script, call)
+        if given is None or not script.locality.is_own(given):
+            continue
+        path, text, accelerator = script.path(call), ast.unparse(given), script.accelerator(call)
+        if accelerator is None or script.distribution is not None or not script.options.runtime.has("reduce"):
+            message = f"each process has its own `{text}`, so their learning rates may part: reduce it over them first"
+            yield Remark(NAME, path, call, message, Tier.REVIEW)
+            continue
+        yield Change(
+            NAME,
+            path,
+            call.lineno,
+            f"`{text}` of all processes, whose learning rates would part otherwise",
+            (Replace(given, partial(mean, accelerator=accelerator), (given,), (accelerator.split(".")[0],)),),
+            tier=Tier.REVIEW,
+        )
+
+
+def _given(script: Script, call: ast.Call) -> ast.expr | None:
+    """What a scheduler is told in `scheduler.step(loss)`."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "step" or script.path(call) not in script.files:
+        return None
+    if not any(script.roles.is_scheduler(v) for v in script.program.values(call.func.value)):
+        return None
+    given = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "metrics")]
+    return given[0] if given and not isinstance(given[0], ast.Starred) else None
+
+
+def mean(value: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`accelerator.reduce(value, "mean")`."""
+    assert isinstance(value, cst.BaseExpression)
+    return snippets.expression(f'{accelerator}.reduce({{value}}, "mean")', value=snippets.bare(value))

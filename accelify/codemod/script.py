@@ -9,6 +9,7 @@ from functools import cached_property
 
 from accelify.codemod import names
 from accelify.codemod.analysis.apex import Apex
+from accelify.codemod.analysis.batchwise import Dealing
 from accelify.codemod.analysis.bindings import Scope, names_read_in
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.cpu import Cpu
@@ -50,6 +51,7 @@ class Script:
     distribution: Distribution | None = None
     gathered: tuple[Gathering, ...] = ()
     wrapping: Wrapping | None = None
+    dealt: tuple[Dealing, ...] = ()
     kept_moves: set[ast.AST] = field(default_factory=set)
 
     # Where things are.
@@ -187,6 +189,11 @@ class Script:
         return not self.is_kept(move.call) and self._moves.is_needless(move)
 
     # What is dealt out, and what is added up over it.
+
+    @property
+    def evaluations(self) -> list[ast.For]:
+        """The loops that evaluate, each process a part."""
+        return [*(g.loop for g in self.gathered), *(d.loop for d in self.dealt)]
 
     @cached_property
     def shared_loops(self) -> list[ast.For | ast.AsyncFor]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from accelify.codemod import names
+from accelify.codemod.analysis.batchwise import Batchwise, Dealing
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.distribution import Distributions
 from accelify.codemod.analysis.evaluation import Evaluations, Gathering
@@ -47,6 +48,8 @@ def understand(program: Program, options: Options) -> Verdict:
         gathered = tuple(g for g in found if script.path(g.loop) in script.files)
         sharing = model(gathered) if gathered else script
         script = sharing if _reaches_as_far(sharing, script) else script
+        if options.runtime.has("shard") and options.runtime.has("reduce"):
+            script = _dealing(script, model)
     obstacles = [(node, "prepare", message) for node, message in script.preparation.obstacles]
     if not script.preparation.trains_something and not _updates_by_hand(program, training):
         message = "cannot tell which model and which optimizer this backward pass trains"
@@ -76,8 +79,9 @@ def modelled(
     distribution: Distributions | None,
     options: Options,
     gathered: tuple[Gathering, ...],
+    dealt: tuple[Dealing, ...] = (),
 ) -> Script:
-    """The model of a program that shares the loaders of some evaluation loops."""
+    """The model of a program that shares the loaders, or deals out the batches, of some evaluation loops."""
     shared = distribution.data(Loops(program, roles, tracer)) if distribution is not None else []
     shared = [*shared, *(Data("loaders", g.loop, (g.loop.iter,)) for g in gathered)]
     preparation = Preparer(program, roles, tracer, training).prepare(shared)
@@ -93,20 +97,32 @@ def modelled(
     if distribution is not None:
         for asked in distribution.found.replaced:
             needs.setdefault(program.frame(asked), asked)
-    for gathering in gathered:
-        needs.setdefault(program.frame(gathering.loop), gathering.loop)
+    for loop in [*(g.loop for g in gathered), *(d.loop for d in dealt)]:
+        needs.setdefault(program.frame(loop), loop)
     wrapping = Wrapping(program, tracer, preparation) if options.runtime.wraps_models else None
     for node in wrapping.unwrapped if wrapping is not None else ():
         needs.setdefault(program.frame(node), node)
     reach = Reacher(program, _free_name(program, "accelerator"), needs).solve()
     by_hand = distribution.found if distribution is not None else None
-    return Script(program, roles, tracer, training, preparation, reach, options, by_hand, gathered, wrapping)
+    return Script(program, roles, tracer, training, preparation, reach, options, by_hand, gathered, wrapping, dealt)
+
+
+def _dealing(script: Script, model: Callable[..., Script]) -> Script:
+    """The model of a program that deals out the batches of some more evaluation loops."""
+    batchwise = Batchwise(script.program, script.roles, script.tracer, script.training, script.prepared)
+    dealt = tuple(batchwise.find([g.loop for g in script.gathered], script.files))
+    near = tuple(d for d in dealt if script.accelerator(d.loop) is not None)
+    for some in (dealt, near):
+        sharing = model(script.gathered, some) if some else script
+        if some and _reaches_as_far(sharing, script):
+            return sharing
+    return script
 
 
 def _reaches_as_far(sharing: Script, script: Script) -> bool:
     """Whether loaders of evaluation can be shared without a change to what else there is."""
     return (
-        all(sharing.accelerator(g.loop) is not None for g in sharing.gathered)
+        all(sharing.accelerator(loop) is not None for loop in sharing.evaluations)
         and all(g.loop in sharing.prepared.loops for g in sharing.gathered)
         and sharing.reach.homes == script.reach.homes
         and sharing.files == script.files

@@ -65,20 +65,26 @@ def accuracy(data):
 """
 
 
-def test_a_loader_that_only_evaluates_stays_whole() -> None:
-    text = script(
-        before="valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8)))",
-        prepared=EVALUATE,
-        end="accuracy(valid)",
+VALID = "valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8)))"
+
+
+def test_a_loader_that_only_evaluates_is_not_prepared() -> None:
+    dealt = run(script(before=VALID, prepared=EVALUATE, end="accuracy(valid)"))
+    assert f"{VALID}\n" in dealt.after.decode()
+    assert "accelerator.shard(data, even=False)" in dealt.after.decode()
+    whole = run(
+        script(before=VALID, prepared=EVALUATE.replace("return right", "return x, right"), end="accuracy(valid)")
     )
-    result = run(text)
-    assert "valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8)))\n" in result.after.decode()
-    assert told(result, "stays whole")
+    assert f"{VALID}\n" in whole.after.decode()
+    assert told(whole, "stays whole")
 
 
-def test_a_loader_that_trains_and_evaluates_is_told() -> None:
-    valid = "valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8)))"
-    result = run(script(before=valid, prepared=EVALUATE, end="accuracy(loader)\naccuracy(valid)"))
+def test_a_loader_that_trains_and_evaluates_is_told_where_its_batches_are_counted() -> None:
+    both = "accuracy(loader)\naccuracy(valid)"
+    result = run(script(before=VALID, prepared=EVALUATE, end=both))
+    assert "accelerator.shard(data, even=False)" in result.after.decode()
+    assert not told(result, "share only", "share of")
+    result = run(script(before=VALID, prepared=EVALUATE.replace("len(data.dataset)", "len(data)"), end=both))
     assert told(result, "share only", "share of")
     assert not told(result, "stays whole: every process")
 

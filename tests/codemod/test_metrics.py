@@ -259,8 +259,6 @@ def test_an_evaluation_by_rows_is_shared(slots: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "slots",
     [
-        {"mode": "model.train()"},
-        {"mode": "pass"},
         {"options": ", collate_fn=list"},
         {"weighing": "torch.ones(2)", "metric": "total += criterion(out, y).item() * y.size(0)"},
         {"weighing": "ignore_index=1", "metric": "total += criterion(out, y).item() * y.size(0)"},
@@ -269,14 +267,26 @@ def test_an_evaluation_by_rows_is_shared(slots: dict[str, str]) -> None:
         {"metric": "total += (out == y).sum().item() + x.size(0)"},
         {"metric": "total += (out.softmax(0).argmax(1) == y).sum().item()"},
         {"metric": "total += (out.argmax(1) == y).sum().item()\n        print(total)"},
-        {"metric": "total += (out.argmax(1) == y).sum().item()\n        if total > 3:\n            break"},
         {"metric": "found.append((out.argmax(1) == y).tolist())", "end": "return found"},
-        {"metric": "total += (out.argmax(1) == y).sum().item()", "end": "return total, out"},
         {"metric": "total += (out[0].argmax(1) == y).sum().item()"},
         {"metric": "total += (out.logits.argmax(1) == y).sum().item()"},
         {"end": "return total / len(loader)"},
         {"call": "print(evaluate(valid), len(valid))"},
         {"call": "for x, y in valid:\n        print(x)\n    evaluate(valid)"},
+    ],
+)
+def test_an_evaluation_by_batches_keeps_its_loader(slots: dict[str, str]) -> None:
+    after, _ = evaluated(**slots)
+    assert "gather_for_metrics((" not in after
+    assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
+    assert "    for x, y in accelerator.shard(loader, even=False):\n" in after
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"metric": "total += (out.argmax(1) == y).sum().item()\n        if total > 3:\n            break"},
+        {"metric": "total += (out.argmax(1) == y).sum().item()", "end": "return total, out"},
         {
             "inside": "loss = model(x).mean()\n        if loss < 3:\n            evaluate(valid)",
             "call": "evaluate(valid)",
@@ -286,7 +296,7 @@ def test_an_evaluation_by_rows_is_shared(slots: dict[str, str]) -> None:
 def test_any_other_evaluation_stays_whole(slots: dict[str, str]) -> None:
     after, notes = evaluated(**slots)
     assert "gather_for_metrics" not in after
-    assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
+    assert "shard" not in after
     assert any("stays whole" in note for note in notes)
 
 

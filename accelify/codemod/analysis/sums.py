@@ -162,7 +162,7 @@ class Sums:
             return None
         begins = [w for w in writes if line_of(w) < loop.lineno]
         first = max(begins, key=line_of, default=None)
-        if not isinstance(first, ast.expr) or not _is_zero(self.tracer.assigned(first)):
+        if not isinstance(first, ast.expr) or not is_zero(self.tracer.assigned(first)):
             return None
         outer = self._child_of_block(loop, self.program.statement(first))
         if outer is None:
@@ -252,7 +252,7 @@ def bound_in(loop: Loop) -> set[str]:
     return found
 
 
-def _is_zero(value: ast.expr | None) -> bool:
+def is_zero(value: ast.expr | None) -> bool:
     """Whether a sum begins at nothing: a number or a tensor of zeros."""
     if isinstance(value, ast.Constant):
         return type(value.value) in (int, float) and value.value == 0

@@ -12,22 +12,33 @@
         scores, y = accelerator.gather_for_metrics((scores, y))    # added
         correct += (scores.argmax(1) == y).sum().item()
 
+    for x, y in accelerator.shard(valid_loader, even=False):    # was: valid_loader
+        losses.append(criterion(model(x), y).item())
+    losses = accelerator.gather_for_metrics(losses)    # added
+    print(np.mean(losses))
+
 Why: each process adds up its own share; what is printed, returned or decided from the sums is meant of all the data.
 What the script divides by `len(train_loader)`, which counts the batches of one process, is reduced by its mean. The
 rows that a prepared loader adds to even out the last step of an epoch, fewer than one for each process, count too.
 A loop that evaluates, where all that leaves it is counted row by row, gathers the rows instead, each once, and its
-loader is prepared; any other evaluation stays whole in every process, which is right but no faster.
+loader is prepared. Where it adds up or collects numbers of whole batches, as means are, the batches are dealt out as
+they are, and sums, meters and lists are put together after the loop: the numbers are those of one process. Any other
+evaluation stays whole in every process, which is right but no faster.
 Left alone: a sum that does not begin at zero just outside its loop, or that is read nowhere after it; one whose use
 after the loop cannot be followed. A note names each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import libcst as cst
 
 from accelify.codemod import snippets
+from accelify.codemod.analysis.batchwise import Dealing
 from accelify.codemod.analysis.sums import Reduction
-from accelify.codemod.edits import Change, Insert, Plan, Remark
+from accelify.codemod.edits import Change, Insert, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -46,6 +57,9 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             reason=f"{names}: the rows of all processes, each counted once",
             edits=(Insert(gathering.forward, "after", f"{names} = {accelerator}.gather_for_metrics(({names}))"),),
         )
+    for dealing in script.dealt:
+        yield _dealt(script, dealing)
+        yield from _shown(script, dealing)
     for order, reduction in enumerate(script.reductions):
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None
@@ -65,6 +79,48 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         yield from _running(script, reduction)
 
 
+def _dealt(script: Script, dealing: Dealing) -> Change:
+    """A loader that is dealt out batch by batch, and what makes its sums and lists those of all batches."""
+    accelerator = script.accelerator(dealing.loop)
+    assert accelerator is not None
+    indent = dealing.loop.col_offset
+    sums = [dealing.sums] if dealing.sums else []
+    code = [_summed(names, accelerator, "sum", indent) for names in sums]
+    for name, meter in dealing.meters:
+        code.append(_summed([f"{name}.{part}" for part in meter.sums], accelerator, "sum", indent))
+        code.extend(f"{name}.{mean} = {value.format(*[name] * value.count('{}'))}" for mean, value in meter.means)
+    for name in (*dealing.lists, *dealing.objects):
+        how = ", use_gather_object=True" if name in dealing.objects else ""
+        code.append(snippets.call_statement(name, f"{accelerator}.gather_for_metrics", f"{name}{how}", indent))
+    inserted = (Insert(dealing.loop, "after", line, order=order) for order, line in enumerate(code))
+    deal = Replace(
+        dealing.source,
+        partial(_share, function=f"{accelerator}.shard"),
+        keeps=(dealing.source,),
+        reads=(accelerator.split(".")[0],),
+    )
+    return Change(
+        rule=NAME,
+        path=script.path(dealing.loop),
+        line=dealing.loop.lineno,
+        reason="each batch is evaluated in one process, and what is added up and collected is of all of them",
+        edits=(deal, *inserted),
+    )
+
+
+def _share(node: cst.CSTNode, function: str) -> cst.CSTNode:
+    """`accelerator.shard(loader, even=False)`."""
+    assert isinstance(node, cst.BaseExpression)
+    return snippets.expression(f"{function}({{loader}}, even=False)", loader=node)
+
+
+def _shown(script: Script, dealing: Dealing) -> Iterator[Remark]:
+    """What the loop itself shows before it is over."""
+    for read in dealing.shown[:1]:
+        message = "what is shown here is of this process's share of the batches, until the loop is over"
+        yield Remark(NAME, script.path(read), read, message, Tier.ADVICE)
+
+
 def _running(script: Script, reduction: Reduction) -> Iterator[Remark]:
     """What the loop itself shows of a sum before it is reduced."""
     for name in reduction.names:
@@ -74,11 +130,16 @@ def _running(script: Script, reduction: Reduction) -> Iterator[Remark]:
 
 
 def _statement(reduction: Reduction, accelerator: str) -> str:
-    names = ", ".join(reduction.names)
-    value = f"({names})" if len(reduction.names) > 1 else names
     indent = reduction.anchor.col_offset
     if reduction.condition is None:
-        return snippets.call_statement(names, f"{accelerator}.reduce", f'{value}, "{reduction.how}"', indent)
-    inner = snippets.call_statement(names, f"{accelerator}.reduce", f'{value}, "{reduction.how}"', indent + 4)
+        return _summed(reduction.names, accelerator, reduction.how, indent)
+    inner = _summed(reduction.names, accelerator, reduction.how, indent + 4)
     lines = "\n".join(f"    {line}" for line in inner.split("\n"))
     return f"if {reduction.condition}:\n{lines}"
+
+
+def _summed(variables: Sequence[str], accelerator: str, how: str, indent: int) -> str:
+    """`a, b = accelerator.reduce((a, b), "sum")`."""
+    names = ", ".join(variables)
+    value = f"({names})" if len(variables) > 1 else names
+    return snippets.call_statement(names, f"{accelerator}.reduce", f'{value}, "{how}"', indent)

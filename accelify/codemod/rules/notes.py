@@ -26,14 +26,13 @@ _OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.
 def find(script: Script, plan: Plan) -> Iterator[Remark]:
     """The notes of the changed files."""
     shared = script.shared_loops
-    gathered = {g.loop for g in script.gathered}
     for loop in shared:
         if script.distribution is None:  # else the script knows, and reduces by itself
             yield from _sums(script, loop)
         yield from _carried(script, loop)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
-            if isinstance(node, (ast.For, ast.AsyncFor)) and node not in shared and node not in gathered:
+            if isinstance(node, (ast.For, ast.AsyncFor)) and node not in [*shared, *script.evaluations]:
                 yield from _evaluation(script, node)
     yield from _uneven(script)
     yield from _summed(script)

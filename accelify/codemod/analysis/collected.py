@@ -1,0 +1,72 @@
+"""What does a loop put into its lists: numbers, or other things that processes can hand each other?"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.trace import Tracer
+
+_NUMBERS = ("item", "tolist")
+_ON_CPU = ("numpy", "cpu")
+_DEPTH = 4
+
+
+class Collected:
+    """Tells it of expressions in a loop; a starred one stands for its elements."""
+
+    def __init__(self, program: Program, tracer: Tracer, loop: ast.For) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.loop = loop
+
+    def is_number(self, value: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether a value is a number, not a tensor of one."""
+        if isinstance(value, ast.Starred):
+            return isinstance(value.value, ast.Call) and _method(value.value) == "tolist"
+        if isinstance(value, ast.Constant):
+            return isinstance(value.value, (int, float))
+        if isinstance(value, ast.BinOp):
+            return self.is_number(value.left, depth) and self.is_number(value.right, depth)
+        if isinstance(value, ast.Name):
+            given = self._given(value.id)
+            return bool(depth and given) and all(self.is_number(v, depth - 1) for v in given)
+        if not isinstance(value, ast.Call):
+            return False
+        return _method(value) in _NUMBERS or ast.unparse(value.func) in ("float", "int", "len")
+
+    def is_plain(self, value: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether a value can be handed from process to process: numbers, arrays, tensors on the CPU."""
+        if isinstance(value, ast.Starred):
+            return self.is_plain(value.value, depth)
+        if self.is_number(value, depth) or isinstance(value, ast.Constant):
+            return True
+        if isinstance(value, (ast.Tuple, ast.List)):
+            return all(self.is_plain(e, depth) for e in value.elts)
+        if isinstance(value, ast.BinOp):
+            return self.is_plain(value.left, depth) and self.is_plain(value.right, depth)
+        if isinstance(value, ast.Name):
+            given = self._given(value.id)
+            return bool(depth and given) and all(self.is_plain(v, depth - 1) for v in given)
+        if isinstance(value, (ast.Subscript, ast.Attribute)):
+            return self.is_plain(value.value, depth)
+        if not isinstance(value, ast.Call):
+            return False
+        if _method(value) in _ON_CPU or any(n.startswith(("numpy.", "sklearn.")) for n in self.program.called(value)):
+            return True
+        return isinstance(value.func, ast.Attribute) and self.is_plain(value.func.value, depth)
+
+    def _given(self, name: str) -> list[ast.expr]:
+        """What is assigned to a variable in a loop; nothing where that is not all."""
+        found: list[ast.expr] = []
+        for node in ast.walk(self.loop):
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
+                value = self.tracer.assigned(node)
+                if value is None:
+                    return []
+                found.append(value)
+        return found
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""

@@ -1,0 +1,226 @@
+"""Evaluation by batches: dealt out where no batch needs another and all that is left is added up; whole otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.rewrite import Options
+from accelify.codemod.runtimes import ACCELERATE
+from tests.codemod.pairs import run
+
+SCRIPT = """\
+import time
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+
+class AverageMeter:
+    def __init__(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        {average}
+
+
+def accuracy(output, target):
+    hits = []
+    hits.append(output.topk(1)[1].eq(target).float().sum())
+    return hits
+
+
+def note(value):
+    global seen
+    seen = value
+
+
+data = TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))
+loader = DataLoader(data, batch_size=2)
+valid = DataLoader(data, batch_size=3)
+model = nn.Sequential(nn.Linear(4, 2), nn.{layer})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.CrossEntropyLoss()
+
+
+def evaluate(loader):
+    {mode}
+    {begin}
+    for {target} in {source}:
+        out = model(x)
+        {metric}
+    {end}
+
+
+for epoch in range(2):
+    model.train()
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        {inside}
+    {call}
+"""
+SLOTS = {
+    "average": "self.avg = self.sum / self.count",
+    "layer": "Dropout()",
+    "mode": "model.eval()",
+    "begin": "total = 0",
+    "target": "x, y",
+    "source": "loader",
+    "metric": "total += criterion(out, y).item()",
+    "end": "return total / len(loader)",
+    "inside": "pass",
+    "call": "print(evaluate(valid))",
+}
+METER = {"begin": "total = AverageMeter()", "metric": "total.update(criterion(out, y).item(), x.size(0))"}
+LIST = {"begin": "rows = []", "end": "return np.mean(rows)"}
+DEALT = "accelerator.shard(loader, even=False)"
+SUMMED = '    total = accelerator.reduce(total, "sum")\n'
+
+
+def rewritten(options: Options | None = None, **slots: str) -> tuple[str, list[str]]:
+    text = SCRIPT.format(**{**SLOTS, **slots}).replace("        pass\n", "")
+    result = run(text, options or Options())
+    return result.after.decode(), [n.message for n in result.notes]
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {},
+        {"target": "i, (x, y)", "source": "enumerate(loader)"},
+        {"source": "tqdm(loader)"},
+        {"mode": "model.train(False)"},
+        {"mode": "pass", "call": "model.eval()\n    print(evaluate(valid))"},
+        {"mode": "pass", "layer": "ReLU()"},
+        {"metric": "total = total + criterion(out, y).item()"},
+        {"metric": "hits = accuracy(out, y)\n        total += hits[0]"},
+        {"metric": "if y.sum() == 0:\n            continue\n        total += criterion(out, y).item()"},
+        {"metric": "for row in range(len(y)):\n            total += out[row, y[row]]"},
+        {"begin": "total = torch.zeros(3)", "metric": "for row in y:\n            total[row] += 1"},
+        {"begin": "total = [0.0] * 3", "metric": "total[y[0]] += out.sum().item()"},
+        {"begin": "total = {k: 0 for k in (0, 1)}", "metric": "total[y[0].item()] += 1", "end": "return total"},
+        {"call": "print(evaluate(valid), evaluate(loader))", "end": "return total / len(loader.dataset)"},
+    ],
+)
+def test_sums_are_reduced_after_the_loop(slots: dict[str, str]) -> None:
+    after, notes = rewritten(**slots)
+    assert DEALT in after
+    assert SUMMED in after
+    assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
+    assert not notes
+
+
+def test_meters_are_reduced_and_their_means_taken_again() -> None:
+    after, notes = rewritten(**METER, end="return total.avg")
+    summed = '    total.sum, total.count = accelerator.reduce((total.sum, total.count), "sum")\n'
+    assert f"{summed}    total.avg = total.sum / total.count\n    return total.avg\n" in after
+    assert not notes
+    after, _ = rewritten(**METER, average="pass", end="return total.sum / total.count")
+    assert f"{summed}    return" in after
+
+
+def test_a_meter_of_time_stays_with_its_process() -> None:
+    after, notes = rewritten(
+        begin="took, end, total = AverageMeter(), time.time(), 0",
+        metric="took.update(time.time() - end); end = time.time(); total += 1; print(took.avg)",
+    )
+    assert SUMMED in after
+    assert "took.sum" not in after
+    assert notes == ["what is shown here is of this process's share of the batches, until the loop is over"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "options"),
+    [
+        ("rows.append(criterion(out, y).item())", ""),
+        ("rows.append(out.mean().item() * len(y))", ""),
+        ("rows.extend(out.argmax(1).tolist())", ""),
+        ("rows += out.argmax(1).tolist()", ""),
+        ("rows.append(out.cpu().numpy())", ", use_gather_object=True"),
+        ("rows.append((y.cpu(), len(y)))", ", use_gather_object=True"),
+        ("rows.extend(out.detach().cpu())", ", use_gather_object=True"),
+    ],
+)
+def test_lists_are_put_together_after_the_loop(metric: str, options: str) -> None:
+    after, notes = rewritten(**LIST, metric=metric)
+    assert DEALT in after
+    assert f"    rows = accelerator.gather_for_metrics(rows{options})\n    return np.mean(rows)\n" in after
+    assert not notes
+
+
+def test_what_the_loop_shows_is_told() -> None:
+    for shown in ("print(i, total / (i + 1))", "if i % 2 == 0: print(total)", "mean = total / (i + 1); print(mean)"):
+        after, notes = rewritten(target="i, (x, y)", source="enumerate(loader)", metric=f"total += 1\n        {shown}")
+        assert SUMMED in after
+        assert [note for note in notes if "until the loop is over" in note]
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"mode": "pass"},
+        {"mode": "model.train()"},
+        {"begin": "total = 1"},
+        {"begin": "pass", "call": "total = 0\n    print(evaluate(valid))"},
+        {"metric": "total *= out.sum()"},
+        {"metric": "total += out.sum()\n        if total > 3: break"},
+        {"metric": "total += out.sum() / (total + 1)"},
+        {"metric": "total += i * out.sum()", "target": "i, (x, y)", "source": "enumerate(loader)"},
+        {"metric": "total += out.sum()\n        best = max(total, 3)", "end": "return best"},
+        {"begin": "total, last = 0, 0", "metric": "total += out.sum() - last\n        last = out.sum()"},
+        {"metric": "total += out.sum()", "end": "return total, out"},
+        {"metric": "total += out.sum()\n        note(total)"},
+        {"metric": "total += out.sum()\n        note(y)"},
+        {"metric": "total += out.sum()\n        model.last = out"},
+        {"metric": "total += out.sum()\n        torch.save(out, 'out.pt')"},
+        {"metric": "total += (out + torch.randn(3, 2)).sum()"},
+        {"metric": "total += F.dropout(out).sum()"},
+        {"metric": "total += out.sum()\n        optimizer.zero_grad()"},
+        {"metric": "total += unknown(out)"},
+        {"begin": "total = 0\n    total += 5"},
+        {"begin": "rows = [1]", "metric": "rows.append(out.mean().item())", "end": "return rows"},
+        {**LIST, "metric": "rows.append(out)"},
+        {**LIST, "metric": "rows.append(out.mean())"},
+        {**LIST, "metric": "rows.append(out.mean().item())", "inside": "evaluate(valid)"},
+        {**LIST, "metric": "rows.insert(0, out.mean().item())"},
+        {**METER, "end": "return total.val"},
+        {**METER, "average": "self.avg = 0.9 * self.avg + val", "end": "return total.avg"},
+        {**METER, "begin": "total = AverageMeter()\n    total.update(1)", "end": "return total.avg"},
+        {"metric": "if y[0]: total.update(out.sum())", "begin": "total = AverageMeter()", "end": "return total.avg"},
+        {"call": "print(evaluate(valid), evaluate(loader))"},
+        {"source": "[next(iter(loader))]"},
+    ],
+)
+def test_any_other_evaluation_is_not_dealt_out(slots: dict[str, str]) -> None:
+    after, _ = rewritten(**slots)
+    assert "even=False" not in after
+
+
+def test_a_forward_pass_that_remembers_or_draws_is_not_dealt_out() -> None:
+    net = "class Net(nn.Module):\n    def forward(self, x):\n        {}\n        return x\n\n\n{}"
+    for body, is_dealt in (
+        ("self.last = x", True),
+        ("self.calls += 1", False),
+        ("x = self.last = x + self.last", False),
+        ("x = x + torch.randn_like(x)", False),
+        ("x = F.dropout(x)", False),
+        ("x = F.dropout(x, training=self.training)", True),
+    ):
+        text = SCRIPT.format(**SLOTS).replace("        pass\n", "").replace("data = ", net.format(body, "data = "), 1)
+        after = run(text.replace("nn.Dropout()", "Net(), nn.Dropout()"), Options()).after.decode()
+        assert "even=False" in after
+        text = text.replace("nn.Sequential(nn.Linear(4, 2), nn.Dropout())", "Net()")
+        assert ("even=False" in run(text, Options()).after.decode()) is is_dealt
+
+
+def test_accelerate_has_no_such_share() -> None:
+    after, notes = rewritten(Options(runtime=ACCELERATE))
+    assert "for x, y in loader:" in after
+    assert any("stays whole" in note for note in notes)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from accelify.runtime.collectives import Alone
-from accelify.runtime.parallel import Single
+from accelify.runtime.single import Single
 
 # What the models of a window train; of all models for a window that names none.
 Parameters = Callable[[Sequence[nn.Module]], Iterable[torch.Tensor]]

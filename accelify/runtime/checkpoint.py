@@ -183,10 +183,7 @@ class Checkpoints:
             warnings.warn(f"an old checkpoint could not be removed: {error}", stacklevel=2)
 
     def _random_state(self) -> dict[str, Any]:
-        state = randomness.global_state()
-        if self._world.device.type == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state(self._world.device)
-        return state
+        return randomness.global_state() | randomness.device_state(self._world.device)
 
     # -- loading
 
@@ -291,8 +288,7 @@ class Checkpoints:
             set_seed(state["seed"])
             return
         randomness.set_global_state(state)
-        if "cuda" in state and self._world.device.type == "cuda":
-            torch.cuda.set_rng_state(state["cuda"], self._world.device)
+        randomness.set_device_state(state, self._world.device)
 
 
 def _numbered(kind: str, index: int) -> str:

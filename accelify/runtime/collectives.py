@@ -7,24 +7,15 @@ from typing import Any  # nested containers of anything go in and come out
 
 import numpy
 import torch
-import torch.distributed as dist
 
 from accelify.errors import AccelifyError
 from accelify.runtime import blanks
 from accelify.runtime.desync import call_site, disagreement, mark_of, missing
 from accelify.runtime.nested import is_list_of_objects, map_leaves, signature
 from accelify.runtime.process import World
+from accelify.runtime.transport import Processes, Transport
 
 REDUCTIONS = ("sum", "mean", "max", "min")
-# gloo adds these; what else there is travels in a wider type and comes back.
-_WIDER = {
-    torch.bool: torch.int64,
-    torch.int16: torch.int32,
-    torch.uint8: torch.int64,
-    torch.int8: torch.int64,
-    torch.float16: torch.float32,
-    torch.bfloat16: torch.float32,
-}
 
 
 class BadReduction(AccelifyError, ValueError):
@@ -84,8 +75,9 @@ class Together(Alone):
     Cost: one all-gather of 16 bytes for the comparison, on the CPU.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, transport: Transport) -> None:
         self._world = world
+        self._transport = transport
 
     def agree(self, operation: str, detail: str = "") -> None:
         """Return once every rank has asked for the same operation with the same detail.
@@ -93,7 +85,7 @@ class Together(Alone):
         Raises: Desync on every rank, naming what each asked for and the line that did.
         """
         if not self.is_alike(operation, detail):
-            raise disagreement(self._objects(f"{call_site()} {operation} {detail}".strip()))
+            raise disagreement(self._transport.objects(f"{call_site()} {operation} {detail}".strip()))
 
     def is_alike(self, operation: str, detail: str) -> bool:
         """Whether every rank has this detail, at an operation for which every rank must have come.
@@ -106,20 +98,19 @@ class Together(Alone):
     def _exchange(self, operation: str, number: int, detail: str = "") -> list[int]:
         """Every rank's number, once all have come for this operation."""
         mine = torch.tensor([mark_of(operation), number], dtype=torch.int64)
-        everyone = [torch.empty_like(mine) for _ in range(self._world.size)]
         try:
-            dist.all_gather(everyone, mine)
+            everyone = self._transport.gather(mine)
         except RuntimeError as error:
             raise missing(self._world, f"{operation} {detail}", error) from error
         said = [one.tolist() for one in everyone]
         if any(mark != said[0][0] for mark, _ in said):
-            raise disagreement(self._objects(f"{call_site()} {operation} {detail}".strip()))
+            raise disagreement(self._transport.objects(f"{call_site()} {operation} {detail}".strip()))
         return [number for _, number in said]
 
     def _completed(self, asked: str, tree: Any) -> Any:
         """The tree of a sum with this rank's zeros as the others have them, where that is all in which they differ."""
         kinds = None if tree is None else blanks.kinds(tree)
-        everyone: list[Any] = self._objects((f"{call_site()} {asked}", kinds))
+        everyone: list[Any] = self._transport.objects((f"{call_site()} {asked}", kinds))
         whole = blanks.filled(tree, [kinds for _, kinds in everyone], self._world.device)
         if whole is None:
             raise disagreement([story for story, _ in everyone])
@@ -141,21 +132,12 @@ class Together(Alone):
 
     def _gather_leaf(self, leaf: Any) -> Any:
         if _is_number(leaf):
-            return self._objects(leaf)
+            return self._transport.objects(leaf)
         if isinstance(leaf, numpy.ndarray):
             return self._gather_leaf(torch.as_tensor(leaf)).numpy()
         if not isinstance(leaf, torch.Tensor):
             raise TypeError(f"gather takes tensors and numbers, not {type(leaf).__name__}: use gather_object for it")
-        return torch.cat([part.reshape(1) if leaf.ndim == 0 else part for part in self._parts(leaf, leaf.shape)])
-
-    def _parts(self, tensor: torch.Tensor, shape: Sequence[int]) -> list[torch.Tensor]:
-        """Each rank's tensor of this one shape; as bytes, since backends do not carry every dtype."""
-        flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-        if not flat.numel():
-            return [tensor.detach()] * self._world.size
-        everyone = [torch.empty_like(flat) for _ in range(self._world.size)]
-        dist.all_gather(everyone, flat)
-        return [part.view(tensor.dtype).reshape(tuple(shape)) for part in everyone]
+        return torch.cat([part.reshape(1) if leaf.ndim == 0 else part for part in self._transport.gather(leaf)])
 
     def gather_rows(self, tree: Any, keep: Sequence[int] | None) -> Any:
         """Every rank's rows, of each only the first `keep[rank]`; None keeps all. The row counts may differ.
@@ -168,29 +150,24 @@ class Together(Alone):
 
     def _rows_of(self, leaf: Any, keep: Sequence[int] | None) -> Any:
         if isinstance(leaf, list):
-            everyone = self._objects(leaf)
+            everyone = self._transport.objects(leaf)
             return [value for rank, values in enumerate(everyone) for value in values[: keep[rank] if keep else None]]
         if isinstance(leaf, numpy.ndarray):
             return self._rows_of(torch.as_tensor(leaf), keep).numpy()
         if not isinstance(leaf, torch.Tensor):
-            return [value for rank, value in enumerate(self._objects(leaf)) if keep is None or keep[rank]]
+            return [value for rank, value in enumerate(self._transport.objects(leaf)) if keep is None or keep[rank]]
         if leaf.ndim == 0:
-            parts = self._parts(leaf, leaf.shape)
+            parts = self._transport.gather(leaf)
             return torch.stack([part for rank, part in enumerate(parts) if keep is None or keep[rank]])
-        lengths = self._objects(len(leaf))
+        lengths = self._transport.objects(len(leaf))
         longest = max(lengths)
         padded = leaf.detach()
         if len(leaf) < longest:
             filler = leaf.new_zeros((longest - len(leaf), *leaf.shape[1:]))
             padded = torch.cat([padded, filler])
-        parts = self._parts(padded, padded.shape)
+        parts = self._transport.gather(padded)
         counts = lengths if keep is None else keep
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
-
-    def _objects(self, value: Any) -> list[Any]:
-        values: list[Any] = [None] * self._world.size
-        dist.all_gather_object(values, value)
-        return values
 
     def reduce(self, tree: Any, reduction: str) -> Any:
         """The sum, mean, max or min over ranks of each tensor or number, in kind: a number stays a number.
@@ -206,16 +183,14 @@ class Together(Alone):
     def _reduce_leaf(self, leaf: Any, reduction: str) -> Any:
         if _is_number(leaf):
             # Python's own arithmetic keeps whole numbers of any size and the last bit of a float.
-            return _REDUCERS[reduction](self._objects(leaf))
+            return _REDUCERS[reduction](self._transport.objects(leaf))
         if isinstance(leaf, numpy.ndarray):
             return self._reduce_leaf(torch.as_tensor(leaf), reduction).numpy()
         if not isinstance(leaf, torch.Tensor):
             raise TypeError(f"reduce takes tensors and numbers, not {type(leaf).__name__}")
         if leaf.is_complex():
             return torch.view_as_complex(self._reduce_leaf(torch.view_as_real(leaf.resolve_conj()), reduction))
-        total = leaf.detach().to(_WIDER.get(leaf.dtype, leaf.dtype), copy=True, memory_format=torch.contiguous_format)
-        operation = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}.get(reduction, dist.ReduceOp.SUM)
-        dist.all_reduce(total, op=operation)
+        total = self._transport.reduce(leaf, reduction)
         if reduction == "mean":
             total = total / self._world.size
             return total.to(leaf.dtype) if leaf.is_floating_point() else total
@@ -228,11 +203,8 @@ class Together(Alone):
 
     def _broadcast_leaf(self, leaf: Any, source: int) -> Any:
         if not isinstance(leaf, torch.Tensor):
-            return self._object_from(leaf, source)
-        received = leaf.detach().clone(memory_format=torch.contiguous_format)
-        if received.numel():
-            dist.broadcast(received.reshape(-1).view(torch.uint8), src=source)
-        return received
+            return self._transport.object_from(leaf, source)
+        return self._transport.broadcast(leaf, source)
 
     def pad(self, tree: Any, dim: int, value: int, is_first: bool) -> Any:
         """Tensors padded with `value` along `dim` to the longest of all ranks; one without that dimension stays."""
@@ -241,7 +213,7 @@ class Together(Alone):
         def padded(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
                 return leaf
-            sizes = self._objects(leaf.size(dim) if -leaf.ndim <= dim < leaf.ndim else None)
+            sizes = self._transport.objects(leaf.size(dim) if -leaf.ndim <= dim < leaf.ndim else None)
             if None in sizes or max(sizes) == leaf.size(dim):
                 return leaf
             shape = list(leaf.shape)
@@ -254,7 +226,7 @@ class Together(Alone):
     def gather_object(self, value: Any) -> list[Any]:
         """Every rank's object, in the order of ranks."""
         self.agree("gather_object")
-        return self._objects(value)
+        return self._transport.objects(value)
 
     def counts(self, mine: int) -> list[int]:
         """Every rank's number, in one small message: for what is said in every step."""
@@ -263,17 +235,18 @@ class Together(Alone):
     def broadcast_object(self, value: Any, source: int = 0) -> Any:
         """The source rank's object on every rank."""
         self.agree("broadcast_object")
-        return self._object_from(value, source)
-
-    def _object_from(self, value: Any, source: int) -> Any:
-        box = [value]
-        dist.broadcast_object_list(box, src=source)
-        return box[0]
+        return self._transport.object_from(value, source)
 
 
 def choose(world: World) -> Alone:
     """The collectives for this world."""
-    return Together(world) if world.size > 1 else Alone()
+    if world.size == 1:
+        return Alone()
+    if world.device.type == "xla":
+        from accelify.runtime.xla import Devices  # here, as it is for few
+
+        return Together(world, Devices(world))
+    return Together(world, Processes(world.size))
 
 
 def _is_number(leaf: Any) -> bool:

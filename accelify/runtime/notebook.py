@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
+import importlib
+import importlib.util
 import os
 import pickle
-import selectors
 import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, TypeVar  # functions of every kind, with arguments of every kind
+from typing import TYPE_CHECKING, Any, TypeVar  # functions of every kind, with arguments of every kind
 
 import cloudpickle  # type: ignore[import-untyped]  # it has no type hints
 import torch
 from torch.distributed.elastic.multiprocessing import LogsDest, SignalException
 
-from accelify.errors import AccelifyError
 from accelify.runtime.agent import RankLogs, run_agent
-from accelify.runtime.bootstrap import die_with, write_error
+from accelify.runtime.bootstrap import die_with
+from accelify.runtime.cell import extended, headline, pickled, raise_again, redirect, shown, write_down
 from accelify.runtime.config import Settings, resolve
 from accelify.runtime.detection import detect
-from accelify.runtime.failure import Failure
+from accelify.runtime.environment import PJRT
 from accelify.runtime.launch import Launch, Program, plan_launch
 from accelify.runtime.ranks import first_of, import_torch, log_folder, own_address, rendezvous_of, tell
 
@@ -33,11 +32,8 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server.api import RunResult
 
 T = TypeVar("T")
+TPU_FILES = ("accel[0-9]*", "vfio/[0-9]*")  # in /dev: v2 to v4, and later ones
 AGENT_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-
-
-class RankFailed(AccelifyError):
-    """A process ended badly; the message has its rank, its host and its own traceback."""
 
 
 def notebook_launcher(
@@ -57,11 +53,16 @@ def notebook_launcher(
     a number there is one process for each GPU. Several are forked while no CUDA context exists, else spawned with
     the function pickled by value, so that CUDA may have been used before; `start_method` decides otherwise. A forked
     process computes on one CPU thread: GNU OpenMP's threads do not survive a fork.
+    On TPUs, or wherever $PJRT_DEVICE is set, torch_xla's own launcher starts them: one process or one for each device.
     `use_port` is accepted and not needed: every launch finds a free port.
     Raises: the exception of the process that failed first, caused by a RankFailed with that process's traceback.
     """
     flags = {"num_processes": num_processes, "mixed_precision": mixed_precision, "cpu": cpu or None}
     settings = detect(resolve({**flags, "max_restarts": max_restarts}, {}, []), os.environ)
+    if not cpu and is_for_xla():
+        from accelify.runtime.xla_launcher import launch_on_xla  # here, as it is for few
+
+        return launch_on_xla(function, tuple(args), settings, num_processes, start_method or "fork")
     return _launch(function, tuple(args), settings, start_method)
 
 
@@ -76,7 +77,7 @@ def debug_launcher(function: Callable[..., T], args: Sequence[Any] = (), num_pro
 def _launch(function: Callable[..., T], args: tuple[Any, ...], settings: Settings, start_method: str | None) -> T:
     launch = plan_launch(settings, Program("program", "function"))
     method = start_method or choose_start_method()
-    with _variables(dict(launch.variables)):
+    with extended(dict(launch.variables)):
         if launch.is_single:
             return function(*args)
         payload = cloudpickle.dumps((function, args)) if method == "spawn" else _Kept((function, args))
@@ -90,23 +91,25 @@ def choose_start_method() -> str:
     return "spawn" if used or not hasattr(os, "fork") or sys.platform == "darwin" else "fork"
 
 
+def is_for_xla() -> bool:
+    """Whether $PJRT_DEVICE is set, or torch_xla is there and finds a TPU, which it then notes in that variable."""
+    if os.environ.get(PJRT):
+        return True
+    if importlib.util.find_spec("torch_xla") is None or not any(Path("/dev").glob(each) for each in TPU_FILES):
+        return False
+    with extended({}):
+        importlib.import_module("torch_xla")
+        chosen = os.environ.get(PJRT)
+    if chosen == "TPU":
+        os.environ[PJRT] = chosen
+    return chosen == "TPU"
+
+
 class _Kept:
     """Something that a forked process finds in its memory, so that it need not be picklable."""
 
     def __init__(self, value: object) -> None:
         self.value = value
-
-
-@contextlib.contextmanager
-def _variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """The environment with these variables, as it was again afterwards: a cell must not change the next one."""
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @contextlib.contextmanager
@@ -151,10 +154,10 @@ def _run(launch: Launch, payload: object, method: str) -> Any:
 
     def on_restart(result: RunResult, count: int) -> None:
         first = first_of(result)
-        tell(f"{_headline(first)}\nstarting all processes again, {count} of at most {launch.max_restarts} times")
+        tell(f"{headline(first)}\nstarting all processes again, {count} of at most {launch.max_restarts} times")
 
     try:
-        with _own_signals(), _shown(logs.pipes[1], sys.stdout), _shown(logs.pipes[2], sys.stderr):
+        with _own_signals(), shown(logs.pipes[1], sys.stdout), shown(logs.pipes[2], sys.stderr):
             result = run_agent(
                 call,
                 (payload,),
@@ -174,41 +177,11 @@ def _run(launch: Launch, payload: object, method: str) -> Any:
         raise
     else:
         if result.is_failed():
-            _raise(first_of(result), result)
+            first = first_of(result)
+            raise_again(first, str(result.failures[first.rank].error_file))
         return pickle.loads(result.return_values[0])  # written a moment ago by our own process
     finally:
         shutil.rmtree(logs.folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _shown(pipe: Path, stream: IO[str]) -> Iterator[None]:
-    """Write what comes out of the pipe to the stream as it comes, until the block ends and the pipe is empty."""
-    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    keep = os.open(pipe, os.O_WRONLY)  # so that there is no end of file between two attempts
-    done, wake = os.pipe()
-    reader = threading.Thread(target=_copy, args=(descriptor, done, stream), daemon=True)
-    reader.start()
-    try:
-        yield
-    finally:
-        os.write(wake, b"x")
-        reader.join()
-        for each in (descriptor, keep, done, wake):
-            os.close(each)
-
-
-def _copy(source: int, done: int, stream: IO[str]) -> None:
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    with selectors.DefaultSelector() as selector:
-        selector.register(source, selectors.EVENT_READ)
-        selector.register(done, selectors.EVENT_READ)
-        while True:
-            ready = {key.fd for key, _ in selector.select()}
-            if source in ready:
-                stream.write(decoder.decode(os.read(source, 65536)))
-                stream.flush()
-            elif done in ready:
-                return
 
 
 def call(payload: object) -> bytes:
@@ -222,7 +195,7 @@ def call(payload: object) -> bytes:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        _redirect(descriptor, name, os.environ.pop(f"ACCELIFY_STREAM_{descriptor}"))
+        redirect(descriptor, name, os.environ.pop(f"ACCELIFY_STREAM_{descriptor}"))
     for name in ("ACCELIFY_SHOWN", "ACCELIFY_ONE_LOG"):
         os.environ.pop(name, None)
     if isinstance(payload, _Kept):
@@ -230,61 +203,12 @@ def call(payload: object) -> bytes:
     try:
         function, args = payload.value if isinstance(payload, _Kept) else pickle.loads(payload)  # type: ignore[arg-type, misc]  # bytes otherwise
         value = function(*args)
-        return _pickled(value) if os.environ["RANK"] == "0" else b""
+        return pickled(value) if os.environ["RANK"] == "0" else b""
     except BaseException as error:
         if isinstance(error, SystemExit) and error.code in (None, 0):
-            return _pickled(None)
-        _write_down(error)
+            return pickled(None)
+        write_down(error, os.environ["TORCHELASTIC_ERROR_FILE"], [__file__])
         raise SystemExit(1) from None
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-
-
-def _pickled(value: object) -> bytes:
-    """The value in pickled form, its class by name where the cell has it under that name: it is the same class then.
-
-    Raises: RankFailed when the value cannot be pickled at all.
-    """
-    with contextlib.suppress(Exception):  # whatever a class raises here, the other way may work
-        return pickle.dumps(value)
-    try:
-        return bytes(cloudpickle.dumps(value))
-    except Exception as error:
-        raise RankFailed(f"the function's value, {type(value).__name__}, cannot be sent back: {error}") from error
-
-
-def _redirect(descriptor: int, name: str, path: str) -> None:
-    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(target, descriptor)
-    os.close(target)
-    setattr(sys, name, open(descriptor, "w", encoding="utf-8", buffering=1, closefd=False))  # noqa: SIM115
-
-
-def _write_down(error: BaseException) -> None:
-    path = os.environ["TORCHELASTIC_ERROR_FILE"]
-    frames: TracebackType | None = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
-        frames = frames.tb_next
-    error.__traceback__ = None  # a traceback cannot be pickled; its text goes beside it
-    with contextlib.suppress(RankFailed):  # an exception that does not pickle still has its text
-        Path(f"{path}.pickle").write_bytes(_pickled(error))
-    write_error(path, error.with_traceback(frames), frames)
-
-
-def _headline(first: Failure) -> str:
-    return f"process {first.rank} on {first.host} failed first ({first.ending})"
-
-
-def _raise(first: Failure, result: RunResult) -> None:
-    """Raise the process's own exception where it can be had, with the text of its traceback as the cause."""
-    text = f"{_headline(first)}\n\n{first.traceback}" if first.traceback else _headline(first)
-    cause = RankFailed(text.rstrip())
-    path = Path(f"{result.failures[first.rank].error_file}.pickle")
-    error: object = None
-    if path.exists():
-        with contextlib.suppress(Exception):  # a class that does not unpickle here: its text says enough
-            error = pickle.loads(path.read_bytes())
-    if isinstance(error, BaseException) and not isinstance(error, SystemExit):
-        raise error from cause
-    raise cause

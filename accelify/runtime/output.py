@@ -8,6 +8,8 @@ from typing import Any  # logging's own keyword arguments
 
 import torch.distributed as dist
 
+from accelify.runtime.process import place
+
 
 class ProcessLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose messages come from process 0 only, unless `main_process_only=False`; in rank order if asked."""
@@ -16,12 +18,12 @@ class ProcessLogger(logging.LoggerAdapter[logging.Logger]):
         """Log on process 0; with `main_process_only=False` on all; with `in_order=True` one rank after the other."""
         only_main, in_order = kwargs.pop("main_process_only", True), kwargs.pop("in_order", False)
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
-        rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        rank, size = place()
         if in_order:
             for turn in range(size):
                 if turn == rank:
                     super().log(level, msg, *args, **kwargs)
-                if size > 1:
+                if dist.is_initialized():
                     dist.barrier()
         elif rank == 0 or not only_main:
             super().log(level, msg, *args, **kwargs)

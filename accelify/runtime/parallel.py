@@ -1,10 +1,11 @@
-"""How the ranks train one model together: alone, or each with a copy whose gradients are averaged."""
+"""How the ranks train one model together: each has a copy whose gradients are averaged."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any  # backward hands on what Tensor.backward takes
+from typing import Any, Generic, TypeVar  # backward hands on what Tensor.backward takes
 
 import torch
 import torch.distributed as dist
@@ -16,62 +17,22 @@ from accelify.runtime.buckets import sums_over_ranks
 from accelify.runtime.collectives import Alone
 from accelify.runtime.loose import Groups, Loose
 from accelify.runtime.process import World
-from accelify.runtime.reducer import GradientHook, Replica, Trained, replica_of
+from accelify.runtime.reducer import Bucketed
+from accelify.runtime.replica import GradientHook, Replica, Trained, replica_of
+from accelify.runtime.single import Single
+
+R = TypeVar("R", bound=Replica)
 
 
-class Single:
-    """One process: a model is trained as it is."""
-
-    synchronises = True
-
-    def prepare_model(self, model: nn.Module) -> nn.Module:
-        """The model itself."""
-        return model
-
-    def prepare_optimizer(self, optimizer: Optimizer) -> None:
-        """Its parameters are trained as they are."""
-
-    def backward(self, loss: torch.Tensor, **options: Any) -> None:
-        """The plain backward pass."""
-        loss.backward(**options)  # type: ignore[no-untyped-call]
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Nothing is ever synchronised."""
-        yield
-
-    @contextmanager
-    def sync(self) -> Iterator[None]:
-        """Nothing has to be."""
-        yield
-
-    @property
-    def is_joining(self) -> bool:
-        """Whether ranks may come to their end at different times: one process never does."""
-        return True
-
-    @contextmanager
-    def join(self, catch_up: Callable[[int], None]) -> Iterator[None]:
-        """Nobody to wait for."""
-        yield
-
-    def loose_parameters(self) -> list[torch.Tensor]:
-        """None that would need to be known."""
-        return []
-
-    def forget(self) -> None:
-        """Nothing is kept."""
-
-
-class Replicated(Single):
-    """Several processes, each with a copy of the model; gradients agree after every backward pass that synchronises."""
+class Replicas(Single, ABC, Generic[R]):
+    """Several ranks, each with a copy of the model; gradients agree after every backward pass that synchronises."""
 
     def __init__(self, world: World, collectives: Alone) -> None:
         self.synchronises = True
         self._world = world
         self._collectives = collectives
-        self._replicas: list[Replica] = []
-        self._loose: list[tuple[Loose, Replica]] = []
+        self._replicas: list[R] = []
+        self._loose: list[tuple[Loose, R]] = []
         self._groups: list[Groups] = []
         self._announced = False
         self._joining = False
@@ -79,7 +40,7 @@ class Replicated(Single):
 
     def prepare_model(self, model: nn.Module) -> nn.Module:
         """The model itself, equal on all ranks from now on. Its parameters carry the hooks; nothing wraps it."""
-        replica = replica_of(model)
+        replica: R | None = replica_of(model)  # type: ignore[assignment]  # all of a world are of one kind
         if replica is None:
             self._collectives.agree("prepare", _shapes(model))
             replica = self._replica(model)
@@ -101,11 +62,16 @@ class Replicated(Single):
             self._adopt(replica)
             self._loose.append((loose, replica))
 
-    def _replica(self, trained: Trained) -> Replica:
-        # A group of its own: its messages keep their order whatever else the backward pass sends (SyncBatchNorm).
-        group = dist.new_group(timeout=self._world.timeout)
-        assert group is not None
-        replica = Replica(trained, group, self._world.size)
+    @abstractmethod
+    def make_replica(self, trained: Trained) -> R:
+        """A replica of what is trained, with nothing shared and nothing laid out yet."""
+
+    @abstractmethod
+    def finish(self, replicas: list[R]) -> None:
+        """End a backward pass, so that every replica's gradients agree; every rank does so at once."""
+
+    def _replica(self, trained: Trained) -> R:
+        replica = self.make_replica(trained)
         replica.share()
         replica.lay_out()
         return replica
@@ -128,7 +94,7 @@ class Replicated(Single):
                 self._loose.remove(pair)
                 self._replicas.remove(replica)
 
-    def _adopt(self, replica: Replica) -> None:
+    def _adopt(self, replica: R) -> None:
         if replica.owner is not self:
             if replica.owner is not None:
                 replica.owner._replicas.remove(replica)
@@ -171,22 +137,8 @@ class Replicated(Single):
             replica.open()
 
     def _finish(self) -> None:
-        if not self._replicas:
-            return
-        if len(self._replicas) == 1 and self._world.device.type == "cpu":
-            self._replicas[0].finish()
-            return
-        # Which models this pass touched may differ between ranks; and reading flags from a GPU would stall it.
-        mine = [replica.flags() for replica in self._replicas]
-        start, sums = 0, sums_over_ranks([flag for flags in mine for flag in flags])
-        for replica, flags in zip(self._replicas, mine, strict=True):
-            totals = sums[start : start + len(flags)]
-            if sums[start] > 0:
-                replica.finish(totals)
-            else:
-                replica.close()
-                replica.share_buffers(totals)
-            start += len(flags)
+        if self._replicas:
+            self.finish(self._replicas)
 
     def _finish_unannounced(self) -> None:
         self._finish()
@@ -244,10 +196,7 @@ class Replicated(Single):
     def _call_roll(self, *, is_here: bool) -> bool:
         """Whether any rank still has a batch; who has is kept."""
         self._collectives.agree("backward in join_uneven_inputs")
-        present = torch.zeros(self._world.size, dtype=torch.int32)
-        present[self._world.rank] = is_here
-        dist.all_reduce(present)
-        active = [rank for rank, is_there in enumerate(present.tolist()) if is_there]
+        active = [rank for rank, is_there in enumerate(self._collectives.counts(int(is_here))) if is_there]
         self._active = active or self._active
         return bool(active)
 
@@ -277,12 +226,39 @@ class Replicated(Single):
         self._replicas, self._loose, self._groups = [], [], []
 
 
+class Replicated(Replicas[Bucketed]):
+    """Processes joined by torch.distributed: gradients are averaged while the backward pass runs."""
+
+    def make_replica(self, trained: Trained) -> Bucketed:
+        """A replica with a group of its own: its messages keep their order whatever else is sent (SyncBatchNorm)."""
+        group = dist.new_group(timeout=self._world.timeout)
+        assert group is not None
+        return Bucketed(trained, group, self._world.size)
+
+    def finish(self, replicas: list[Bucketed]) -> None:
+        """Send what is left, and say in it what the other ranks must know."""
+        if len(replicas) == 1 and self._world.device.type == "cpu":
+            replicas[0].finish()
+            return
+        # Which models this pass touched may differ between ranks; and reading flags from a GPU would stall it.
+        mine = [replica.flags() for replica in replicas]
+        start, sums = 0, sums_over_ranks([flag for flags in mine for flag in flags])
+        for replica, flags in zip(replicas, mine, strict=True):
+            totals = sums[start : start + len(flags)]
+            if sums[start] > 0:
+                replica.finish(totals)
+            else:
+                replica.close()
+                replica.share_buffers(totals)
+            start += len(flags)
+
+
 def choose(world: World, collectives: Alone) -> Single:
     """The strategy for this world: replicas where there are several processes."""
     if world.device.type == "xla":
-        from accelify.runtime.xla import Traced  # here, as it is one of these
+        from accelify.runtime.xla import Mirrored, Traced  # here, as they are two of these
 
-        return Traced()
+        return Mirrored(world, collectives) if world.size > 1 else Traced()
     return Replicated(world, collectives) if world.size > 1 else Single()
 
 

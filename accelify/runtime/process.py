@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -48,11 +49,10 @@ def join(environment: Environment, *, cpu: bool = False, timeout: timedelta | No
     rank = dist.get_rank() if running else environment.rank
     uses_cpu = cpu or environment.cpu
     if environment.pjrt is not None and not uses_cpu:
-        from accelify.runtime.xla import xla_device  # here, as it stands on what is above this module
+        from accelify.runtime import xla  # here, as it stands on what is above this module
 
-        device = xla_device(size)
-    else:
-        device = choose_device(environment.local_rank, size, cpu=uses_cpu)
+        return xla.join(environment, timeout)
+    device = choose_device(environment.local_rank, size, cpu=uses_cpu)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if size > 1 and not running:
@@ -73,7 +73,20 @@ def join(environment: Environment, *, cpu: bool = False, timeout: timedelta | No
 
 def rank_here() -> int:
     """This process's rank, without joining the others."""
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else Environment.read().rank
+    rank, size = place()
+    return rank if size > 1 else Environment.read().rank
+
+
+def place() -> tuple[int, int]:
+    """This rank and how many there are, for what has no accelerator at hand."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    runtime = sys.modules.get("torch_xla.runtime")
+    # Asked before XLA has started, torch_xla would remember that there is one process, in those forked later as well.
+    if runtime is None or not sys.modules["torch_xla"]._XLAC._xla_runtime_is_initialized():
+        return 0, 1
+    size = int(runtime.world_size())
+    return (int(runtime.global_ordinal()), size) if size > 1 else (0, 1)
 
 
 def choose_device(local_rank: int, world_size: int, *, cpu: bool) -> torch.device:

@@ -38,14 +38,10 @@ def begin_together(world: World, collectives: Alone) -> None:
     # The store that brought the ranks together remembers: it lives exactly as long as the group.
     if world.store is None or world.store.add(f"accelify/random/{world.rank}", 1) > 1:
         return
-    mine = global_state()
-    if world.device.type == "cuda":
-        mine["cuda"] = torch.cuda.get_rng_state(world.device)
-    theirs = collectives.broadcast_object(mine)
+    theirs = collectives.broadcast_object(global_state() | device_state(world.device))
     if world.rank:
         set_global_state(theirs)
-        if "cuda" in theirs:
-            torch.cuda.set_rng_state(theirs["cuda"], world.device)
+        set_device_state(theirs, world.device)
 
 
 class SharedRandom:
@@ -148,6 +144,27 @@ def _digest(states: States) -> str:
     each = [*states["shared"].values(), *states["private"]]
     plain = [state.numpy().tobytes() if isinstance(state, torch.Tensor) else state for state in each]
     return hashlib.sha256(pickle.dumps(plain)).hexdigest()
+
+
+def device_state(device: torch.device) -> dict[str, Any]:
+    """The random state of a device that has one of its own, by its kind."""
+    if device.type == "cuda":
+        return {"cuda": torch.cuda.get_rng_state(device)}
+    if device.type == "xla":
+        from accelify.runtime import xla  # here, as it is for few
+
+        return {"xla": xla.module("core.xla_model").get_rng_state()}
+    return {}
+
+
+def set_device_state(states: dict[str, Any], device: torch.device) -> None:
+    """Set the device's random state to one that `device_state` gave for its kind; another kind's says nothing."""
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
+    if device.type == "xla" and "xla" in states:
+        from accelify.runtime import xla  # here, as it is for few
+
+        xla.module("core.xla_model").set_rng_state(states["xla"])
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -17,13 +17,11 @@ backward passes over one graph, a shared layer under activation checkpointing). 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from accelify.runtime.buckets import (
     FEW_BUCKETS,
@@ -34,51 +32,18 @@ from accelify.runtime.buckets import (
     mean_over_ranks,
     sums_over_ranks,
 )
-
-if TYPE_CHECKING:
-    from accelify.runtime.parallel import Replicated
+from accelify.runtime.replica import Replica, Trained
 
 
-class Trained(Protocol):
-    """What has parameters to train: a model, or what an optimizer steps beside its models."""
-
-    def parameters(self) -> Iterable[torch.Tensor]:
-        """What is trained, and what may be one day."""
-
-    def modules(self) -> Iterable[nn.Module]:
-        """The modules whose buffers must agree."""
-
-    def buffers(self) -> Iterable[torch.Tensor]:
-        """Their buffers."""
-
-
-class GradientHook:
-    """Tells a replica that one of its gradients is complete; also how a parameter shows that it is prepared."""
-
-    __slots__ = ("index", "replica")
-
-    def __init__(self, replica: Replica, index: int) -> None:
-        self.replica = replica
-        self.index = index
-
-    def __call__(self, parameter: torch.Tensor) -> None:
-        self.replica.arrived(self.index, parameter)
-
-
-class Replica:
-    """One model, or what an optimizer steps beside its models, of which every rank holds a copy."""
+class Bucketed(Replica):
+    """A replica whose gradients travel in buckets through a process group of its own."""
 
     def __init__(self, model: Trained, group: dist.ProcessGroup, world_size: int) -> None:
-        self.model = weakref.ref(model)
+        super().__init__(model, world_size)
         # Weak: a group that outlives destroy_process_group() leaves gloo's threads to the interpreter's end, which
         # aborts the process when one of them frees a tensor then.
         self._group = weakref.ref(group)
-        self.world_size = world_size
-        self.owner: Replicated | None = None
-        self.is_open = False
-        self.parameters: list[torch.Tensor] = []
         self.buckets: list[Bucket] = []
-        self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._place: list[tuple[Bucket, torch.Tensor]] = []
         # A parameter that had no gradient in the first round is not waited for, until it has come too late once.
         self._awaited: list[bool] = []
@@ -88,8 +53,6 @@ class Replica:
         self._next = 0
         self._buffers: list[tuple[nn.Module, str]] = []
         self._versions: dict[tuple[int, str], tuple[int, int]] = {}
-        # Kept alive, so that an id stands for one parameter.
-        self._known: dict[int, torch.Tensor] = {}
         self._sparse: set[int] = set()
 
     @property
@@ -97,33 +60,12 @@ class Replica:
         """The group whose ranks share the model; None, torch's word for the default one, once it is destroyed."""
         return self._group()
 
-    # -- layout
+    def copy_from_rank_0(self, tensors: list[torch.Tensor]) -> None:
+        """Rank 0's values in everyone's tensors, in place, few messages."""
+        copy_from_rank_0(tensors, self.group)
 
-    def is_stale(self) -> bool:
-        """Whether the model trains other parameters now than those laid out."""
-        current = self._trainable()
-        return len(current) != len(self.parameters) or any(
-            new is not old or new.dtype != view.dtype or new.device != view.device
-            for new, old, (_, view) in zip(current, self.parameters, self._place, strict=True)
-        )
-
-    def _trainable(self) -> list[torch.Tensor]:
-        model = self.model()
-        return [] if model is None else [p for p in model.parameters() if p.requires_grad and not is_lazy(p)]
-
-    def release(self) -> None:
-        """Take the hooks away: the model is nobody's now."""
-        for handle in self._handles:
-            handle.remove()
-        self.owner = None
-
-    def lay_out(self) -> None:
-        """Put the parameters that train now into buckets, last ones first, and hook them; on every rank at once."""
-        for handle in self._handles:
-            handle.remove()
-        self.parameters = self._trainable()
-        self._share_new_parameters()
-        modules = [] if (model := self.model()) is None else list(model.modules())
+    def arrange(self, modules: list[nn.Module]) -> None:
+        """Put the parameters that train now into buckets, last ones first."""
         self._buffers = [(module, name) for module in modules for name in module._buffers]
         self._sparse = {id(module.weight) for module in modules if getattr(module, "sparse", False) is True}
         groups = list(grouped(self.parameters))
@@ -136,31 +78,7 @@ class Replica:
         order = [index for bucket in self.buckets for index in bucket.indices]
         self._place = [place for _, place in sorted(zip(order, self._place, strict=True), key=lambda pair: pair[0])]
         self._awaited = [True] * len(self.parameters)
-        self._handles = [
-            parameter.register_post_accumulate_grad_hook(GradientHook(self, index))  # type: ignore[no-untyped-call]
-            for index, parameter in enumerate(self.parameters)
-        ]
         self.note_buffers()
-        self.close()
-
-    def has(self, parameter: torch.Tensor) -> bool:
-        """Whether this is one of the parameters, trained at present or not."""
-        return self._known.get(id(parameter)) is parameter
-
-    def share(self) -> None:
-        """Start every rank from rank 0's parameters and buffers."""
-        model = self.model()
-        if model is None:
-            return
-        self._share_new_parameters()
-        copy_from_rank_0(list(model.buffers()), self.group)
-
-    def _share_new_parameters(self) -> None:
-        model = self.model()
-        everything = [] if model is None else [p for p in model.parameters() if not is_lazy(p)]
-        fresh = [parameter for parameter in everything if id(parameter) not in self._known]
-        copy_from_rank_0([parameter.data for parameter in fresh], self.group)
-        self._known.update({id(parameter): parameter for parameter in fresh})
 
     # -- a round
 
@@ -174,10 +92,6 @@ class Replica:
             bucket.launched = False
             bucket.work = None
             bucket.waiting = sum(self._awaited[index] for index in bucket.indices)
-
-    def close(self) -> None:
-        """End a round, finished or given up."""
-        self.is_open = False
 
     def arrived(self, index: int, parameter: torch.Tensor) -> None:
         """Take in a gradient that the backward pass has completed; called by autograd."""
@@ -330,17 +244,8 @@ class Replica:
         means = [tensor for module, tensor in tensors if isinstance(module, nn.modules.batchnorm._NormBase)]
         others = [tensor for module, tensor in tensors if not isinstance(module, nn.modules.batchnorm._NormBase)]
         mean_over_ranks(means, self.group, self.world_size)
-        copy_from_rank_0(others, self.group)
+        self.copy_from_rank_0(others)
         self.note_buffers()
-
-
-def replica_of(model: nn.Module) -> Replica | None:
-    """The replica that an earlier `prepare` made of this model, by the hooks on its parameters."""
-    for parameter in model.parameters():
-        for hook in (getattr(parameter, "_post_accumulate_grad_hooks", None) or {}).values():
-            if isinstance(hook, GradientHook) and hook.replica.model() is model:
-                return hook.replica
-    return None
 
 
 def _version(tensor: torch.Tensor) -> tuple[int, int]:

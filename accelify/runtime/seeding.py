@@ -8,6 +8,8 @@ import zlib
 import numpy
 import torch
 
+from accelify.runtime.process import place
+
 
 def set_seed(seed: int, device_specific: bool = False, deterministic: bool = False, *, rank: int | None = None) -> None:
     """Seed python, numpy and torch on all devices; `device_specific` gives every rank a stream of its own.
@@ -17,7 +19,7 @@ def set_seed(seed: int, device_specific: bool = False, deterministic: bool = Fal
     """
     if device_specific:
         if rank is None:
-            rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+            rank, _ = place()
         seed = zlib.crc32(f"{seed} {rank}".encode()) if rank else seed
     random.seed(seed)
     numpy.random.seed(seed % 2**32)

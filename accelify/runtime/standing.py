@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class DistributedType(str, Enum):
-    """How processes train together. Those that Accelerate has besides are here to be compared with: nothing is one."""
+    """How processes train together. Most of those below are Accelerate's, to be compared with: nothing is one."""
 
     NO = "NO"
     MULTI_CPU = "MULTI_CPU"
@@ -93,7 +93,8 @@ class Standing:
         """On what kind of devices the processes are; `NO` for one process."""
         if not self.use_distributed:
             return DistributedType.NO
-        return DistributedType.MULTI_GPU if self.device.type == "cuda" else DistributedType.MULTI_CPU
+        kinds = {"cuda": DistributedType.MULTI_GPU, "xla": DistributedType.XLA}
+        return kinds.get(self.device.type, DistributedType.MULTI_CPU)
 
     # -- between the processes
 

@@ -15,9 +15,9 @@ from accelify.runtime import optim
 from accelify.runtime.accumulation import Accumulation
 from accelify.runtime.dealing import Sharing
 from accelify.runtime.options import AutocastKwargs
-from accelify.runtime.parallel import Single
 from accelify.runtime.passage import Passages
 from accelify.runtime.precision import Full
+from accelify.runtime.single import Single
 from accelify.runtime.standing import Standing
 
 

@@ -1,0 +1,93 @@
+"""How tensors and objects get from rank to rank: five verbs, and torch.distributed's process group behind them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any  # objects of every kind
+
+import torch
+import torch.distributed as dist
+
+# gloo adds these; what else there is travels in a wider type and comes back.
+_WIDER = {
+    torch.bool: torch.int64,
+    torch.int16: torch.int32,
+    torch.uint8: torch.int64,
+    torch.int8: torch.int64,
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+}
+
+
+class Transport(ABC):
+    """What joins `size` ranks. Whatever one rank calls, all call at once, with tensors of one shape and dtype."""
+
+    size: int
+
+    @abstractmethod
+    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Each rank's tensor."""
+
+    @abstractmethod
+    def reduce(self, tensor: torch.Tensor, reduction: str) -> torch.Tensor:
+        """The sum, max or min over ranks, of a dtype that holds it: wider than the tensor's where that is small."""
+
+    @abstractmethod
+    def broadcast(self, tensor: torch.Tensor, source: int) -> torch.Tensor:
+        """The source rank's tensor."""
+
+    @abstractmethod
+    def objects(self, value: Any) -> list[Any]:
+        """Each rank's object."""
+
+    @abstractmethod
+    def object_from(self, value: Any, source: int) -> Any:
+        """The source rank's object."""
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy whose dtype holds sums, and is one that backends add."""
+    kind = _WIDER.get(tensor.dtype, tensor.dtype)
+    return tensor.detach().to(kind, copy=True, memory_format=torch.contiguous_format)
+
+
+class Processes(Transport):
+    """The ranks of the default process group: gloo, and NCCL for tensors on GPUs."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Each rank's tensor, sent as bytes, since backends do not carry every dtype."""
+        flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        if not flat.numel():
+            return [tensor.detach()] * self.size
+        everyone = [torch.empty_like(flat) for _ in range(self.size)]
+        dist.all_gather(everyone, flat)
+        return [part.view(tensor.dtype).reshape(tensor.shape) for part in everyone]
+
+    def reduce(self, tensor: torch.Tensor, reduction: str) -> torch.Tensor:
+        """The sum, max or min over ranks."""
+        total = widened(tensor)
+        operation = {"max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}.get(reduction, dist.ReduceOp.SUM)
+        dist.all_reduce(total, op=operation)
+        return total
+
+    def broadcast(self, tensor: torch.Tensor, source: int) -> torch.Tensor:
+        """The source rank's tensor."""
+        received = tensor.detach().clone(memory_format=torch.contiguous_format)
+        if received.numel():
+            dist.broadcast(received.reshape(-1).view(torch.uint8), src=source)
+        return received
+
+    def objects(self, value: Any) -> list[Any]:
+        """Each rank's object."""
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def object_from(self, value: Any, source: int) -> Any:
+        """The source rank's object."""
+        box = [value]
+        dist.broadcast_object_list(box, src=source)
+        return box[0]

@@ -28,8 +28,8 @@ from accelify.codemod.edits import (
 from accelify.codemod.folding import Folded, fold
 from accelify.codemod.lines import opcodes
 from accelify.codemod.parse import Parsed
-
-_Lines = Sequence[cst.EmptyLine]
+from accelify.codemod.signatures import with_parameter, without_arguments, without_names, without_parameter
+from accelify.codemod.spacing import Comments, blank, has_blank, last_blank, lines_above, merge
 
 
 @dataclass(frozen=True)
@@ -153,15 +153,15 @@ class _Applier(cst.CSTTransformer):
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]  # we remove by hand
         node = updated_node
         if original_node in self.names and original_node not in self.removed:
-            node = _without_names(node, self.names[original_node])
+            node = without_names(node, self.names[original_node])
         for parameter in self.parameters.get(original_node, ()):
             assert isinstance(node, cst.FunctionDef)
             if isinstance(parameter, AddParameter):
-                node = _with_parameter(node, parameter)
+                node = with_parameter(node, parameter)
             else:
-                node = _without_parameter(node, parameter)
+                node = without_parameter(node, parameter)
         if original_node in self.arguments:
-            node = _without_arguments(original_node, node, self.arguments[original_node])
+            node = without_arguments(original_node, node, self.arguments[original_node])
         for edit in self.replaced.get(original_node, ()):
             node = edit.make(node)
         if isinstance(original_node, cst.If) and self._does_only_otherwise(original_node):
@@ -227,15 +227,15 @@ class _Applier(cst.CSTTransformer):
         pairs = list(zip(original.body, updated.body, strict=True))
         for index, (old, new) in enumerate(pairs):
             assert isinstance(new, cst.BaseStatement)
-            lines = list(_leading(new))
+            lines = list(lines_above(new))
             if old in self.removed:
                 follower = next((n for o, n in pairs[index + 1 :] if o not in self.removed), None)
                 comments = self._comments_of(old, new, lines, follower)
                 if queue:
-                    pending = self._emit(out, queue, _merge(pending, comments))
+                    pending = self._emit(out, queue, merge(pending, comments))
                     queue = []
                 else:
-                    pending = _merge(pending, comments)
+                    pending = merge(pending, comments)
                 queue.extend(self._inserts(old, "before"))
                 queue.extend(self._inserts(old, "after"))
                 if queue:
@@ -247,19 +247,19 @@ class _Applier(cst.CSTTransformer):
                 gap = max(i.gap for i in queue)
                 self._emit(out, queue, pending)
                 pending, queue = [], []
-                if gap and not _has_blank(lines):
-                    lines = [*_blank(gap), *lines]
+                if gap and not has_blank(lines):
+                    lines = [*blank(gap), *lines]
             elif pending or last_was_removed:
-                lines = _merge(pending, lines)
+                lines = merge(pending, lines)
                 pending = []
             before = self._inserts(old, "before")
             if before:
-                cut = _last_blank(lines)
+                cut = last_blank(lines)
                 self._emit(out, before, lines[:cut])
                 lines = lines[cut:]
                 gap = max(i.gap for i in before)
-                if gap and not _has_blank(lines):
-                    lines = [*_blank(gap), *lines]
+                if gap and not has_blank(lines):
+                    lines = [*blank(gap), *lines]
             pieces = [new.with_changes(leading_lines=lines)]
             if old in self.unwrapped:
                 pieces = self._unwrapped(old, new, lines)
@@ -282,7 +282,7 @@ class _Applier(cst.CSTTransformer):
         """The statements of one branch, with the lines above the condition; comments that go are remembered."""
         assert isinstance(old, cst.If)
         assert isinstance(new, cst.If)
-        every, kept = _Comments(), _Comments()
+        every, kept = Comments(), Comments()
         original, branch = _branch(old, self.unwrapped[old]), _branch(new, self.unwrapped[old])
         old.with_changes(leading_lines=()).visit(every)
         for statement in original.body:
@@ -293,7 +293,7 @@ class _Applier(cst.CSTTransformer):
             return [cst.SimpleStatementLine(branch.body, leading_lines=lines)]
         first, *rest = branch.body
         assert isinstance(first, cst.BaseStatement)
-        return [first.with_changes(leading_lines=[*lines, *_leading(first)]), *rest]
+        return [first.with_changes(leading_lines=[*lines, *lines_above(first)]), *rest]
 
     def _does_only_otherwise(self, node: cst.If) -> bool:
         """Whether all that is left of a condition is its `else`, with no comment in between."""
@@ -328,7 +328,7 @@ class _Applier(cst.CSTTransformer):
         else:
             made = snippets.statements(f"{wrap.header}\n    pass", self.indent)[0]
             assert isinstance(made, (cst.If, cst.With))
-            block = made.with_changes(leading_lines=_leading(new))
+            block = made.with_changes(leading_lines=lines_above(new))
             body = [new.with_changes(leading_lines=())]
         block = block.with_changes(body=block.body.with_changes(body=body))
         self.blocks[wrap] = block
@@ -342,13 +342,13 @@ class _Applier(cst.CSTTransformer):
         self.placed.update(inserts)
         for insert in inserts:
             made = snippets.statements(insert.code, self.indent)
-            if insert.where == "after" and insert.code.startswith("from ") and not insert.gap:
+            if insert.where == "after" and insert.code.startswith(("from ", "import ")) and not insert.gap:
                 out.extend(made)
                 continue
             leading = list(lines)
-            if insert.gap and not _has_blank(leading) and out:
-                leading = [*_blank(insert.gap), *leading]
-            made[0] = made[0].with_changes(leading_lines=[*leading, *_leading(made[0])])
+            if insert.gap and not has_blank(leading) and out:
+                leading = [*blank(insert.gap), *leading]
+            made[0] = made[0].with_changes(leading_lines=[*leading, *lines_above(made[0])])
             out.extend(made)
             lines = []
         return lines
@@ -358,16 +358,16 @@ class _Applier(cst.CSTTransformer):
     ) -> list[cst.EmptyLine]:
         """The lines above a removed statement that stay; comments that go are remembered."""
         self._drop_inner_comments(old)
-        cut = _last_blank(lines)
-        if follower is not None and not _has_blank(list(_leading(follower))):
+        cut = last_blank(lines)
+        if follower is not None and not has_blank(list(lines_above(follower))):
             return lines
         self.dropped.extend(line.comment.value for line in lines[cut:] if line.comment is not None)
         return lines[:cut]
 
     def _drop_inner_comments(self, node: cst.CSTNode) -> None:
-        collector = _Comments()
+        collector = Comments()
         node.visit(collector)
-        own = {id(line) for line in _leading(node)}
+        own = {id(line) for line in lines_above(node)}
         self.dropped.extend(c for holder, c in collector.found if holder not in own)
 
 
@@ -382,22 +382,6 @@ def _branch(node: cst.If, edit: Unwrap) -> cst.BaseSuite:
     return node.orelse.body
 
 
-class _Comments(cst.CSTVisitor):
-    """The comments inside a node, each with the id of the line that holds it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[int, str]] = []
-
-    def visit_EmptyLine(self, node: cst.EmptyLine) -> None:
-        if node.comment is not None:
-            self.found.append((id(node), node.comment.value))
-
-    def visit_TrailingWhitespace(self, node: cst.TrailingWhitespace) -> None:
-        if node.comment is not None:
-            self.found.append((id(node), node.comment.value))
-
-
 def _otherwise(node: cst.If) -> cst.If:
     """`if not test:` with what was done otherwise."""
     assert isinstance(node.orelse, cst.Else)
@@ -410,104 +394,3 @@ def _otherwise(node: cst.If) -> cst.If:
         test = cst.UnaryOperation(cst.Not(), test)
     whitespace = cst.SimpleWhitespace(" ")
     return node.with_changes(test=test, whitespace_before_test=whitespace, body=node.orelse.body, orelse=None)
-
-
-def _leading(node: cst.CSTNode) -> _Lines:
-    lines: _Lines = getattr(node, "leading_lines", ())
-    return lines
-
-
-def _is_blank(line: cst.EmptyLine) -> bool:
-    return line.comment is None
-
-
-def _has_blank(lines: _Lines) -> bool:
-    return any(_is_blank(line) for line in lines)
-
-
-def _last_blank(lines: _Lines) -> int:
-    """How many lines there are up to and with the last blank one."""
-    return max((i + 1 for i, line in enumerate(lines) if _is_blank(line)), default=0)
-
-
-def _blank(count: int) -> list[cst.EmptyLine]:
-    return [cst.EmptyLine(indent=False) for _ in range(count)]
-
-
-def _merge(above: list[cst.EmptyLine], below: list[cst.EmptyLine]) -> list[cst.EmptyLine]:
-    """The lines above a removed statement and above the next, with the blank lines of one of them only."""
-    if not above:
-        return below
-    if any(line.comment for line in above):
-        return [*above, *below]
-    return below if sum(map(_is_blank, below)) >= len(above) else [*above, *[b for b in below if not _is_blank(b)]]
-
-
-def _without_names(node: cst.CSTNode, gone: set[str]) -> cst.CSTNode:
-    assert isinstance(node, (cst.Import, cst.ImportFrom))
-    assert not isinstance(node.names, cst.ImportStar)
-    kept = [alias for alias in node.names if _bound_name(alias) not in gone]
-    last = kept[-1]
-    multiline = isinstance(node, cst.ImportFrom) and node.lpar is not None
-    if not multiline:
-        last = last.with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    elif isinstance(node.names[-1].comma, cst.Comma):
-        last = last.with_changes(comma=node.names[-1].comma)
-    else:
-        last = last.with_changes(comma=cst.MaybeSentinel.DEFAULT)
-    return node.with_changes(names=[*kept[:-1], last])
-
-
-def _bound_name(alias: cst.ImportAlias) -> str:
-    return alias.evaluated_alias or alias.evaluated_name
-
-
-def _with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
-    """The function with `edit.name` as a parameter."""
-    params = node.params
-    listed = list(params.params)
-    if edit.instead_of is not None:
-        renamed = [
-            p.with_changes(name=cst.Name(edit.name), annotation=None) if p.name.value == edit.instead_of else p
-            for p in listed
-        ]
-        return node.with_changes(params=params.with_changes(params=renamed))
-    if edit.position >= len(listed):
-        ending: cst.Comma | cst.MaybeSentinel = cst.MaybeSentinel.DEFAULT
-        if len(listed) > 1 and isinstance(listed[-1].comma, cst.Comma):
-            ending = listed[-1].comma  # of a list that has a line for each
-            listed[-1] = listed[-1].with_changes(comma=listed[-2].comma)
-        elif listed:
-            listed[-1] = listed[-1].with_changes(comma=_comma(listed[-1].comma))
-        listed.append(cst.Param(cst.Name(edit.name), comma=ending))
-    else:
-        comma = snippets.comma_like(listed[max(edit.position - 1, 0)].comma)
-        listed.insert(edit.position, cst.Param(cst.Name(edit.name), comma=comma))
-    return node.with_changes(params=params.with_changes(params=listed))
-
-
-def _without_parameter(node: cst.FunctionDef, edit: DropParameter) -> cst.FunctionDef:
-    """The function without the parameter `edit.name`."""
-    params = node.params
-    kept = [p for p in params.params if p.name.value != edit.name]
-    named = [p for p in params.kwonly_params if p.name.value != edit.name]
-    if kept and len(kept) < len(params.params) and params.params[-1].name.value == edit.name and not named:
-        kept[-1] = kept[-1].with_changes(comma=params.params[-1].comma)
-    return node.with_changes(params=params.with_changes(params=kept, kwonly_params=named))
-
-
-def _without_arguments(original: cst.CSTNode, node: cst.CSTNode, gone: set[cst.CSTNode]) -> cst.CSTNode:
-    """The call without some of its arguments."""
-    assert isinstance(original, cst.Call)
-    assert isinstance(node, cst.Call)
-    kept = [new for old, new in zip(original.args, node.args, strict=True) if old.value not in gone]
-    last = node.args[-1]
-    if kept and kept[-1] is not last:
-        kept[-1] = kept[-1].with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
-    return node.with_changes(args=kept)
-
-
-def _comma(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
-    if isinstance(comma, cst.Comma) and not isinstance(comma.whitespace_after, cst.SimpleWhitespace):
-        return comma
-    return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
 from accelify.codemod.analysis.bindings import Scope
@@ -145,10 +145,14 @@ class Program:
     @cached_property
     def reachable(self) -> set[Scope]:
         """The functions that code of the named files may run, and those files' own."""
+        return self.run_by({p.path for p in self.named})
+
+    def run_by(self, paths: Collection[str]) -> set[Scope]:
+        """The functions that code of some files may run, and those files' own."""
         found: set[Scope] = set()
         queue: list[Scope] = []
-        for parsed in self.named:
-            queue.extend(s for s in self.flow.bindings[parsed.path].root.walk() if s.kind in ("module", "function"))
+        for path in paths:
+            queue.extend(s for s in self.flow.bindings[path].root.walk() if s.kind in ("module", "function"))
         while queue:
             scope = queue.pop()
             if scope in found:

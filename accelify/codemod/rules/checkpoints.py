@@ -66,7 +66,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
 
 def _saves(script: Script) -> list[ast.Call]:
     """The calls of `torch.save` in the files that train, and those that these get to in others."""
-    reachable = script.program.reachable
+    reachable = script.program.run_by(script.files)
     return [
         call
         for call in script.program.calls

@@ -26,9 +26,10 @@ _STAYS = {
 
 def find(script: Script, plan: Plan) -> Iterator[Remark]:
     """A note for each such call of the changed files."""
+    files = script.files | {change.path for change in plan.changes}
     for call in script.program.calls:
         path = script.path(call)
-        if path not in script.files:
+        if path not in files:
             continue
         for method in script.program.flow.callees.get(call, ()):
             if method.is_method and method.name in _STAYS and not _is_by_super(call):

@@ -70,7 +70,9 @@ class Script:
 
     @property
     def waits(self) -> bool:
-        """Whether an optimizer, or what holds it, is handed to functions that nothing in the program calls."""
+        """Whether callers who are not known hand over an optimizer, what holds it, or the batches of each step."""
+        if not any(self.training.loops.values()):
+            return True
         stepped_on = {v for s in self.training.steps for v in self.program.values(stepped(s))}
         return any(isinstance(v.root if isinstance(v, Member) else v, Argument) for v in stepped_on)
 
@@ -276,13 +278,18 @@ class Script:
         return Losses(self.program, self.roles).is_sum(loss)
 
     @cached_property
+    def run_by_training(self) -> set[Scope]:
+        """The functions that the changed files may run, and their own."""
+        return self.program.run_by(self.files)
+
+    @cached_property
     def wrappers(self) -> list[ast.Call]:
-        """The `DataParallel(model)` calls of the changed files."""
+        """The `DataParallel(model)` calls of the changed files, and of what they call."""
         return [
             call
             for call in self.program.calls
             if call.args
-            and self.path(call) in self.files
+            and (self.path(call) in self.files or self.program.frame(call) in self.run_by_training)
             and any(names.is_wrapper(n) for n in self.program.called(call))
         ]
 

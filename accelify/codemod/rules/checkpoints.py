@@ -66,12 +66,11 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
 
 def _saves(script: Script) -> list[ast.Call]:
     """The calls of `torch.save` in the files that train, and those that these get to in others."""
-    reachable = script.program.run_by(script.files)
     return [
         call
         for call in script.program.calls
         if "torch.save" in script.program.called(call)
-        and (script.path(call) in script.files or script.program.frame(call) in reachable)
+        and (script.path(call) in script.files or script.program.frame(call) in script.run_by_training)
     ]
 
 

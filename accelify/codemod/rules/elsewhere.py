@@ -29,7 +29,7 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
         yield Remark(NAME, script.path(move.call), move.call, message)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:
-            if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND:
+            if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND and call not in script.wrappers:
                 yield Remark(NAME, path, call, message)
 
 

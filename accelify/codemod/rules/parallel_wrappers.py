@@ -14,18 +14,36 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from accelify.codemod.edits import Change, Plan, Remove, Replace
+from accelify.codemod.analysis.values import Argument, Made, Member
+from accelify.codemod.edits import Change, Plan, Remark, Remove, Replace
+from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "parallel_wrappers"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change]:
-    """A change for each wrapper and for each `.module`."""
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+    """A change for each wrapper and for each `.module`, and a note where a wrapped model was loaded."""
     for call in script.wrappers:
         yield _unwrap(script, call)
     if script.wrappers:
         yield from _members(script)
+        yield from _loads(script)
+
+
+def _loads(script: Script) -> Iterator[Remark]:
+    """`model.load_state_dict(...)` after the model was wrapped: what was saved of it then has other keys."""
+    for call in script.program.calls:
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr != "load_state_dict":
+            continue
+        if not isinstance(function.value, (ast.Name, ast.Attribute)) or getattr(function.value, "attr", "") == "module":
+            continue
+        frame, values = script.program.frame(call), script.program.values(function.value)
+        wrapped = (w for w in script.wrappers if script.program.frame(w) is frame and w.lineno < call.lineno)
+        if any(values & script.program.values(w.args[0]) for w in wrapped):
+            message = "what was saved of the wrapped model has `module.` before each key: take it off before this"
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _unwrap(script: Script, call: ast.Call) -> Change:
@@ -63,9 +81,8 @@ def _members(script: Script) -> Iterator[Change]:
     for node in list(script.program.flow.values):
         if not isinstance(node, ast.Attribute) or node.attr != "module" or not isinstance(node.ctx, ast.Load):
             continue
-        if script.path(node) in script.files and any(
-            script.roles.is_model(v) for v in script.program.values(node.value)
-        ):
+        is_run = script.path(node) in script.files or script.program.frame(node) in script.run_by_training
+        if is_run and _may_be_wrapped(script, node.value):
             yield Change(
                 NAME,
                 script.path(node),
@@ -73,6 +90,15 @@ def _members(script: Script) -> Iterator[Change]:
                 "a prepared model is the model itself",
                 (Replace(node, inner, keeps=(node.value,)),),
             )
+
+
+def _may_be_wrapped(script: Script, node: ast.expr) -> bool:
+    """Whether a thing is a model, or unknown but for a `module` that no class of the project gives it."""
+    values = script.program.values(node)
+    if any(script.roles.is_model(v) for v in values):
+        return True
+    unknown = all(isinstance(v, (Made, Member, Argument)) for v in values)
+    return unknown and not script.program.attribute_writes.get("module")
 
 
 def inner(node: cst.CSTNode) -> cst.BaseExpression:

@@ -201,3 +201,67 @@ def test_arguments_with_a_line_each_get_one_more_line(tmp_path: Path) -> None:
     found = rewritten(tmp_path, "main.py", engine=engine, main=text)
     assert b"def train(\n    accelerator,\n    model,  # what\n    loader,\n" in found["engine.py"].after
     assert b"engine.train(\n    accelerator,\n    model=model,\n    loader=loader,\n" in found["main.py"].after
+
+
+STEPS = """\
+import torch
+from torch import nn
+
+
+class Gan:
+    def __init__(self):
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = (self.model(x) - y).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+"""
+LOOPS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from engine import Gan
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+gan = Gan()
+for x, y in loader:
+    gan.step(x, y)
+"""
+
+
+def test_the_script_that_hands_over_each_batch_deals_them_out(tmp_path: Path) -> None:
+    found = rewritten(tmp_path, "engine.py", engine=STEPS, main=LOOPS)
+    assert {path: r.status for path, r in found.items()} == dict.fromkeys(("engine.py", "main.py"), Status.MIGRATED)
+    assert b"\nloader = accelerator.prepare(loader)\ngan = Gan(accelerator)\n" in found["main.py"].after
+    assert b"seed_by_rank" not in found["engine.py"].after
+
+
+def test_a_script_that_imports_the_file_and_trains_nothing_keeps_its_saves(tmp_path: Path) -> None:
+    show = "import torch\nimport engine\n\ntorch.save(torch.ones(1), 'ones.pt')\nprint(engine.__name__)\n"
+    found = rewritten(tmp_path, "engine.py", engine=ENGINE, main=CALLER, show=show)
+    assert found["main.py"].status is Status.MIGRATED
+    assert found["show.py"].status is Status.UNCHANGED
+
+
+def test_a_wrapper_in_a_file_that_the_script_calls_goes(tmp_path: Path) -> None:
+    nets = """\
+from torch import nn
+
+
+class Net(nn.Linear):
+    pass
+
+
+def build():
+    net = nn.DataParallel(Net(4, 1))
+    return net
+"""
+    text = CALLER.replace("nn.Linear(4, 1)", "nets.build()").replace("import engine", "import engine\nimport nets")
+    text += "torch.save(model.module.state_dict(), 'model.pt')\n"
+    found = rewritten(tmp_path, "main.py", engine=ENGINE, main=text, nets=nets)
+    assert b"    net = Net(4, 1)\n" in found["nets.py"].after
+    assert b"accelerator.save(model.state_dict(), 'model.pt')" in found["main.py"].after
+    assert not any(n.rule == "elsewhere" for n in found["nets.py"].notes)

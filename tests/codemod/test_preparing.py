@@ -315,3 +315,21 @@ def test_a_file_does_not_import_itself(tmp_path: Path) -> None:
 def test_a_sum_over_losses_is_no_sum_over_the_batch(loss: str, is_sum: bool) -> None:
     result = run(script(batch="parts = [model(x) - y, model(-x) - y]", backward=f"loss = {loss}\nloss.backward()"))
     assert any("this loss is a sum over the batch" in n.message for n in result.notes) is is_sum
+
+
+# Wrappers.
+
+
+def test_what_is_loaded_into_a_model_that_was_wrapped_before_is_told() -> None:
+    wrap, load = "model = nn.DataParallel(model)", "model.load_state_dict(torch.load('model.pt'))"
+    told = [
+        any("`module.`" in n.message for n in run(script(prepared=text)).notes) for text in (wrap, f"{wrap}\n{load}")
+    ]
+    assert told == [False, True]
+    assert not any("`module.`" in n.message for n in run(script(prepared=f"{load}\n{wrap}")).notes)
+
+
+def test_a_module_that_nothing_is_known_of_is_what_was_wrapped() -> None:
+    build = "import json\nmodel = json.loads('{}')"
+    after = run(script(model=build, prepared="model = nn.DataParallel(model)\nprint(model.module.kind)")).after.decode()
+    assert "print(model.kind)" in after

@@ -43,7 +43,9 @@ def understand(program: Program, options: Options) -> Verdict:
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
     model = partial(modelled, program, roles, tracer, training, distribution, options)
     script = model(())
-    if distribution is None:
+    if distribution is not None:
+        script = _moving(script, model, distribution.found.devices)
+    else:
         found = Evaluations(program, roles, tracer, training).find()
         gathered = tuple(g for g in found if script.path(g.loop) in script.files)
         sharing = model(gathered) if gathered else script
@@ -80,8 +82,12 @@ def modelled(
     options: Options,
     gathered: tuple[Gathering, ...],
     dealt: tuple[Dealing, ...] = (),
+    moves: tuple[ast.Call, ...] = (),
 ) -> Script:
-    """The model of a program that shares the loaders, or deals out the batches, of some evaluation loops."""
+    """The model of a program that shares the loaders, or deals out the batches, of some evaluation loops.
+
+    moves: those that the accelerator has to reach.
+    """
     shared = distribution.data(Loops(program, roles, tracer)) if distribution is not None else []
     shared = [*shared, *(Data("loaders", g.loop, (g.loop.iter,)) for g in gathered)]
     preparation = Preparer(program, roles, tracer, training).prepare(shared)
@@ -99,12 +105,24 @@ def modelled(
             needs.setdefault(program.frame(asked), asked)
     for loop in [*(g.loop for g in gathered), *(d.loop for d in dealt)]:
         needs.setdefault(program.frame(loop), loop)
+    for move in moves:
+        needs.setdefault(program.frame(move), move)
     wrapping = Wrapping(program, tracer, preparation) if options.runtime.wraps_models else None
     for node in wrapping.unwrapped if wrapping is not None else ():
         needs.setdefault(program.frame(node), node)
     reach = Reacher(program, _free_name(program, "accelerator"), needs).solve()
     by_hand = distribution.found if distribution is not None else None
     return Script(program, roles, tracer, training, preparation, reach, options, by_hand, gathered, wrapping, dealt)
+
+
+def _moving(script: Script, model: Callable[..., Script], devices: set[ast.expr]) -> Script:
+    """The model in which the accelerator reaches the moves to a GPU that is named by a process's number."""
+    moves = [m.call for m in script.moves if m.device in devices and not script.is_needless(m)]
+    unreached = tuple(c for c in moves if script.accelerator(c) is None)
+    if not unreached:
+        return script
+    moving = model((), moves=unreached)
+    return moving if moving.reach.homes == script.reach.homes and not moving.reach.obstacles else script
 
 
 def _dealing(script: Script, model: Callable[..., Script]) -> Script:
@@ -184,8 +202,9 @@ def _dealt_by_hand(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     for _, source in script.preparation.sharded:
         yield source, "distributed", message
     for loader in script.preparation.loaders:
-        if isinstance(loader, Made) and loader.node not in dealt:
-            yield loader.node, "distributed", message
+        node = loader.node if isinstance(loader, Made) else None
+        if node not in dealt:
+            yield node or script.training.backwards[0], "distributed", message
 
 
 def _several_devices(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:

@@ -25,7 +25,11 @@ START, DEAL, PLACE, DEVICE, NUMBER, SCALE, SAY, REFUSE, OWN = (
 )
 _SAYING = ("print", "warnings.", "logging.")
 _SAMPLERS = ("torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler", "torch.utils.data.sampler.")
-_STARTING = ("torch.distributed.init_process_group", "torch.distributed.barrier", "torch.cuda.set_device")
+_STARTING = (
+    *("torch.distributed.init_process_group", "torch.distributed.destroy_process_group"),
+    *("torch.distributed.barrier", "torch.cuda.set_device"),
+    "torch.accelerator.set_device_index",
+)
 _SYNCHRONISED = "torch.nn.SyncBatchNorm.convert_sync_batchnorm"
 _ARITHMETIC = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant, ast.Call, ast.Name),

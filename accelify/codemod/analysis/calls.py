@@ -6,7 +6,7 @@ import ast
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.containers import Containers, only
+from accelify.codemod.analysis.containers import Containers, device_of, only
 from accelify.codemod.analysis.values import (
     NOTHING,
     ClassValue,
@@ -53,7 +53,7 @@ class Calls(Containers):
             found.add(Made(node, None))
         if isinstance(node.func, ast.Attribute):
             self._mutated(node, node.func, arguments)
-            known = self._method_result(node, node.func)
+            known = device_of(node.func.value) if node.func.attr == "format" else self._method_result(node, node.func)
             if known:
                 found.discard(Made(node, None))
                 found |= known

@@ -256,6 +256,12 @@ class Containers(Memory):
         return frozenset({View("items", node)})
 
 
+def device_of(text: ast.expr) -> Values:
+    """The text before the number of a GPU, `"cuda:"`, as the device that it names."""
+    start = text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else ""
+    return frozenset({Constant(start)}) if start in ("cuda:", "cuda:%d", "cuda:%s", "cuda:{}") else NOTHING
+
+
 def only(values: Values, kinds: type | tuple[type, ...]) -> Values:
     """The values of some kinds."""
     return frozenset(v for v in values if isinstance(v, kinds))

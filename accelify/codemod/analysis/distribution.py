@@ -36,6 +36,9 @@ _WRAPPER = {
 }
 # They are as true of the group that the accelerator starts as of the script's own.
 _ASKING = ("torch.distributed.is_available", "torch.distributed.is_initialized")
+_DEVICE = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
+_GROUP = "torch.distributed."
+_STARTING = ("torch.distributed.init_process_group", "torch.distributed.destroy_process_group")
 _ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 _REDUCTIONS = {"SUM": "sum", "AVG": "mean"}
 _VIEWS = ("detach", "view", "flatten", "reshape", "squeeze", "unsqueeze", "contiguous", "to", "float", "cuda")
@@ -122,7 +125,7 @@ class Distributions:
     def _call(self, call: ast.Call) -> None:
         for name in self.program.called(call):
             last = name.rpartition(".")[2]
-            if name == "torch.cuda.set_device" and self.place.is_alone(call):
+            if name in _DEVICE and self.place.is_alone(call):
                 self.found.remove(self.program.statement(call))
             elif names.is_wrapper(name) and names.is_distributed(name):
                 self._wrapper(call)
@@ -130,9 +133,11 @@ class Distributions:
                 self.samplers.add(call)
             elif name in ("os.environ.get", "os.getenv") and call.args:
                 self.ranks.variable(call, call.args[0])
-            elif name in _ASKING or (name.startswith("torch.distributed.") and self.alone.skips(call)):
+            elif name in _ASKING or (
+                name.startswith(_GROUP) and not name.startswith(_STARTING) and self.alone.skips(call)
+            ):
                 self.found.knows(call)
-            elif name.startswith("torch.distributed."):
+            elif name.startswith(_GROUP):
                 self._collective(call, last)
         argument = call.args[0] if call.args else None
         if isinstance(argument, ast.Subscript) and "os.environ" in self.program.externals(argument.value):

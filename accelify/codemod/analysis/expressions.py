@@ -8,7 +8,7 @@ from typing import Any
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.calls import Calls
-from accelify.codemod.analysis.containers import only
+from accelify.codemod.analysis.containers import device_of, only
 from accelify.codemod.analysis.values import (
     NOTHING,
     Collection,
@@ -184,7 +184,11 @@ class Expressions(Calls):
 
     def _binary(self, node: ast.BinOp) -> Values:
         both = self.eval(node.left) | self.eval(node.right)
-        return only(both, (Parameters, Collection, Element))
+        return only(both, (Parameters, Collection, Element)) or device_of(node.left)
+
+    def _joined(self, node: ast.JoinedStr) -> Values:
+        self._children(node)
+        return device_of(node.values[0]) if len(node.values) > 1 else NOTHING
 
     def _unary(self, node: ast.UnaryOp) -> Values:
         return only(self.eval(node.operand), Element)
@@ -251,6 +255,7 @@ _EVALUATORS: dict[type, Callable[[Expressions, Any], Values]] = {
     ast.GeneratorExp: Expressions._comprehension,
     ast.DictComp: Expressions._comprehension,
     ast.BinOp: Expressions._binary,
+    ast.JoinedStr: Expressions._joined,
     ast.UnaryOp: Expressions._unary,
     ast.Compare: Expressions._compare,
     ast.BoolOp: Expressions._boolean,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod import names
 from accelify.codemod.analysis.alone import COMPARISONS
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.distributing import Place
@@ -12,6 +13,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import main_guard, method_of
 from accelify.codemod.analysis.spawning import Spawn, spawned
 from accelify.codemod.analysis.trace import Tracer
+from accelify.codemod.analysis.values import Made
 
 Key = tuple[object, ...]
 RANKS = ("get_rank", "get_node_local_rank")
@@ -120,7 +122,7 @@ class Launching:
                     self._name(self.words, keyword.value, word)
         for call in self.calls:
             called = self.program.called(call)
-            if "torch.cuda.set_device" in called and call.args:
+            if "torch.cuda.set_device" in called and call.args and not self._is_device(call.args[0]):
                 self._name(self.words, call.args[0], "get_node_local_rank")
             is_option = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
             if is_option and any(isinstance(a, ast.Constant) and a.value in _OPTIONS for a in call.args):
@@ -128,12 +130,21 @@ class Launching:
                     if isinstance(node, ast.Attribute) and node.attr == "local_rank":
                         self._name(self.words, node, "get_node_local_rank")
 
+    def _is_device(self, node: ast.expr) -> bool:
+        """Whether a name holds a device, and not its number."""
+        given = [s.value for s in self.assigns if self.key(s.targets[0]) == self.key(node)]
+        values = {v for g in given for v in self.program.values(g)}
+        texts = any(
+            isinstance(g, ast.JoinedStr) or (isinstance(g, ast.Constant) and isinstance(g.value, str)) for g in given
+        )
+        return texts or any(isinstance(v, Made) and names.is_device(v.name) for v in values)
+
     def word(self, node: ast.AST | None) -> str | None:
         """The function of `torch.distributed` that gives what an expression holds."""
         if isinstance(node, (ast.Name, ast.Attribute)):
             key = self.key(node)
-            if self.spawns and not self.runs_in_worker(node) and isinstance(node, ast.Attribute):
-                return None  # an option, until a process is told its number
+            if self.spawns and not self.runs_in_worker(node):
+                return None  # it means something else until a process is told its number
             return self.words.get(key) if key is not None else None
         if isinstance(node, ast.IfExp):
             truth = self.truth(node.test)
@@ -283,6 +294,8 @@ class Launching:
         asked = self.asks(node)
         if asked is not None:
             return asked if is_on else not asked
+        if self._leaves_out(node):
+            return False
         if isinstance(node, ast.BoolOp):
             values = [self._value(v, numbers, is_on) for v in node.values]
             decisive = isinstance(node.op, ast.Or)
@@ -291,6 +304,19 @@ class Launching:
             return None if None in values else not decisive
         found = self.outcomes(node, numbers)
         return found[0] if found and len(set(found)) == 1 else None
+
+    def _leaves_out(self, node: ast.expr) -> bool:
+        """Whether a question is if a sampler left some of the data out: `len(sampler) * n < len(dataset)`."""
+        if not (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt) and isinstance(node.left, ast.BinOp)):
+            return False
+        dealt, whole = node.left.left, node.comparators[0]
+        if not all(
+            isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and len(n.args) == 1 for n in (dealt, whole)
+        ):
+            return False
+        sampler, data = ast.unparse(dealt.args[0]), ast.unparse(whole.args[0])  # type: ignore[attr-defined]  # both are calls
+        is_same = sampler.rpartition(".")[0] == data.rpartition(".")[0] and sampler.endswith(".sampler")
+        return is_same and isinstance(node.left.op, ast.Mult) and self.word(node.left.right) == SIZE
 
     def outcomes(self, node: ast.expr, numbers: _Numbers | None = None) -> list[bool]:
         """What a comparison of a rank says for some ranks, 0 the first; nothing if it is another."""

@@ -27,6 +27,9 @@ class Questions:
         if isinstance(node, ast.IfExp):
             self._choice(node)
             return
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and self._is_never(node.right):
+            self._put(node, ast.unparse(node.left), (node.left,))
+            return
         if isinstance(
             node, (ast.BoolOp, ast.Compare, ast.UnaryOp, ast.Name, ast.Attribute, ast.Call)
         ) and self._question(node):
@@ -39,6 +42,9 @@ class Questions:
             elif isinstance(child, ast.comprehension):
                 for part in (child.iter, *child.ifs):
                     self.look(part)
+
+    def _is_never(self, node: ast.expr) -> bool:
+        return self.launching.truth(node) is False and self.launching.off(node) is False
 
     def _choice(self, node: ast.IfExp) -> None:
         truth = self.launching.truth(node.test)

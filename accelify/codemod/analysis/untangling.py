@@ -50,6 +50,9 @@ class Untangling:
                 self._block(inner)
 
     def _condition(self, node: ast.If) -> None:
+        if not node.orelse and self._is_never(node.test):
+            self.found.remove(node)
+            return
         chain = list(_chain(node))
         chosen = self._chosen(chain)
         if chosen is None:
@@ -68,6 +71,9 @@ class Untangling:
                 )
         else:
             self._take(node, chain, chosen)
+
+    def _is_never(self, test: ast.expr) -> bool:
+        return self.launching.truth(test) is False and self.launching.off(test) is False
 
     def _chosen(self, chain: Sequence[tuple[ast.expr | None, list[ast.stmt]]]) -> int | None:
         """The branch that runs where there are several processes; None where that depends on more."""
@@ -107,7 +113,7 @@ class Untangling:
                     self.found.goes(statement)
         starts = any(self.arms.kind(s) == START for s in self.arms.leaves(on))
         for statement in on:
-            if starts and self._is_only(statement, NUMBER) and not self._is_told(statement):
+            if starts and self._only_numbers(statement) and not self._is_told(statement):
                 self._renumber(statement, on)
         self._block(on)
         self.found.scaled += [s for s in on if self.arms.kind(s) == SCALE]
@@ -119,9 +125,11 @@ class Untangling:
             self.found.removed = [s for s in self.found.removed if s not in on]
             self.found.remove(node)
 
-    def _is_only(self, statement: ast.stmt, kind: str) -> bool:
+    def _only_numbers(self, statement: ast.stmt) -> bool:
+        """Whether all that a statement does is to give names the number of a process, or how many there are."""
         leaves = list(self.arms.leaves([statement]))
-        return bool(leaves) and all(self.arms.kind(s) == kind for s in leaves)
+        targets = [s.targets[0] for s in leaves if isinstance(s, ast.Assign)]
+        return len(targets) == len(leaves) > 0 and all(self.launching.key(t) in self.launching.words for t in targets)
 
     def _is_told(self, statement: ast.stmt) -> bool:
         """Whether a name is given just what the library, or the launcher, says."""

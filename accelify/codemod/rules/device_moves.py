@@ -201,7 +201,7 @@ def _emptied(script: Script, removed: set[ast.stmt]) -> Iterator[Change]:
     for statement in list(removed):
         parent = script.program.parent(statement)
         while isinstance(parent, ast.If) and parent not in removed:
-            if parent.orelse or not all(s in removed for s in parent.body) or not is_pure(parent.test):
+            if not all(s in removed for s in [*parent.body, *parent.orelse]) or not is_pure(parent.test):
                 break
             removed.add(parent)
             yield Change(

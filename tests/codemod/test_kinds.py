@@ -218,3 +218,23 @@ def test_what_runs_in_processes_of_its_own_is_declined() -> None:
     )
     assert result.status is Status.DECLINED
     assert any("torch.multiprocessing.Process" in note.message for note in result.notes)
+
+
+@pytest.mark.parametrize(("end", "stays"), [("print(model(x))", True), ("print(x)", False)])
+def test_a_model_that_is_not_always_prepared_is_moved_if_it_is_used(end: str, stays: bool) -> None:
+    text = after(f"""\
+        import sys
+        import torch
+        from torch import nn
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        x = torch.randn(2, 4).to(device)
+        model = nn.Linear(4, 1).to(device)
+        if "train" in sys.argv:
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step in range(8):
+                optimizer.zero_grad()
+                model(x).mean().backward()
+                optimizer.step()
+        {end}
+        """)
+    assert ("nn.Linear(4, 1).to(device)" in text) is stays

@@ -71,9 +71,21 @@ class Moves:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             text = ast.unparse(statement.targets[0])
         group = self.prepared.prepares_after(move.call, text)
-        return (
-            group is not None and group.anchor is not None and not self._is_used_between(text, statement, group.anchor)
-        )
+        if group is None or group.anchor is None or self._is_used_without(text, statement, group.anchor):
+            return False
+        return not self._is_used_between(text, statement, group.anchor)
+
+    def _is_used_without(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
+        """Whether a model is used, too, where the condition under which it is prepared does not hold."""
+        conditions = [
+            a for a in self.program.ancestors(end) if isinstance(a, ast.If) and not self.program.inside(start, a)
+        ]
+        if not conditions:
+            return False
+        outer, frame = conditions[-1], self.program.frame(start)
+        if text not in frame.reads:
+            return True  # an attribute, which anything may read
+        return any(n.lineno > (outer.end_lineno or outer.lineno) for n in frame.reads[text])
 
     def _is_used_between(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
         """Whether a model is used, other than to be set up, between a move and where it is prepared."""

@@ -238,3 +238,24 @@ def test_a_model_that_is_not_always_prepared_is_moved_if_it_is_used(end: str, st
         {end}
         """)
     assert ("nn.Linear(4, 1).to(device)" in text) is stays
+
+
+def test_what_is_brought_to_the_cpu_stays_there() -> None:
+    batch = "x, y = x.to(device), y.to(device)\nseen = x.to('cpu').numpy(), y.to(torch.device('cpu'))"
+    text = after(script(batch=batch, end="print(model.to('cpu').weight.to('cpu').numpy())"))
+    assert "seen = x.to('cpu').numpy(), y.to(torch.device('cpu'))\n" in text
+    assert "print(model.to('cpu').weight.to('cpu').numpy())" in text
+
+
+def test_a_model_is_moved_before_it_is_asked_where_it_is() -> None:
+    text = after(script(model="model = model.to(device)\nwhere = next(model.parameters()).device"))
+    assert "model = model.to(device)\nwhere = next(model.parameters()).device\n" in text
+
+
+def test_a_choice_between_a_model_and_what_a_wrapper_holds_is_the_model() -> None:
+    model = "model = nn.DataParallel(model)"
+    end = (
+        "whole = model.module if hasattr(model, 'module') else model\nprint((model.module if device else model).weight)"
+    )
+    text = after(script(model=model, end=end))
+    assert "whole = model\nprint(model.weight)\n" in text

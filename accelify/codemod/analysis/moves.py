@@ -48,7 +48,7 @@ class Moves:
         first = call.args[0] if call.args else keyword
         if function.attr == "cuda":
             return Move(call, receiver, first)
-        if first is None or isinstance(first, ast.Starred) or not self.is_device(first):
+        if first is None or isinstance(first, ast.Starred) or not self.is_device(first) or _is_cpu(first):
             return None
         return Move(call, receiver, first)
 
@@ -87,6 +87,15 @@ class Moves:
             return True  # an attribute, which anything may read
         return any(n.lineno > (outer.end_lineno or outer.lineno) for n in frame.reads[text])
 
+    def _is_asked_where(self, parameters: ast.Call) -> bool:
+        """`next(model.parameters()).device`, `.is_cuda`."""
+        for ancestor in self.program.ancestors(parameters):
+            if isinstance(ancestor, ast.Attribute):
+                return ancestor.attr in ("device", "is_cuda")
+            if isinstance(ancestor, ast.stmt):
+                break
+        return False
+
     def _is_used_between(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
         """Whether a model is used, other than to be set up, between a move and where it is prepared."""
         last = end.end_lineno or end.lineno
@@ -95,6 +104,8 @@ class Moves:
                 continue
             if ast.unparse(call.func) == text:
                 return True
+            if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
+                return True
             harmless = ast.unparse(call.func).endswith(
                 ("print", "DataParallel", "info", "watch", "compile", "amp.initialize")
             )
@@ -102,3 +113,10 @@ class Moves:
             if not harmless and not makes and any(ast.unparse(a) == text for a in call.args):
                 return True
         return False
+
+
+def _is_cpu(device: ast.expr) -> bool:
+    """`"cpu"` and `torch.device("cpu")`: where a tensor is brought to be looked at, not to be computed with."""
+    if isinstance(device, ast.Call) and device.args:
+        device = device.args[0]
+    return isinstance(device, ast.Constant) and str(device.value).startswith("cpu")

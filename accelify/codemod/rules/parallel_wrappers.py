@@ -83,13 +83,22 @@ def _members(script: Script) -> Iterator[Change]:
             continue
         is_run = script.path(node) in script.files or script.program.frame(node) in script.run_by_training
         if is_run and _may_be_wrapped(script, node.value):
-            yield Change(
-                NAME,
-                script.path(node),
-                node.lineno,
-                "a prepared model is the model itself",
-                (Replace(node, inner, keeps=(node.value,)),),
-            )
+            choice = script.program.parent(node)
+            edit = Replace(node, inner, (node.value,))
+            if isinstance(choice, ast.IfExp) and choice.body is node and _same(choice.orelse, node.value):
+                edit = Replace(choice, otherwise, (choice.orelse,))
+            reason = "a prepared model is the model itself"
+            yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
+
+
+def _same(left: ast.expr, right: ast.expr) -> bool:
+    return ast.unparse(left) == ast.unparse(right)
+
+
+def otherwise(node: cst.CSTNode) -> cst.BaseExpression:
+    """`model` for `model.module if hasattr(model, "module") else model`."""
+    assert isinstance(node, cst.IfExp)
+    return node.orelse
 
 
 def _may_be_wrapped(script: Script, node: ast.expr) -> bool:

@@ -18,7 +18,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reacher
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import Argument, External, FunctionValue, Made
+from accelify.codemod.analysis.values import Argument, External, FunctionValue, Instance, Made
 from accelify.codemod.analysis.wrapped_training import WrappedTraining
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.options import Options
@@ -201,10 +201,12 @@ def _dealt_by_hand(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     dealt = script.distribution.samplers
     for _, source in script.preparation.sharded:
         yield source, "distributed", message
-    for loader in script.preparation.loaders:
-        node = loader.node if isinstance(loader, Made) else None
-        if node not in dealt:
-            yield node or script.training.backwards[0], "distributed", message
+    made = [v for v in script.preparation.loaders if isinstance(v, (Made, Instance))]
+    for loader in made:
+        if not isinstance(loader, Made) or loader.node not in dealt:
+            yield getattr(loader, "node", script.training.backwards[0]), "distributed", message
+    if script.preparation.loaders and not made:
+        yield script.training.backwards[0], "distributed", message
 
 
 def _several_devices(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:

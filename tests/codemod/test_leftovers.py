@@ -98,3 +98,44 @@ def test_what_a_loop_deals_out_is_not_carried_from_batch_to_batch() -> None:
     mixed = "def mix(x, y):\n    return x.flip(0), y.flip(0)"
     result = run(script(before=mixed, batch="x, y = mix(x, y)"))
     assert not any("is carried from one batch" in n.message for n in result.notes)
+
+
+# Batches.
+
+TWO_LOOPS = """\
+for data in loader:
+    x, y = data
+    x = x.to(device)
+    loss = model(x).sum()
+for data in torch.randn(4, 2, 4):
+    x, y = data
+    x = x.to(device)
+    print(x)
+"""
+
+
+def test_a_batch_is_told_from_what_another_loop_gives_the_same_name() -> None:
+    result = run(script(batch="x, y = x.to(device), y.to(device)\nx = x * 2\nprint(x)", end=TWO_LOOPS))
+    after = result.after.decode()
+    assert "x, y = x.to(device), y.to(device)" not in after
+    assert "    x, y = data\n    loss = model(x).sum()\n" in after
+    assert "    x, y = data\n    x = x.to(device)\n    print(x)\n" in after
+
+
+def test_a_batch_that_a_function_of_ones_own_mixes_came_from_the_loader() -> None:
+    mixed = "def mix(x, y):\n    return torch.cat([x, x]), y"
+    after = run(script(before=mixed, batch="x = x.to(device)\nif use_cuda:\n    x, y = mix(x, y)")).after.decode()
+    assert "x.to(device)" not in after
+
+
+def test_what_an_inner_loop_puts_in_a_batch_s_place_is_moved() -> None:
+    inner = "for part in range(2):\n    x = x.to(device)\n    x = torch.cat([x, torch.randn(1, 4)])"
+    assert "x = x.to(device)" in run(script(batch=inner)).after.decode()
+
+
+def test_a_loader_of_any_branch_of_a_condition_is_prepared() -> None:
+    again = "loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size={})"
+    text = script(batch="x, y = x.to(device), y.to(device)")
+    one = next(line for line in text.split("\n") if line.startswith("loader ="))
+    both = f"if use_cuda:\n    {again.format(4)}\nelse:\n    {again.format(2)}"
+    assert "x.to(device)" not in run(text.replace(one, both)).after.decode()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.grouping import Group
+from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.grouping import Group, Item
 from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Binding, Chain, Tracer
@@ -49,11 +49,19 @@ class Prepared:
         for item in self.preparation.items:
             if item.kind != "loader" or item.frame is not binding.scope:
                 continue
-            if item.text.split("[")[0] == binding.text and (
-                item.statement is binding.statement or item.statement is None
-            ):
+            if item.text.split("[")[0] == binding.text and self._is_one_of_its_branches(item, binding):
                 return "[" not in item.text  # of a container, only one place is prepared
         return False
+
+    def _is_one_of_its_branches(self, item: Item, binding: Binding) -> bool:
+        """Whether a binding is the one that is prepared, or another branch's of the same condition."""
+        if item.statement is None or item.statement is binding.statement:
+            return True
+        if binding.statement is None:
+            return False
+        here, there = (self.program.ancestors(s) for s in (item.statement, binding.statement))
+        conditions = {a for a in here if isinstance(a, ast.If)}
+        return any(a in conditions for a in there)
 
     def is_dealt_by_hand(self, loop: ast.AST) -> bool:
         """Whether a loop goes over a share of the script's own data."""
@@ -84,9 +92,9 @@ class Prepared:
         values = self.program.values(node)
         if not depth or not any(isinstance(v, Element) for v in values):
             return False
-        if not all(isinstance(v, (Element, Collection, View)) for v in values):
-            return False
         root = self._root(node)
+        if not all(isinstance(v, (Element, Collection, View)) for v in values) and not self._is_told_apart(root):
+            return False
         parts = _parts(root)
         if parts is not None:
             return bool(parts) and all(self.is_batch(p, depth - 1) for p in parts)
@@ -100,10 +108,34 @@ class Prepared:
     def _reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
         """The places where a name may have got the value that is read: in the loop that deals it out, if one does."""
         writes = self.tracer.writes(owner, read.id)
+        within: list[ast.AST] = []  # the loops in which a later round reads what an earlier one wrote
         for loop in self.program.loops_round(read):
-            if isinstance(loop, (ast.For, ast.AsyncFor)) and any(self.program.inside(w, loop.target) for w in writes):
-                return [w for w in writes if self.program.inside(w, loop)]
+            if isinstance(loop, (ast.For, ast.AsyncFor)) and any(self._is_before(w, read, loop) for w in writes):
+                inside = [w for w in writes if self.program.inside(w, loop)]
+                above = [w for w in inside if self.program.line(w) <= read.lineno]
+                return above + [w for w in inside if w not in above and any(self.program.inside(w, n) for n in within)]
+            within.append(loop)
         return writes
+
+    def _is_told_apart(self, node: ast.expr) -> bool:
+        """Whether it is known from which of several places a name got its value."""
+        if not isinstance(node, ast.Name):
+            return False
+        owner = self.program.scope(node).owner(node.id)
+        return owner is not None and len(self._reaching(owner, node)) < len(self.tracer.writes(owner, node.id))
+
+    def _is_before(self, write: ast.AST, read: ast.Name, loop: ast.For | ast.AsyncFor) -> bool:
+        """Whether every round of a loop gives a name its value before it is read, by the target or by a statement."""
+        if self.program.inside(write, loop.target):
+            return True
+        if not isinstance(write, ast.Name) or not self.program.inside(write, loop):
+            return False
+        statement = self.program.statement(write)
+        if not isinstance(statement, ast.Assign) or read.id in names_in(statement.value):
+            return False
+        around = [self.program.statement(read), *self.program.ancestors(self.program.statement(read))]
+        block = self.program.block(statement)
+        return any(s in block[block.index(statement) + 1 :] for s in around if isinstance(s, ast.stmt))
 
     def _is_next(self, call: ast.Call) -> bool:
         return isinstance(call.func, ast.Name) and call.func.id == "next"

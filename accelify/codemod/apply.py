@@ -29,7 +29,15 @@ from accelify.codemod.folding import Folded, fold
 from accelify.codemod.lines import opcodes
 from accelify.codemod.parse import Parsed
 from accelify.codemod.signatures import with_parameter, without_arguments, without_names, without_parameter
-from accelify.codemod.spacing import Comments, blank, has_blank, last_blank, lines_above, merge
+from accelify.codemod.spacing import (
+    Comments,
+    blank,
+    has_blank,
+    last_blank,
+    lines_above,
+    merge,
+    without_first_blanks,
+)
 
 
 @dataclass(frozen=True)
@@ -251,6 +259,8 @@ class _Applier(cst.CSTTransformer):
                     lines = [*blank(gap), *lines]
             elif pending or last_was_removed:
                 lines = merge(pending, lines)
+                if not out and isinstance(original, cst.IndentedBlock) and not has_blank(lines_above(original.body[0])):
+                    lines = without_first_blanks(lines)
                 pending = []
             before = self._inserts(old, "before")
             if before:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import dropwhile
 
 import libcst as cst
 
@@ -28,6 +29,11 @@ def has_blank(lines: Lines) -> bool:
 def last_blank(lines: Lines) -> int:
     """How many lines there are up to and with the last blank one."""
     return max((i + 1 for i, line in enumerate(lines) if is_blank(line)), default=0)
+
+
+def without_first_blanks(lines: Lines) -> list[cst.EmptyLine]:
+    """Lines from the first comment on."""
+    return list(dropwhile(is_blank, lines))
 
 
 def blank(count: int) -> list[cst.EmptyLine]:

@@ -139,3 +139,11 @@ def test_a_loader_of_any_branch_of_a_condition_is_prepared() -> None:
     one = next(line for line in text.split("\n") if line.startswith("loader ="))
     both = f"if use_cuda:\n    {again.format(4)}\nelse:\n    {again.format(2)}"
     assert "x.to(device)" not in run(text.replace(one, both)).after.decode()
+
+
+@pytest.mark.parametrize("comment", ["", "# what it is"])
+def test_a_block_does_not_begin_with_the_blank_line_below_what_went(comment: str) -> None:
+    lines = f"x, y = x.to(device), y.to(device)\n\n{comment}\nprint(x)" if comment else "x = x.to(device)\n\nprint(x)"
+    after = run(script(batch=lines)).after.decode()
+    above = f"        {comment}\n" if comment else ""
+    assert f"    for x, y in loader:\n{above}        print(x)\n" in after

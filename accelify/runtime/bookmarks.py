@@ -26,12 +26,17 @@ class Bookmark:
     """Where a pass begins: after so many batches of one process, with the random state from which the epoch was drawn.
 
     A pass that has none takes the state it finds, and writes it here. `seeded` is the state of the generator that gave
-    the workers' seed, where that was not drawn together with the epoch's order.
+    the workers' seed, where that was not drawn together with the epoch's order. `can_repeat`: whether as many workers
+    of as many processes were given the batches before; `iteration`: how many passes had come to their end; `is_apart`:
+    whether this rank's workers draw other numbers than rank 0's.
     """
 
     position: int = 0
     before: States | None = None
     seeded: torch.Tensor | None = None
+    can_repeat: bool = False
+    iteration: int = 0
+    is_apart: bool = False
 
     @property
     def is_new(self) -> bool:

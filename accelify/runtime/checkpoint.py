@@ -11,7 +11,7 @@ import shutil
 import warnings
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # what is prepared and registered is of many kinds
@@ -183,7 +183,8 @@ class Checkpoints:
             warnings.warn(f"an old checkpoint could not be removed: {error}", stacklevel=2)
 
     def _random_state(self) -> dict[str, Any]:
-        return randomness.global_state() | randomness.device_state(self._world.device)
+        apart = {"apart": [data.is_apart(loader) for loader in self.parts.loaders]}
+        return randomness.global_state() | randomness.device_state(self._world.device) | apart
 
     # -- loading
 
@@ -271,12 +272,15 @@ class Checkpoints:
             if saved["type"] != type(one).__qualname__:
                 raise CannotLoad(f"registered object {index} is a {type(one).__qualname__}, and was a {saved['type']}")
             one.load_state_dict(saved["state"])
-        self._restore_loaders(states["loaders"])
+        self._restore_loaders(states["loaders"], states["random"].get("apart", ()))
         self._restore_random(states["random"])
 
-    def _restore_loaders(self, states: list[Any]) -> None:
+    def _restore_loaders(self, states: list[Any], apart: Sequence[bool]) -> None:
         loaders = self.parts.loaders
-        problems = [data.load_state(loader, state) for loader, state in zip(loaders, states, strict=False)]
+        problems = [
+            data.load_state(loader, state, is_apart=any(apart[index : index + 1]))
+            for index, (loader, state) in enumerate(zip(loaders, states, strict=False))
+        ]
         if len(loaders) != len(states):
             problems.append(f"{len(loaders)} loaders are prepared, and {len(states)} were")
         for problem in problems:

@@ -59,7 +59,7 @@ class Progress:
         if passage is None:
             return Bookmark(seeded=seeded)
         position = self.start.position + passage.taken * per_step
-        return Bookmark(position, self.start.before, self.start.seeded) if position else Bookmark(seeded=seeded)
+        return replace(self.start, position=position) if position else Bookmark(seeded=seeded)
 
 
 class _Prepared:
@@ -169,13 +169,24 @@ def state_of(loader: Any) -> dict[str, Any] | None:
         "position": mark.position,
         "before": mark.before,
         "seeded": mark.seeded,
+        "per_step": own["_source"].per_step,
+        "workers": getattr(own["_loader"], "num_workers", 0),
         "batch_size": getattr(own["_loader"], "batch_size", None),
         "rows": _length(getattr(own["_loader"], "dataset", None)),
         "shards": own["_source"].per_step if isinstance(own["_source"], BySelf) else None,
     }
 
 
-def load_state(loader: Any, state: dict[str, Any] | None) -> str | None:
+def is_apart(loader: Any) -> bool:
+    """Whether, in the pass under way, this rank's workers draw other numbers than rank 0's."""
+    if not isinstance(loader, _Prepared):
+        return False
+    own = vars(loader)
+    mark: Bookmark = own["_progress"].bookmark(own["_source"].per_step, None)
+    return mark.is_apart
+
+
+def load_state(loader: Any, state: dict[str, Any] | None, *, is_apart: bool = False) -> str | None:
     """Let the loader's next pass go on where a checkpoint was; what makes that inexact, if anything does."""
     if not isinstance(loader, _Prepared) or state is None:
         return None
@@ -193,7 +204,11 @@ def load_state(loader: Any, state: dict[str, Any] | None) -> str | None:
     if position and state["shards"] != (own["_source"].per_step if isinstance(own["_source"], BySelf) else None):
         problem = "the dataset shards itself, and is cut in another number of shards now"
     progress.iteration = state["iteration"]
-    mark = Bookmark(position, state["before"], state["seeded"])
+    workers = getattr(own["_loader"], "num_workers", 0)
+    if position and workers != state["workers"]:
+        problem = problem or f"{workers} workers draw other random numbers, if any, than {state['workers']} did"
+    can_repeat = (workers, own["_source"].per_step) == (state["workers"], state["per_step"])
+    mark = Bookmark(position, state["before"], state["seeded"], can_repeat, state["iteration"], is_apart)
     progress.waiting = None if mark.is_new else mark
     return problem
 

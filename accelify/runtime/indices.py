@@ -20,6 +20,7 @@ from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing, deal_rows, dealt, split_indices, split_rows, taking
 from accelify.runtime.passage import ABSENT, Epoch, Step
 from accelify.runtime.randomness import SharedRandom, WorkerStart, states_of
+from accelify.runtime.replay import Replay, replay_of
 
 
 class ByIndex:
@@ -37,16 +38,24 @@ class ByIndex:
         """A pass whose order all ranks draw alike."""
         inner, deal = self._inner()
         deal.start, deal.random, deal.at_first = start.position, None, None
+        deal.replay = None
         self._seed_workers(inner, start)
         if start.before is None and not inner.num_workers and deal.draws_once:
             # As a plain loader does: other loaders may begin before this one is asked for its first batch.
             deal.at_first = lambda: self._share(deal, start)
             return Epoch(iter(inner), deal.steps)
+        is_resumed = start.before is not None
         shared = self._share(deal, start)
-        inner.worker_init_fn = self._worker_start(shared)
+        if self._kept is None or not deal.is_begun:
+            if not is_resumed:
+                start.is_apart = shared is not None and not shared.is_in_step
+            inner.worker_init_fn = self._worker_start(start.is_apart)
+            deal.replay = replay_of(inner, start, self.per_step)
         with shared.drawing() if shared else nullcontext():
             batches = iter(inner)
             deal.draw_first()
+        if deal.replay is not None:
+            deal.replay.finish(batches)
         return Epoch(batches, deal.steps)
 
     def _share(self, deal: Deal, start: Bookmark) -> SharedRandom | None:
@@ -74,10 +83,10 @@ class ByIndex:
         else:
             self._seeded = seeding_state(self._loader)
 
-    def _worker_start(self, shared: SharedRandom | None) -> Any:
+    def _worker_start(self, is_apart: bool) -> Any:
         """What workers do at their start: where this rank draws by itself (`seed_by_rank`), so do they."""
         own = self._loader.worker_init_fn
-        return own if shared is None or shared.is_in_step else WorkerStart(own, self._sharing.rank)
+        return WorkerStart(own, self._sharing.rank) if is_apart else own
 
     def _inner(self) -> tuple[DataLoader[Any], Deal]:
         """The user's loader with its indices dealt: a shallow copy, so that later changes of theirs count."""
@@ -118,16 +127,19 @@ class Deal:
         self.draws_once = draws_once
         self.at_first: Callable[[], object] | None = None
         self.start = 0
+        self.replay: Replay | None = None
+        self.is_begun = False
         self._sampler = sampler
         # Where all batches but the last have one size.
         self._is_plain = is_batches and type(sampler) is BatchSampler
         self._sharing = sharing
         self._is_drawn = False
+        self._begin = 0
         self._items: Iterator[Any] = iter(())
         self._parts: Iterator[Any] = iter(())
 
     def __iter__(self) -> Iterator[Any]:
-        self.steps, self._is_drawn = [], False
+        self.steps, self._is_drawn, self.is_begun = [], False, True
         self._items = iter(self._sampler)
         return itertools.chain.from_iterable(self._drawn())
 
@@ -141,7 +153,12 @@ class Deal:
         self._is_drawn = True
         if self.at_first is not None:
             self.at_first()
+        # What the workers fetch again has to be dealt, too.
+        self._begin = self.start if self.replay is None else 0
         self._parts = self._all_at_once(self._sampler) if self._is_plain else self._one_by_one(self._items)
+        if self.replay is not None:
+            self._parts = self.replay.parts(self._parts)
+            del self.steps[: self.replay.count]
         if self.draws_once:
             self.random = None
         elif self.random is not None:
@@ -165,7 +182,7 @@ class Deal:
         if batches.drop_last:
             del rows[len(rows) - len(rows) % batches.batch_size :]
         deal = split_rows if self._sharing.split_batches else deal_rows
-        parts, steps = deal(rows, batches.batch_size, self._sharing, self.start)
+        parts, steps = deal(rows, batches.batch_size, self._sharing, self._begin)
         self.steps.extend(steps)
         # A sampler that comes to its end draws once more, which only its own generator shows.
         return itertools.chain(parts, indices) if getattr(sampler, "generator", None) else iter(parts)
@@ -179,10 +196,10 @@ class Deal:
                 return plainly(count)
 
         if self._sharing.split_batches:
-            pairs = split_indices(take, self._sharing, self.start)
+            pairs = split_indices(take, self._sharing, self._begin)
         else:
             batch_size = self._sampler.batch_size if self._is_plain else None
-            pairs = dealt(take, self._sharing, _size, batch_size, self.start)
+            pairs = dealt(take, self._sharing, _size, batch_size, self._begin)
         return self._noted(itertools.chain(list(itertools.islice(pairs, 1)), pairs))
 
     def _drawing(self) -> AbstractContextManager[None]:

@@ -18,6 +18,8 @@ from accelify.runtime.seeding import set_seed
 
 # Units: levels of attributes below a sampler in which its private generators are looked for
 DEPTH = 3
+# Units: elements of a list among these that are looked at, such as transforms one after the other
+WIDTH = 16
 LIBRARIES: dict[str, Callable[[], Any]] = {
     "torch": torch.get_rng_state,
     "python": random.getstate,
@@ -64,7 +66,7 @@ class SharedRandom:
         """
         private = list(_private_generators(owners))
         mine = _states(global_state(libraries), private)
-        is_alike = before is None and collectives.is_alike("the random state of rank 0", _digest(mine))
+        is_alike = before is None and collectives.is_alike("the random state of rank 0", digest(mine))
         self.before = mine if is_alike else before or collectives.broadcast_object(mine)
         if not is_alike:
             for generator, state in zip(private, self.before["private"], strict=before is None):
@@ -139,7 +141,7 @@ def set_global_state(states: dict[str, Any]) -> None:
         numpy.random.set_state(states["numpy"])
 
 
-def _digest(states: States) -> str:
+def digest(states: States) -> str:
     """The same for the same states, on any rank, and not for others."""
     each = [*states["shared"].values(), *states["private"]]
     plain = [state.numpy().tobytes() if isinstance(state, torch.Tensor) else state for state in each]
@@ -189,6 +191,9 @@ def _private_generators(owners: Iterable[object]) -> Iterator[Any]:
             yield value
         elif depth and hasattr(value, "__dict__") and not isinstance(value, (type, torch.nn.Module, torch.Tensor)):
             for inner in vars(value).values():
+                yield from search(inner, depth - 1)
+        elif depth and isinstance(value, (list, tuple)):
+            for inner in value[:WIDTH]:
                 yield from search(inner, depth - 1)
 
     for owner in owners:

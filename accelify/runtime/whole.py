@@ -23,6 +23,7 @@ from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing
 from accelify.runtime.passage import Epoch, Step, in_pairs
 from accelify.runtime.randomness import SharedRandom, states_of
+from accelify.runtime.replay import Replay, replay_of
 
 
 class Whole:
@@ -51,7 +52,7 @@ class Whole:
     def _pass(self, start: Bookmark) -> Iterator[Any]:
         if self._workers is not None:
             return self._workers.begin(start)
-        return rest_of(self._loader, start.position, start.seeded)
+        return rest_of(self._loader, start)
 
     def _noting(self, start: Bookmark) -> Iterator[Any]:
         """Without workers the order is drawn at the first batch: other loaders may have begun since this one did."""
@@ -77,6 +78,7 @@ class Workers:
         self.seeded: torch.Tensor | None = None
         self._loader = loader
         self._inner, self._rest = without_first(loader, 0)
+        self._is_alive = False
 
     def begin(self, start: Bookmark) -> Iterator[Any]:
         """A pass of them from there on."""
@@ -88,9 +90,9 @@ class Workers:
             self._inner.generator = generator_in(start.seeded)
         else:
             self.seeded = seeding_state(self._loader)
-        batches = iter(self._inner)
-        self._rest.begin()
-        return batches
+        self._rest.replay = None if self._is_alive else replay_of(self._inner, start, 1)
+        self._is_alive = True
+        return self._rest.of(self._inner)
 
 
 class AlreadyShared:
@@ -107,7 +109,7 @@ class AlreadyShared:
         """This rank's own pass: the sampler's order follows from the epoch it was told."""
         start.before = start.before or states_of(())
         count = start.position // self.per_step
-        return in_pairs(self._counted(rest_of(self._loader, count), count))
+        return in_pairs(self._counted(rest_of(self._loader, Bookmark(count)), count))
 
     def _counted(self, batches: Iterator[Any], skipped: int) -> Iterator[tuple[Any, Step | None]]:
         # The sampler deals single elements: the i-th of rank r is number i * N + r; from the dataset's length on they
@@ -139,27 +141,41 @@ class _Rest:
         self.count = count
         self._drawn: Iterator[Any] = iter(())
         self._is_begun = False
+        self.replay: Replay | None = None
 
     def __iter__(self) -> Iterator[Any]:
         self._drawn, self._is_begun = iter(self._sampler), False
         return self._items()
 
-    def begin(self) -> None:
+    def of(self, loader: DataLoader[Any]) -> Iterator[Any]:
+        """The pass of a loader that has this in its sampler's place."""
+        batches: Iterator[Any] = iter(loader)
+        self._begin()
+        if self.replay is not None:
+            self.replay.finish(batches)
+        return batches
+
+    def _begin(self) -> None:
         """Have the sampler draw what is left out, now: the random state is the epoch's only now."""
-        if not self._is_begun:
-            self._is_begun = True
+        if self._is_begun:
+            return
+        self._is_begun = True
+        if self.replay is not None:
+            self._drawn = self.replay.parts(self._drawn)
+        else:
             _drop(self._drawn, self.count)
 
     def _items(self) -> Iterator[Any]:
-        self.begin()
+        self._begin()
         yield from self._drawn
 
     def __len__(self) -> int:
         return max(len(self._sampler) - self.count, 0)
 
 
-def rest_of(loader: Any, count: int, seeded: torch.Tensor | None = None) -> Iterator[Any]:
-    """A pass of the loader without its first batches; they are not even fetched where indices decide."""
+def rest_of(loader: Any, start: Bookmark) -> Iterator[Any]:
+    """A pass of the loader without its first batches; where indices decide, workers alone may fetch them again."""
+    count, seeded = start.position, start.seeded
     if not count and seeded is None:
         return iter(loader)
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or iterates_itself(loader):
@@ -167,9 +183,10 @@ def rest_of(loader: Any, count: int, seeded: torch.Tensor | None = None) -> Iter
         _drop(everything, count)
         return everything
     inner, rest = without_first(loader, count)
-    batches: Iterator[Any] = iter(_seeded(inner, seeded))
-    rest.begin()
-    return batches
+    if seeded is not None:
+        inner.generator = generator_in(seeded)
+    rest.replay = replay_of(inner, start, 1)
+    return rest.of(inner)
 
 
 def _seeded(loader: Any, state: torch.Tensor | None) -> Any:

@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 from accelify.runtime import Accelerator, Environment
 from tests.runtime.training import LENGTH, loader_of, seed, train
@@ -46,6 +48,57 @@ def test_one_process_resumes_bit_for_bit_with_workers(kind, tmp_path):
 def test_one_process_resumes_bit_for_bit_with_workers_that_live_on(kind, resumes, tmp_path):
     """8 is the last batch of an epoch."""
     check_resumes(kind, "persistent", resumes, tmp_path, epochs=3)
+
+
+@pytest.mark.parametrize("workers", [2, "persistent"])
+def test_what_workers_draw_is_drawn_again(workers, tmp_path):
+    check_resumes("augmented", workers, [3, 6], tmp_path, epochs=1 if workers == "persistent" else 2)
+
+
+class Counted(torch.utils.data.Dataset):
+    """Notes in a file what is fetched, in whichever process."""
+
+    def __init__(self, path, draws):
+        self.path, self.draws = path, draws
+
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, index):
+        with self.path.open("a") as file:
+            file.write(f"{index}\n")
+        if self.draws:
+            torch.rand(1)
+        return index
+
+
+@pytest.mark.parametrize("draws", [False, True])
+def test_what_draws_nothing_is_not_fetched_again(draws, tmp_path):
+    def loader(accelerator):
+        data = Counted(tmp_path / "fetched", draws)
+        started = lambda worker: worker_sees.append(torch.utils.data.get_worker_info().dataset is data)  # noqa: E731
+        worker_sees = []
+        return accelerator.prepare(DataLoader(data, batch_size=2, num_workers=2, worker_init_fn=started))
+
+    accelerator = alone()
+    for number, _ in enumerate(loader(accelerator), 1):
+        if number == 25:
+            accelerator.save_state(tmp_path / "checkpoint")
+            break
+    (tmp_path / "fetched").unlink()
+    accelerator = alone()
+    rest = loader(accelerator)
+    accelerator.load_state(tmp_path / "checkpoint")
+    assert [batch.tolist() for batch in rest] == [[i, i + 1] for i in range(50, 60, 2)]
+    fetched = [int(line) for line in (tmp_path / "fetched").read_text().split()]
+    assert set(range(50, 60)) <= set(fetched)
+    assert len(fetched) == 60 if draws else len(fetched) <= 24
+
+
+def test_workers_that_have_drawn_in_earlier_epochs_cannot_be_brought_back(tmp_path):
+    train(alone(), "augmented", "persistent", 2, [(11, str(tmp_path))], 11)
+    with pytest.warns(UserWarning, match="draws random numbers in workers that live on"):
+        train(alone(), "augmented", "persistent", 2, load=str(tmp_path))
 
 
 def check_resumes(kind, workers, resumes, folder, epochs=2):

@@ -33,6 +33,23 @@ class Rows(Dataset):
         return index, torch.linspace(-1, 1, 4) * (index + 1) / LENGTH
 
 
+class Augmented(Rows):
+    """Draws from all three libraries, and from a generator that a transform holds."""
+
+    def __init__(self):
+        self.transforms = [Jitter()]
+
+    def __getitem__(self, index):
+        index, row = super().__getitem__(index)
+        noise = random.random() + numpy.random.rand() + torch.rand(1) + self.transforms[0].generator.random()
+        return index, row * noise
+
+
+class Jitter:
+    def __init__(self):
+        self.generator = numpy.random.default_rng(5)
+
+
 class Shuffled(IterableDataset):
     """Draws its order when it starts, every worker its own part of it."""
 
@@ -79,10 +96,11 @@ class Pairs(BatchSampler):
 
 
 def loader_of(kind, workers):
-    data = Shuffled() if kind == "iterable" else Rows()
+    data = {"iterable": Shuffled, "augmented": Augmented}.get(kind, Rows)()
     options = {
         "sequential": {"sampler": SequentialSampler(data)},
         "shuffle": {"shuffle": True},
+        "augmented": {"shuffle": True},
         "generator": {"shuffle": True, "generator": torch.Generator().manual_seed(11)},
         "subset": {"sampler": SubsetRandomSampler(range(3, LENGTH))},
         "weighted": {"sampler": WeightedRandomSampler(torch.arange(1.0, LENGTH + 1), LENGTH)},

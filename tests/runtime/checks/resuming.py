@@ -41,7 +41,7 @@ def in_a_later_epoch_and_twice(accelerator):
 
 
 def with_workers(accelerator):
-    for kind in ("sequential", "shuffle", "drawing", "pairs", "replacement"):
+    for kind in ("sequential", "shuffle", "drawing", "pairs", "replacement", "augmented"):
         _resumes(accelerator, kind, 2, [1, 5])
 
 

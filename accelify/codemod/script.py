@@ -31,6 +31,7 @@ from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.settings import Setting, Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.trace import Tracer
+from accelify.codemod.analysis.trims import Trim, trim_of
 from accelify.codemod.analysis.values import Argument, Element, Generated, Instance, Member
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap, Wrap
@@ -219,6 +220,12 @@ class Script:
             return []
         found = (self._sums.of(loop) for loop in self.shared_loops if self.accelerator(loop) is not None)
         return [reduction for listed in found for reduction in listed]
+
+    def trim(self, reduction: Reduction) -> Trim | None:
+        """Where the rows that only even out the last step are left out of sums that are reduced."""
+        if reduction.how != "sum" or self.prepared.is_dealt_by_hand(reduction.loop):
+            return None
+        return trim_of(self.program, reduction.loop, reduction.names)
 
     @cached_property
     def _sums(self) -> Sums:

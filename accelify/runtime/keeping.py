@@ -13,8 +13,8 @@ from torch.utils.hooks import RemovableHandle
 from accelify.runtime.checkpoint import Checkpoints, LoadHook, SaveHook
 from accelify.runtime.data import skip_first_batches
 from accelify.runtime.options import ProjectConfiguration
-from accelify.runtime.passage import Row, gather_rows
 from accelify.runtime.preemption import Preemption
+from accelify.runtime.rows import Row, gather_rows, trim_rows
 from accelify.runtime.trackers import Tracker
 from accelify.runtime.tracking import Trackers
 from accelify.runtime.training import Training
@@ -41,6 +41,13 @@ class Keeping(Training):
             gathered = gather_rows(rows, self._passages, self._collectives, self._world.rank)
             return [row.value for row in gathered]
         return gather_rows(input_data, self._passages, self._collectives, self._world.rank)
+
+    def trim_for_metrics(self, input_data: Any) -> Any:
+        """This rank's rows of the current batch, without those added to even out the last step; nobody is asked.
+
+        What is not the batch's rows is left as it is, and then all that is given with it.
+        """
+        return trim_rows(input_data, self._passages, self._world.rank)
 
     # -- files
 

@@ -10,13 +10,7 @@ from typing import Any  # batches are whatever the user's loader yields
 
 import torch
 
-from accelify.errors import AccelifyError
 from accelify.runtime import nested
-from accelify.runtime.collectives import Alone
-
-
-class CannotGather(AccelifyError):
-    """A metric whose rows we cannot tell from those that were added to even out the last step."""
 
 
 class Absent:
@@ -24,13 +18,6 @@ class Absent:
 
 
 ABSENT = Absent()
-
-
-class Row:
-    """What belongs to one sample and is taken as one thing, whatever it holds: no dataclass, which has parts."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,93 +183,3 @@ class Passages:
     def finished(self) -> list[Step]:
         """The steps of the pass that ended last."""
         return self._last
-
-
-def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) -> Any:
-    """The rows of all ranks that count, in the order of one process.
-
-    Inside a loop over a prepared loader: of the current batch. After it: of everything collected in the loop, row by
-    row or batch by batch, as the length says. Raises: CannotGather when rows were added and these are not theirs.
-    """
-    step = passages.step
-    if step is not None:
-        _check(tree, step, rank)
-        return collectives.gather_rows(tree, None if step.is_whole else step.valid)
-    history = passages.finished
-    if any(step.rows is None for step in history):
-        history = []
-    everything = collectives.gather_rows(tree, None)
-    lengths = {length for _, length in _lengths(everything)}
-    if history and lengths == {_total(history)}:
-        return nested.map_leaves(_ordering(history), everything, is_leaf=nested.is_list_of_objects)
-    if all(step.is_whole for step in passages.finished):
-        batches = [_of_batches(step) for step in history]
-        if batches and lengths == {_total(batches)}:
-            return nested.map_leaves(_ordering(batches), everything, is_leaf=nested.is_list_of_objects)
-        return everything
-    raise CannotGather(
-        f"gather_for_metrics after the loop: {sorted(lengths)} rows are not the {_total(history)} that the ranks were "
-        "given, and some of those were added to even out the last step. Call it in the loop, on each batch."
-    )
-
-
-def _total(history: Sequence[Step]) -> int:
-    return sum(sum(step.rows) for step in history if step.rows)
-
-
-def _of_batches(step: Step) -> Step:
-    """A step in which each batch is one row: what is collected once for a batch."""
-    present = tuple(int(rows > 0) for rows in step.rows or ())
-    return Step(rows=present, valid=present)
-
-
-def _check(tree: Any, step: Step, rank: int) -> None:
-    if step.is_whole or step.rows is None:
-        return
-    for leaf, length in _lengths(tree):
-        if length != step.rows[rank]:
-            kind = f"tensor of shape {list(leaf.shape)}" if isinstance(leaf, torch.Tensor) else f"list of {length}"
-            raise CannotGather(
-                f"gather_for_metrics: a {kind} for a batch of {step.rows[rank]} rows, of "
-                f"which {step.valid[rank]} count and the rest were added to even out the last step. Give it one row "
-                "per sample, or use gather."
-            )
-
-
-def _lengths(tree: Any) -> Iterator[tuple[Any, int]]:
-    """What has rows in the tree, and how many: tensors, arrays, lists of objects."""
-    found: list[tuple[Any, int]] = []
-
-    def look(leaf: Any) -> Any:
-        if isinstance(leaf, list) or (hasattr(leaf, "ndim") and leaf.ndim):
-            found.append((leaf, len(leaf)))
-        return leaf
-
-    nested.map_leaves(look, tree, is_leaf=nested.is_list_of_objects)
-    return iter(found)
-
-
-def _ordering(history: Sequence[Step]) -> Callable[[Any], Any]:
-    order = _order(history)
-
-    def put(leaf: Any) -> Any:
-        if isinstance(leaf, list):
-            return [leaf[position] for position in order.tolist()]
-        if isinstance(leaf, torch.Tensor):
-            return leaf[order.to(leaf.device)] if leaf.ndim else leaf
-        return leaf[order.numpy()] if hasattr(leaf, "ndim") and leaf.ndim else leaf
-
-    return put
-
-
-def _order(history: Sequence[Step]) -> torch.Tensor:
-    """Where, in all ranks' rows one rank after the other, the rows of the single-process order are."""
-    ranks = range(len(history[0].valid))
-    totals = [sum(step.rows[rank] for step in history if step.rows) for rank in ranks]
-    starts = [sum(totals[:rank]) for rank in ranks]
-    order: list[int] = []
-    for step in history:
-        for rank in ranks:
-            order.extend(range(starts[rank], starts[rank] + step.valid[rank]))
-            starts[rank] += step.rows[rank] if step.rows else 0
-    return torch.tensor(order, dtype=torch.int64)

@@ -2,7 +2,9 @@
 
     for x, y in train_loader:
         ...
-        correct += (model(x).argmax(1) == y).sum().item()
+        predicted = model(x).argmax(1)
+        predicted, y = accelerator.trim_for_metrics((predicted, y))    # added
+        correct += (predicted == y).sum().item()
         total += len(y)
     correct, total = accelerator.reduce((correct, total), "sum")    # added
     print(correct / total)
@@ -19,7 +21,8 @@
 
 Why: each process adds up its own share; what is printed, returned or decided from the sums is meant of all the data.
 What the script divides by `len(train_loader)`, which counts the batches of one process, is reduced by its mean. The
-rows that a prepared loader adds to even out the last step of an epoch, fewer than one for each process, count too.
+rows that a prepared loader adds to even out the last step of an epoch are trimmed off before rows are counted, where
+nothing else in the loop needs them.
 A loop that evaluates, where all that leaves it is counted row by row, gathers the rows instead, each once, and its
 loader is prepared. Where it adds up or collects numbers of whole batches, as means are, the batches are dealt out as
 they are, and sums, meters and lists are put together after the loop: the numbers are those of one process. Any other
@@ -38,6 +41,7 @@ import libcst as cst
 from accelify.codemod import snippets
 from accelify.codemod.analysis.batchwise import Dealing
 from accelify.codemod.analysis.sums import Reduction
+from accelify.codemod.analysis.trims import Trim
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -63,17 +67,19 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     for order, reduction in enumerate(script.reductions):
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None
-        whole = (
-            "the processes, each of which takes as many batches"
-            if reduction.how == "mean"
-            else ("all processes; what is added to even out the last step of an epoch counts too")
-        )
+        trim = script.trim(reduction)
+        edits = [Insert(reduction.anchor, "after", _statement(reduction, accelerator), order=order)]
+        if trim is not None:
+            names = ", ".join(trim.names)
+            value = f"({names})" if len(trim.names) > 1 else names
+            trimming = snippets.call_statement(names, f"{accelerator}.trim_for_metrics", value, trim.first.col_offset)
+            edits.append(Insert(trim.first, "before", trimming))
         yield Change(
             rule=NAME,
             path=script.path(reduction.loop),
             line=reduction.anchor.end_lineno or reduction.anchor.lineno,
-            reason=f"{', '.join(reduction.names)}: the {reduction.how} over {whole}",
-            edits=(Insert(reduction.anchor, "after", _statement(reduction, accelerator), order=order),),
+            reason=f"{', '.join(reduction.names)}: the {reduction.how} over {_whole(reduction, trim)}",
+            edits=tuple(edits),
             tier=Tier.REVIEW,
         )
         yield from _running(script, reduction)
@@ -119,6 +125,14 @@ def _shown(script: Script, dealing: Dealing) -> Iterator[Remark]:
     for read in dealing.shown[:1]:
         message = "what is shown here is of this process's share of the batches, until the loop is over"
         yield Remark(NAME, script.path(read), read, message, Tier.ADVICE)
+
+
+def _whole(reduction: Reduction, trim: Trim | None) -> str:
+    if reduction.how == "mean":
+        return "the processes, each of which takes as many batches"
+    if trim is not None:
+        return "all processes, without the rows that are added to even out the last step of an epoch"
+    return "all processes; what is added to even out the last step of an epoch counts too"
 
 
 def _running(script: Script, reduction: Reduction) -> Iterator[Remark]:

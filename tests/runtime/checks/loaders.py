@@ -22,7 +22,7 @@ from torch.utils.data import (
 )
 
 from accelify.runtime import Accelerator
-from accelify.runtime.passage import CannotGather
+from accelify.runtime.rows import CannotGather
 
 
 class Numbers(Dataset):

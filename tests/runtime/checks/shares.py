@@ -120,3 +120,26 @@ def only_zeros_are_filled_in(accelerator):
             accelerator.reduce(mine, "sum")
     with pytest.raises(Desync):
         accelerator.reduce(torch.zeros(1) if accelerator.is_main_process else 0, "mean")
+
+
+def added_rows_are_trimmed_where_they_are(accelerator):
+    for rows in (16, 19, 17, 3, 1):
+        for split in (False, True):
+            worker = Accelerator(split_batches=split)
+            loader = worker.prepare(DataLoader(TensorDataset(torch.arange(float(rows))), batch_size=4))
+            seen, count = [], 0
+            for (x,) in loader:
+                x, names, one, loss = worker.trim_for_metrics((x, x.tolist(), x.numpy(), x.mean()))
+                assert len(x) == len(names) == len(one)
+                seen.extend(names)
+                count += loss.numel()
+            everyone = [row for own in worker.gather_object(seen) for row in own]
+            assert sorted(everyone) == list(range(rows))
+            assert count == len(loader)
+            assert worker.trim_for_metrics(seen) is seen
+
+
+def what_is_not_the_batchs_rows_is_not_trimmed(accelerator):
+    for (x,) in accelerator.prepare(DataLoader(TensorDataset(torch.arange(5.0)), batch_size=4)):
+        given = x, torch.cat([x, x])
+        assert accelerator.trim_for_metrics(given) is given

@@ -1,0 +1,68 @@
+"""Rows that only even out an epoch: trimmed off before rows are counted, where nothing else needs them."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.rewrite import Options
+from tests.codemod.pairs import run
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.CrossEntropyLoss()
+for epoch in range(2):
+    total, hits = 0, 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        found = out.argmax(1)
+        loss = criterion(out, y)
+        {before}
+        loss.backward()
+        optimizer.step()
+        {after}
+    print(total, hits)
+"""
+
+
+def rewritten(after: str, before: str = "pass") -> str:
+    text = SCRIPT.format(before=before.replace("; ", "\n        "), after=after.replace("; ", "\n        "))
+    return run(text.replace("        pass\n", ""), Options()).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("adding", "names"),
+    [
+        ("total += x.size(0)", "x"),
+        ("total += len(y); hits += (found == y).sum().item()", "y, found"),
+        ("hits += found.eq(y.data).cpu().sum(); total += loss.item() * x.size(0)", "found, y, x"),
+        ("total += y.shape[0]; hits += torch.sum(found == y.data)", "y, found"),
+        ("total += nn.functional.nll_loss(out, y, reduction='sum').item()", "out, y"),
+    ],
+)
+def test_rows_are_trimmed_before_they_are_counted(adding: str, names: str) -> None:
+    value = f"({names})" if "," in names else names
+    first = adding.partition(";")[0]
+    assert f"        {names} = accelerator.trim_for_metrics({value})\n        {first}\n" in rewritten(adding)
+
+
+@pytest.mark.parametrize(
+    ("after", "before"),
+    [
+        ("pass", "total += len(y); hits += 1"),  # y is trained on below
+        ("total += len(y); print(y)", "pass"),
+        ("total += loss.item()", "pass"),
+        ("size = len(y); total += size; hits += (found == y).sum()", "pass"),
+        ("total += len(y)\n        if epoch: hits += (found == y).sum()", "pass"),
+    ],
+)
+def test_rows_that_something_else_needs_stay(after: str, before: str) -> None:
+    if "y);" in before:
+        before += "; loss = criterion(out, y)"
+    assert "trim_for_metrics" not in rewritten(after, before)

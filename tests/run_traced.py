@@ -42,7 +42,7 @@ class Tracer:
 
     def backward(self, tensors, *args, **kwargs):
         listed = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        self.losses.append(sum(float(t.detach().sum()) for t in listed))
+        self.losses.append(float(sum(t.detach().sum() for t in listed)))
         self.weights.append(total(parameters(listed)))
         return self.plain(tensors, *args, **kwargs)
 

@@ -19,7 +19,7 @@ from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.locality import Locality
 from accelify.codemod.analysis.loops import Loops, Training
-from accelify.codemod.analysis.losses import Losses
+from accelify.codemod.analysis.losses import AUTOGRAD, Losses, losses_of
 from accelify.codemod.analysis.moves import Move, Moves
 from accelify.codemod.analysis.outputs import Outputs
 from accelify.codemod.analysis.precision import Precision, Precisions
@@ -279,6 +279,14 @@ class Script:
         """What one process alone is to write; a script that distributes itself has decided that by itself."""
         files = self.files if self.distribution is None else set()
         return Guarding(Calm(self.program, self.outputs, files, self.accelerator))
+
+    def losses(self, backward: ast.Call) -> tuple[ast.expr, ...]:
+        """The losses of a backward pass, one by one."""
+        return losses_of(self.program, backward)
+
+    def is_by_function(self, backward: ast.Call) -> bool:
+        """Whether a backward pass is not a loss's method but `torch.autograd.backward`."""
+        return AUTOGRAD in self.program.called(backward)
 
     def is_sum(self, loss: ast.expr) -> bool:
         """Whether a loss is a sum over the rows of its batch."""

@@ -168,9 +168,27 @@ def test_a_functional_backward_is_migrated_or_declined() -> None:
         assert result.notes
 
 
-def test_a_backward_pass_over_a_list_is_migrated_or_declined() -> None:
-    result = run(script(backward="torch.autograd.backward([loss, 2 * loss])"))
-    assert "torch.autograd.backward(" not in result.after.decode() or result.status is Status.DECLINED
+@pytest.mark.parametrize(
+    ("backward", "comes_out"),
+    [
+        ("([loss, 2 * loss])", "loss + 2 * loss)"),
+        ("((loss,), retain_graph=True)", "loss, retain_graph=True)"),
+        ("(tensors=[loss if x.any() else 0 * loss, loss])", "(loss if x.any() else 0 * loss) + loss)"),
+        ("([loss, loss - 1])", "loss + (loss - 1))"),
+        ("([loss, loss], None, True)", "loss + loss, retain_graph=True)"),
+    ],
+)
+def test_a_backward_pass_over_a_list_is_one_over_the_sum(backward: str, comes_out: str) -> None:
+    result = run(script(backward=f"torch.autograd.backward{backward}"))
+    assert result.status is Status.MIGRATED, result.notes
+    assert f"accelerator.backward({comes_out}" in result.after.decode()
+
+
+@pytest.mark.parametrize("given", ["losses", "[loss, *losses]", "[loss], [torch.ones(())]", "[loss], inputs=[x]"])
+def test_a_backward_pass_over_what_cannot_be_told_is_declined(given: str) -> None:
+    result = run(script(backward=f"losses = [loss]\ntorch.autograd.backward({given})"))
+    assert result.status is Status.DECLINED
+    assert any(note.rule == "backward" for note in result.notes)
 
 
 def test_a_backward_pass_by_an_imported_function_is_declined() -> None:

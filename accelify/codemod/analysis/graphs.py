@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.grouping import Item
+from accelify.codemod.analysis.losses import losses_of
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.wrapping import Wrapping
@@ -43,9 +44,9 @@ class Graphs:
 
     def of(self, backward: ast.Call) -> Graph:
         """The graph of one backward pass."""
-        assert isinstance(backward.func, ast.Attribute)
         found = Graph()
-        _Walk(self, found, self.program.frame(backward)).expression(backward.func.value, None)
+        for loss in losses_of(self.program, backward):
+            _Walk(self, found, self.program.frame(backward)).expression(loss, None)
         return found
 
     def is_without_gradients(self, node: ast.AST) -> bool:

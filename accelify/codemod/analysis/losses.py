@@ -10,6 +10,26 @@ from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.values import Made
 
 _DEPTH = 5
+AUTOGRAD = "torch.autograd.backward"
+
+
+def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
+    """The losses of a backward pass: of `loss.backward()`, or of `torch.autograd.backward([one, other])`.
+
+    Nothing where they cannot be told one by one, or where the gradients do not start with 1.
+    """
+    if AUTOGRAD not in program.called(backward):
+        return (backward.func.value,) if isinstance(backward.func, ast.Attribute) else ()
+    given = {k.arg: k.value for k in backward.keywords}
+    given.update(zip(("tensors", "grad_tensors", "retain_graph", "create_graph"), backward.args, strict=False))
+    start = given.get("grad_tensors", ast.Constant(None))
+    listed = given.get("tensors")
+    is_plain = set(given) <= {"tensors", "grad_tensors", "retain_graph", "create_graph"} and len(backward.args) <= 4
+    if not is_plain or not isinstance(start, ast.Constant) or start.value is not None:
+        return ()
+    if not isinstance(listed, (ast.List, ast.Tuple)) or any(isinstance(e, ast.Starred) for e in listed.elts):
+        return ()
+    return tuple(listed.elts)
 
 
 class Losses:

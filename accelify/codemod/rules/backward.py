@@ -1,10 +1,12 @@
 """Send the backward pass through the accelerator.
 
-    loss.backward()    ->    accelerator.backward(loss)
+    loss.backward()                         ->    accelerator.backward(loss)
+    torch.autograd.backward([one, other])   ->    accelerator.backward(one + other)
 
 Why: fp16 needs the loss scaled, gradient accumulation needs it divided, and when it returns the gradients of every
 prepared model agree on all processes.
-Left alone: `backward` methods of the project's own.
+Left alone: `backward` methods of the project's own. `torch.autograd.backward` with gradients to start from, or with a
+list whose losses cannot be told one by one, holds the file back.
 """
 
 from __future__ import annotations
@@ -44,19 +46,27 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
             edits=(
                 Replace(
                     call,
-                    partial(through_accelerator, accelerator=accelerator),
-                    keeps=(call.func.value, *call.args, *call.keywords),
+                    partial(added_up if script.is_by_function(call) else through_accelerator, accelerator=accelerator),
+                    keeps=(*script.losses(call), *_kept(script, call)),
                     reads=(accelerator.split(".")[0],),
                 ),
             ),
         )
 
 
+def _kept(script: Script, call: ast.Call) -> list[ast.expr]:
+    """What is handed on beside the losses."""
+    named = [k.value for k in call.keywords if k.arg not in ("tensors", "grad_tensors")]
+    return [*call.args[2:], *named] if script.is_by_function(call) else [*call.args, *named]
+
+
 def _obstacle(script: Script, call: ast.Call) -> str | None:
     assert isinstance(call.func, ast.Attribute)
     receiver = call.func.value
-    if any(name.startswith("torch.autograd") for name in script.program.externals(receiver)):
-        return "`torch.autograd.backward` takes several losses: add them up and call `.backward()` on the sum"
+    if script.is_by_function(call):
+        if script.losses(call):
+            return None
+        return "cannot tell the losses of `torch.autograd.backward` one by one: add them up, and call `.backward()`"
     if any(script.roles.is_optimizer(v) for v in script.program.values(receiver)):
         return "the optimizer runs the backward pass itself (mixed precision of another library)"
     if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(_POSITIONAL):
@@ -75,6 +85,32 @@ def through_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpressi
         [loss.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))), *rest] if rest else [loss]
     )
     return call.with_changes(func=cst.parse_expression(f"{accelerator}.backward"), args=arguments)
+
+
+def added_up(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`accelerator.backward(one + other, ...)` for `torch.autograd.backward([one, other], None, ...)`."""
+    assert isinstance(call, cst.Call)
+    named = [
+        (a.keyword.value if a.keyword is not None else n, a)
+        for n, a in zip(("tensors", "grad_tensors", *_POSITIONAL[1:]), call.args, strict=False)
+    ]
+    listed = next(a.value for name, a in named if name == "tensors")
+    assert isinstance(listed, (cst.List, cst.Tuple))
+    first, *others = [e.value for e in listed.elements]
+    loss = _summand(first) if others else snippets.bare(first)
+    for other in others:
+        loss = cst.BinaryOperation(loss, cst.Add(), _summand(other))
+    rest = [a if a.keyword else _keyword(name, a) for name, a in named if name not in ("tensors", "grad_tensors")]
+    arguments = [cst.Arg(loss), *(a.with_changes(comma=cst.MaybeSentinel.DEFAULT) for a in rest)]
+    return call.with_changes(func=cst.parse_expression(f"{accelerator}.backward"), args=arguments)
+
+
+def _summand(node: cst.BaseExpression) -> cst.BaseExpression:
+    """An expression as it can stand on either side of a plus."""
+    is_product = isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (cst.Multiply, cst.Divide))
+    if node.lpar or is_product or isinstance(node, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
+        return node
+    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
 
 
 def _keyword(name: str, argument: cst.Arg) -> cst.Arg:

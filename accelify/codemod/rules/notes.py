@@ -143,8 +143,7 @@ def _uneven(script: Script) -> Iterator[Remark]:
 def _summed(script: Script) -> Iterator[Remark]:
     """Losses whose gradients grow with the batch, while those of the processes are averaged."""
     for backward in script.training.backwards:
-        assert isinstance(backward.func, ast.Attribute)
-        if not script.is_sum(backward.func.value):
+        if not any(map(script.is_sum, script.losses(backward))):
             continue
         if script.options.keep_global_batch:
             message = (

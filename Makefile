@@ -9,7 +9,7 @@ help:
 	@echo "make venv      set up .venv: accelify, its extras and the test tools, all pinned"
 	@echo "make demo      rewrite two real scripts, run them on two processes, compare"
 	@echo "make test      run the tests"
-	@echo "make soak      kill a two-rank run fifty times instead of five; migrate 600 composed scripts instead of 20"
+	@echo "make soak      kill a two-rank run fifty times instead of five; try 600 composed scripts and random programs instead of 20"
 	@echo "make test-all  run the codemod's tests on every Python from 3.10 that is installed"
 	@echo "make bench     measure speed, as ratios to a floor or a peer"
 	@echo "make lint      check style and types"
@@ -33,7 +33,7 @@ test: venv
 
 soak: venv
 	@ACCELIFY_TEST_KILLS=50 $(BIN)/python -m pytest tests/runtime/test_killed.py
-	@ACCELIFY_TEST_EXAMPLES=600 $(BIN)/python -m pytest --timeout 3600 tests/test_composed.py
+	@ACCELIFY_TEST_EXAMPLES=600 $(BIN)/python -m pytest --timeout 3600 tests/test_composed.py tests/test_random_programs.py
 
 lint: venv
 	@$(BIN)/ruff check .

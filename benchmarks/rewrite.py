@@ -1,4 +1,7 @@
-"""`accelify rewrite`, in CPU time, beside the floor that LibCST sets; both measured in turn, in one run, as ratios."""
+"""`accelify rewrite`, in CPU time, beside the floor that LibCST sets; both measured in turn, in one run, as ratios.
+
+A tree without torch is walked beside TorchFix, where $TORCHFIX names its command; it needs another LibCST than ours.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROUNDS = 5
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
+FIRST = [f"tree/{number:02}" for number in range(10)]  # the first thousand files
 
 HEAD = """\
 import torch
@@ -58,21 +62,21 @@ def script(lines: int) -> str:
     return HEAD + "".join(LAYER.format(n=n) for n in range(count)) + TAIL.format(blocks=blocks)
 
 
-def cpu_seconds(command: list[str], folder: str) -> float:
-    """User and system time of a command and all that it starts."""
+def cost(command: list[str], folder: str) -> tuple[float, float]:
+    """User and system time in seconds of a command and all that it starts, and the most memory in MB that one held."""
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0, command
-    return usage.ru_utime + usage.ru_stime
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def fastest(commands: dict[str, list[str]], folder: str) -> dict[str, float]:
-    """The least CPU time of each command; they take turns, so that a busy machine is fair to all."""
-    times: dict[str, list[float]] = {name: [] for name in commands}
+def least(commands: dict[str, list[str]], folder: str) -> dict[str, tuple[float, float]]:
+    """The least cost of each command; they take turns, so that a busy machine is fair to all."""
+    costs: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     for _ in range(ROUNDS):
         for name, command in commands.items():
-            times[name].append(cpu_seconds(command, folder))
-    return {name: min(each) for name, each in times.items()}
+            costs[name].append(cost(command, folder))
+    return {name: (min(time for time, _ in each), min(memory for _, memory in each)) for name, each in costs.items()}
 
 
 def main() -> None:
@@ -89,15 +93,20 @@ def main() -> None:
             "python -c pass": [python, "-c", "pass"],
             "accelify --version": [python, "-m", "accelify", "--version"],
         }
+        commands["1,000 files without torch"] = [python, "-m", "accelify", "rewrite", "--check", *FIRST]
         commands["5,000 files without torch"] = [python, "-m", "accelify", "rewrite", "--check", "tree"]
+        if "TORCHFIX" in os.environ:
+            commands["TorchFix, the same files"] = [os.environ["TORCHFIX"], "--select", "ALL", "--jobs", "1", "tree"]
         for lines in (500, 1000, 2000, 5000):
             commands[f"floor, {lines} lines"] = [python, "-c", parse.format(f"{lines}.py")]
             commands[f"rewrite --diff, {lines} lines"] = [python, "-m", "accelify", "rewrite", "--diff", f"{lines}.py"]
-        times = fastest(commands, folder)
-    print(f"{'CPU seconds, least of ' + str(ROUNDS):<32}")
-    for name, seconds in times.items():
-        floor = times.get(name.replace("rewrite --diff", "floor"), seconds)
-        print(f"{name:<32}{seconds:8.3f}" + (f"{seconds / floor:8.2f} x the floor" if floor != seconds else ""))
+        costs = least(commands, folder)
+    print(f"{'CPU seconds, least of ' + str(ROUNDS):<32}{'':8}{'memory':>11}")
+    for name, (seconds, memory) in costs.items():
+        floor, _ = costs.get(name.replace("rewrite --diff", "floor"), (seconds, memory))
+        ratio = f"{seconds / floor:8.2f} x the floor" if floor != seconds else ""
+        print(f"{name:<32}{seconds:8.3f}{memory:8.0f} MB{ratio}")
+    times = {name: seconds for name, (seconds, _) in costs.items()}
     extra = times["accelify --version"] - times["python -c pass"]
     walk = times["5,000 files without torch"] - times["accelify --version"]
     print(f"{'--version, more than bare python':<32}{1000 * extra:5.0f} ms\n{'walking':<32}{5000 / walk:8.0f} files/s")

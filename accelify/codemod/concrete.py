@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 
 import libcst as cst
@@ -32,6 +33,29 @@ _EXPRESSIONS: dict[type[ast.AST], tuple[type[cst.CSTNode], ...]] = {
     ast.Subscript: (cst.Subscript,),
     ast.Lambda: (cst.Lambda,),
 }
+# Lines of blanks and comments at a file's end.
+_END = re.compile(r"(?<=\n)(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:#[^\n]*)?\Z")
+
+
+def parse_module(text: str) -> cst.Module:
+    """LibCST's tree of a text, whose code is the text.
+
+    LibCST 1.9 loses lines at a file's end when lines of blanks, or comments at odd depths, follow them; they are put
+    back.
+    """
+    module = cst.parse_module(text)
+    end = _END.search(text)
+    if end is None or module.code == text:
+        return module
+    module = cst.parse_module(text[: end.start()])
+    lines = [_empty_line(line) for line in end[0].removesuffix("\n").split("\n")]
+    return module.with_changes(footer=[*module.footer, *lines], has_trailing_newline=text.endswith("\n"))
+
+
+def _empty_line(line: str) -> cst.EmptyLine:
+    blanks = line[: len(line) - len(line.lstrip(" \t"))]
+    comment = cst.Comment(line[len(blanks) :]) if blanks != line else None
+    return cst.EmptyLine(indent=False, whitespace=cst.SimpleWhitespace(blanks), comment=comment)
 
 
 class Concrete:
@@ -41,7 +65,7 @@ class Concrete:
         self._parsed = parsed
         self._folded = folded
         try:
-            self.module = cst.parse_module(folded.text)
+            self.module = parse_module(folded.text)
         except cst.ParserSyntaxError as error:
             raise CannotParse(parsed.path, None, None, f"LibCST cannot read it: {error.message}") from None
         if self.module.code != folded.text or folded.unfold(folded.text) != parsed.text:

@@ -87,7 +87,9 @@ def test_a_form_feed_inside_a_block_stays() -> None:
     assert after(text.encode()).count(b"\f\n        optimizer.step()\n") == 1
 
 
-@pytest.mark.parametrize("end", [b"", b"\n\n\n", b"  # end", b"\n# end", b"\n    "])
+@pytest.mark.parametrize(
+    "end", [b"", b"\n\n\n", b"  # end", b"\n# end", b"\n    ", b"\n\n\n  \n", b"\n\n \n\t\n", b"\n\n ", b"\n\n # end\n"]
+)
 def test_the_end_of_the_file_stays(end: bytes) -> None:
     assert after(PLAIN.encode().rstrip(b"\n") + end) == EXPECTED.rstrip(b"\n") + end
 

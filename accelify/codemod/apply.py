@@ -32,6 +32,7 @@ from accelify.codemod.signatures import with_parameter, without_arguments, witho
 from accelify.codemod.spacing import (
     Comments,
     blank,
+    comments_in,
     has_blank,
     last_blank,
     lines_above,
@@ -172,6 +173,8 @@ class _Applier(cst.CSTTransformer):
             node = without_arguments(original_node, node, self.arguments[original_node])
         for edit in self.replaced.get(original_node, ()):
             node = edit.make(node)
+        if node is not updated_node:
+            self.dropped.extend((comments_in(updated_node) - comments_in(node)).elements())
         if isinstance(original_node, cst.If) and self._does_only_otherwise(original_node):
             assert isinstance(node, cst.If)
             node = _otherwise(node)

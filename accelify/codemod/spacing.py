@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import dropwhile
 
@@ -64,3 +65,10 @@ class Comments(cst.CSTVisitor):
     def visit_TrailingWhitespace(self, node: cst.TrailingWhitespace) -> None:
         if node.comment is not None:
             self.found.append((id(node), node.comment.value))
+
+
+def comments_in(node: cst.CSTNode) -> Counter[str]:
+    """The comments inside a node."""
+    found = Comments()
+    node.visit(found)
+    return Counter(comment for _, comment in found.found)

@@ -88,7 +88,7 @@ def modelled(
 
     moves: those that the accelerator has to reach.
     """
-    shared = distribution.data(Loops(program, roles, tracer)) if distribution is not None else []
+    shared = distribution.data(Loops(program, roles, tracer), training) if distribution is not None else []
     shared = [*shared, *(Data("loaders", g.loop, (g.loop.iter,)) for g in gathered)]
     preparation = Preparer(program, roles, tracer, training).prepare(shared)
     needs: dict[Scope, ast.AST] = {program.frame(b): b for b in training.backwards}

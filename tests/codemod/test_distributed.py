@@ -144,6 +144,12 @@ def test_what_is_not_understood_is_declined_with_the_reason(slots: dict[str, str
     assert any(reason in note.message for note in result.notes), result.notes
 
 
+def test_a_comment_beside_an_argument_that_goes_is_listed() -> None:
+    result = made(loader="shuffle=False,  # the sampler does that\n        sampler=sampler")
+    assert result.status is Status.MIGRATED, result.notes
+    assert any("# the sampler does that" in change.reason for change in result.changes)
+
+
 def test_what_each_process_writes_and_reduces_is_the_scripts_own_decision() -> None:
     lines = "if dist.get_rank() == 0:\n            writer.add_scalar('loss', total, epoch)"
     text = after(

@@ -7,13 +7,16 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod import names
-from accelify.codemod.analysis.launching import RANKS, SIZE, Key, Launching
+from accelify.codemod.analysis.conditions import RANKS, SIZE, Key
+from accelify.codemod.analysis.launching import Launching
 from accelify.codemod.analysis.roles import Roles
 
-# What a statement of a branch is for: to start the processes, to deal data out to them, to place or wrap a model, to
-# tell which process this is, to scale something by their number, to say something; or something of the script's own.
-START, DEAL, PLACE, DEVICE, NUMBER, SCALE, SAY, REFUSE, OWN = (
+# What a statement of a branch is for: to start the processes, to wait for the others, to deal data out to them, to
+# place or wrap a model, to tell which process this is, to scale something by their number, to say something; or
+# something of the script's own.
+START, SYNC, DEAL, PLACE, DEVICE, NUMBER, SCALE, SAY, REFUSE, OWN = (
     "start",
+    "sync",
     "deal",
     "place",
     "device",
@@ -118,7 +121,7 @@ class Arms:
 
     def places(self, block: Iterable[ast.stmt]) -> bool:
         """Whether a block has anything in it that the accelerator does."""
-        return any(self.kind(s) not in (SAY, OWN, REFUSE) for s in self.leaves(block, is_launched=False))
+        return any(self.kind(s) not in (SYNC, SAY, OWN, REFUSE) for s in self.leaves(block, is_launched=False))
 
     def says(self, statement: ast.stmt) -> bool:
         """Whether a statement prints or logs something."""
@@ -157,6 +160,8 @@ class Arms:
             return SAY
         if text.endswith(".set_epoch"):
             return DEAL
+        if self.launching.does_nothing_alone(node):
+            return SYNC
         return PLACE if self._root(node) is not node else OWN
 
     def _runs_worker(self, call: ast.Call) -> bool:

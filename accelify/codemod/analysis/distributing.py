@@ -18,8 +18,9 @@ class Distribution:
     removed: statements that go. ranks: what tells a process which it is, with the accelerator's word for it; firsts:
     questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
     together. samplers: loaders whose sampler shares the data out, with whether it shuffles. devices: where a process's
-    number stands for its GPU. parameters: those of functions that are given one. foreign: what is not understood; one
-    is enough to leave the script alone. known: all that is understood.
+    number stands for its GPU. parameters: those of functions that are given one. synchronised: where
+    batch norms are told to look at all processes. foreign: what is not understood; one is enough to leave the script
+    alone. known: all that is understood.
     """
 
     removed: list[ast.stmt] = field(default_factory=list)
@@ -30,6 +31,7 @@ class Distribution:
     samplers: dict[ast.Call, bool] = field(default_factory=dict)
     devices: set[ast.expr] = field(default_factory=set)
     parameters: set[tuple[Scope, str]] = field(default_factory=set)
+    synchronised: list[ast.Call] = field(default_factory=list)
     foreign: list[tuple[ast.AST, str]] = field(default_factory=list)
     known: set[ast.AST] = field(default_factory=set)
 

@@ -9,7 +9,7 @@ from accelify.codemod import names
 from accelify.codemod.analysis.alone import Alone
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.distributing import Distribution, Place
-from accelify.codemod.analysis.loops import Data, Loops
+from accelify.codemod.analysis.loops import Data, Loops, Training
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.ranks import Ranks
 from accelify.codemod.analysis.reach import main_guard
@@ -35,7 +35,11 @@ _WRAPPER = {
     "delay_allreduce",
 }
 # They are as true of the group that the accelerator starts as of the script's own.
-_ASKING = ("torch.distributed.is_available", "torch.distributed.is_initialized")
+_ASKING = (
+    *("torch.distributed.is_available", "torch.distributed.is_initialized"),
+    *("torch.distributed.is_nccl_available", "torch.distributed.is_gloo_available"),
+    "torch.distributed.get_default_backend_for_device",
+)
 _DEVICE = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
 _GROUP = "torch.distributed."
 _STARTING = ("torch.distributed.init_process_group", "torch.distributed.destroy_process_group")
@@ -129,6 +133,8 @@ class Distributions:
                 self.found.remove(self.program.statement(call))
             elif names.is_wrapper(name) and names.is_distributed(name):
                 self._wrapper(call)
+            elif last == "convert_sync_batchnorm":
+                self.found.synchronised.append(call)
             elif last == "DistributedSampler" and names.is_distributed(name):
                 self.samplers.add(call)
             elif name in ("os.environ.get", "os.getenv") and call.args:
@@ -192,9 +198,9 @@ class Distributions:
             self.found.refuse(call, "the model is wrapped under a condition")
         self.found.knows(call)
 
-    def data(self, loops: Loops) -> list[Data]:
+    def data(self, loops: Loops, training: Training) -> list[Data]:
         """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too."""
-        return self.samplers.data(loops)
+        return self.samplers.data(loops, training)
 
     # What is left.
 

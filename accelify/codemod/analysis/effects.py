@@ -20,6 +20,7 @@ _HARMLESS_CALLS = (
     "format",
     "get_rank",
     "get_node_local_rank",
+    "get_default_backend_for_device",
     "get_world_size",
     "environ.get",
     "getenv",

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.analysis.launching import SIZE, Launching
+from accelify.codemod.analysis.conditions import SIZE
+from accelify.codemod.analysis.launching import Launching
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.spawning import Spawn
 from accelify.codemod.analysis.tangle import Tangle

@@ -1,4 +1,4 @@
-"""How does a script start its processes, and what do its conditions say once a launcher has started them?"""
+"""How does a script start its processes, and which of its names tell a process which it is?"""
 
 from __future__ import annotations
 
@@ -6,37 +6,26 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod import names
-from accelify.codemod.analysis.alone import COMPARISONS
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.conditions import RANKS, ROUNDS, SIZE, VARIABLES, Conditions, Key
 from accelify.codemod.analysis.distributing import Place
 from accelify.codemod.analysis.program import Program
-from accelify.codemod.analysis.reach import main_guard, method_of
+from accelify.codemod.analysis.reach import main_guard
 from accelify.codemod.analysis.spawning import Spawn, spawned
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import Made
 
-Key = tuple[object, ...]
-RANKS = ("get_rank", "get_node_local_rank")
-SIZE = "get_world_size"
-_VARIABLES = {"RANK": "get_rank", "LOCAL_RANK": "get_node_local_rank", "WORLD_SIZE": SIZE}
 _OPTIONS = ("--local_rank", "--local-rank")
-_Numbers = dict[str, tuple[int, ...]]
-_LAUNCHED: _Numbers = {**dict.fromkeys(RANKS, (0, 1, 7)), SIZE: (2, 8)}
-_ALONE: _Numbers = {**dict.fromkeys(RANKS, (0,)), SIZE: (1,)}
-_UNTOLD: _Numbers = {**dict.fromkeys(RANKS, (-1,)), SIZE: (1,)}
-_OFF: _Numbers = {**dict.fromkeys(RANKS, (-1, 0)), SIZE: (-1, 0, 1)}
-_ROUNDS = 6
 
 
-class Launching:
+class Launching(Conditions):
     """Find what starts the processes, which names hold their numbers, and which hold whether there are several.
 
-    words: the function of `torch.distributed` that gives what a name holds. on: what is true of a condition, or of a
-    name, where several processes have been started.
+    assigns: the statements that give one name or attribute a value. foreign: what is not understood.
     """
 
     def __init__(self, program: Program, tracer: Tracer) -> None:
-        self.program = program
+        super().__init__(program)
         self.tracer = tracer
         self.place = Place(program, {p.path for p in program.files})
         self.calls = [c for c in program.calls if self.place.holds(c)]
@@ -49,8 +38,6 @@ class Launching:
                 self.spawns.append(found)
             elif found is not None:
                 self.foreign.append((call, found))
-        self.words: dict[Key, str] = {}
-        self.on: dict[Key, bool] = {}
         self._workers = self._reached({s.worker for s in self.spawns})
         self.assigns = [
             n
@@ -59,7 +46,7 @@ class Launching:
         ]
         self._told()
         self._guards()
-        for _ in range(_ROUNDS):
+        for _ in range(ROUNDS):
             before = len(self.words) + len(self.on)
             self._spread()
             if len(self.words) + len(self.on) == before:
@@ -86,22 +73,6 @@ class Launching:
         return self.program.frame(node) in self._workers
 
     # Which names hold what.
-
-    def key(self, node: ast.expr) -> Key | None:
-        """What tells an expression's meaning: the variable, the attribute's name, or the text with its variables."""
-        if isinstance(node, ast.Name):
-            return (self.program.scope(node).owner(node.id), node.id)
-        if isinstance(node, ast.Attribute):
-            method = method_of(self.program.frame(node))
-            base = ast.unparse(node.value)
-            is_self = method is not None and bool(method.parameters) and base == method.parameters[0].arg
-            return (method.parent if method is not None and is_self else base.rpartition(".")[2], ".", node.attr)
-        if isinstance(node, (ast.Constant, ast.Lambda)):
-            return None
-        inner = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
-        held = {n.value for n in ast.walk(node) if isinstance(n, ast.Attribute)}
-        owners = [self.program.scope(n).owner(n.id) for n in inner if n not in held]
-        return (ast.unparse(node), *owners)
 
     def _name(self, into: dict[Key, str], node: ast.expr | None, word: str) -> None:
         key = self.key(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
@@ -166,8 +137,9 @@ class Launching:
             if package.startswith("torch.distributed") and last in (*RANKS, SIZE):
                 return last
         if isinstance(call.func, ast.Name) and call.func.id == "int" and call.args:
-            return _VARIABLES.get(self._variable(call.args[0]) or "")
-        return None
+            return VARIABLES.get(self._variable(call.args[0]) or "")
+        returned = self.returned(call, self.truth)
+        return self.word(returned) if isinstance(returned, ast.Call) else None
 
     def _variable(self, node: ast.expr) -> str | None:
         """The environment variable that an expression reads."""
@@ -184,6 +156,12 @@ class Launching:
         for call in [*self.starts, *(s.call for s in self.spawns)]:
             for test, value in self._conditions(call, depth=2):
                 self._assume(test, value)
+
+        for call in self.starts:
+            for statement in self.program.block(self.program.statement(call)):
+                given = statement.value if isinstance(statement, ast.Assign) else None
+                if isinstance(statement, ast.Assign) and isinstance(given, ast.Constant) and given.value is True:
+                    self._assume(statement.targets[0], value=True)
 
     def _conditions(self, node: ast.AST, depth: int) -> Iterator[tuple[ast.expr, bool]]:
         """The conditions under which a node runs."""
@@ -250,82 +228,3 @@ class Launching:
             self.words[key] = str(words.pop())
         elif None not in truths and len(truths) == 1 and not all(isinstance(g, ast.Constant) for g in known):
             self.on[key] = bool(truths.pop())
-
-    # What a condition says.
-
-    def truth(self, node: ast.expr) -> bool | None:
-        """What a condition says where several processes have been started; None where that depends on more."""
-        return self._value(node, _LAUNCHED, is_on=True)
-
-    def alone(self, node: ast.expr) -> bool | None:
-        """What it says in one process that a launcher started."""
-        return self._value(node, _ALONE, is_on=False)
-
-    def off(self, node: ast.expr) -> bool | None:
-        """What it says where the script was started by itself, and does not distribute itself."""
-        return self._value(node, _OFF, is_on=False)
-
-    def asks(self, node: ast.expr) -> bool | None:
-        """What a name or a comparison says where there are several processes; None where it is about something else."""
-        key = self.key(node)
-        if key is not None and key in self.on:
-            return self.on[key]
-        if isinstance(node, ast.Call):
-            called = self.program.called(node)
-            if called & {"torch.distributed.is_initialized", "torch.distributed.is_available"}:
-                return True
-            if isinstance(node.func, ast.Name) and node.func.id == "bool" and node.args:
-                return self.asks(node.args[0])
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            name = node.left.value if isinstance(node.left, ast.Constant) else None
-            if name in _VARIABLES and "os.environ" in self.program.externals(node.comparators[0]):
-                return isinstance(node.ops[0], ast.In)
-        if isinstance(node, ast.Compare) and self.outcomes(node) and ast.unparse(node.comparators[0]) == "None":
-            return isinstance(node.ops[0], ast.IsNot)
-        there, otherwise = set(self.outcomes(node)), set(self.outcomes(node, _UNTOLD))
-        return there.pop() if len(there) == 1 and otherwise and not there & otherwise else None
-
-    def _value(self, node: ast.expr, numbers: _Numbers, is_on: bool) -> bool | None:
-        if isinstance(node, ast.Constant) and isinstance(node.value, bool):
-            return node.value
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            inner = self._value(node.operand, numbers, is_on)
-            return None if inner is None else not inner
-        asked = self.asks(node)
-        if asked is not None:
-            return asked if is_on else not asked
-        if self._leaves_out(node):
-            return False
-        if isinstance(node, ast.BoolOp):
-            values = [self._value(v, numbers, is_on) for v in node.values]
-            decisive = isinstance(node.op, ast.Or)
-            if decisive in values:
-                return decisive
-            return None if None in values else not decisive
-        found = self.outcomes(node, numbers)
-        return found[0] if found and len(set(found)) == 1 else None
-
-    def _leaves_out(self, node: ast.expr) -> bool:
-        """Whether a question is if a sampler left some of the data out: `len(sampler) * n < len(dataset)`."""
-        if not (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt) and isinstance(node.left, ast.BinOp)):
-            return False
-        dealt, whole = node.left.left, node.comparators[0]
-        if not all(
-            isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and len(n.args) == 1 for n in (dealt, whole)
-        ):
-            return False
-        sampler, data = ast.unparse(dealt.args[0]), ast.unparse(whole.args[0])  # type: ignore[attr-defined]  # both are calls
-        is_same = sampler.rpartition(".")[0] == data.rpartition(".")[0] and sampler.endswith(".sampler")
-        return is_same and isinstance(node.left.op, ast.Mult) and self.word(node.left.right) == SIZE
-
-    def outcomes(self, node: ast.expr, numbers: _Numbers | None = None) -> list[bool]:
-        """What a comparison of a rank says for some ranks, 0 the first; nothing if it is another."""
-        if not isinstance(node, ast.Compare) or len(node.ops) != 1:
-            return []
-        word = self.word(node.left)
-        try:
-            other = ast.literal_eval(node.comparators[0])
-            compare = COMPARISONS[type(node.ops[0])]
-            return [compare(n, other) for n in (numbers or _LAUNCHED)[word]] if word is not None else []
-        except (ValueError, TypeError, KeyError):
-            return []

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.analysis.arms import Arms
-from accelify.codemod.analysis.launching import Key, Launching
+from accelify.codemod.analysis.conditions import Key
+from accelify.codemod.analysis.launching import Launching
 from accelify.codemod.analysis.tangle import Tangle
 
 

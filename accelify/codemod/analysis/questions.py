@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from accelify.codemod import names
 from accelify.codemod.analysis.arms import Arms
-from accelify.codemod.analysis.launching import RANKS, Launching
+from accelify.codemod.analysis.conditions import RANKS
+from accelify.codemod.analysis.launching import Launching
 from accelify.codemod.analysis.tangle import Tangle
 
 _ORDERS = {"==": [True, False, False], "!=": [False, True, True]}

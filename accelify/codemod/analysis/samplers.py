@@ -6,7 +6,7 @@ import ast
 
 from accelify.codemod import names
 from accelify.codemod.analysis.distributing import Distribution, Place
-from accelify.codemod.analysis.loops import Data, Loops
+from accelify.codemod.analysis.loops import Data, Loops, Training
 from accelify.codemod.analysis.values import Made
 
 
@@ -60,12 +60,18 @@ class Samplers:
                 else:
                     self.found.refuse(node, f"cannot tell what `{ast.unparse(node)}` is for")
 
-    def data(self, loops: Loops) -> list[Data]:
-        """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too."""
+    def data(self, loops: Loops, training: Training) -> list[Data]:
+        """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too.
+
+        Not those that also go over a loader without one, if training prepares what they share.
+        """
+        trained_on = {v for data in training.data for source in data.sources for v in loops.owners(source)}
         found = []
         for node in self.place.nodes():
             if isinstance(node, (ast.For, ast.AsyncFor)) and self.place.holds(node):
                 owners = loops.owners(node.iter)
-                if any(isinstance(v, Made) and v.node in self.found.samplers for v in owners):
+                dealt = {v for v in owners if isinstance(v, Made) and v.node in self.found.samplers}
+                others = {v for v in owners if isinstance(v, Made)} - dealt
+                if dealt and not (others and dealt <= trained_on):
                     found.append(Data("loaders", node, (node.iter,)))
         return found

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from accelify.codemod.analysis.arms import NUMBER, PLACE, REFUSE, SAY, SCALE, START, Arms
+from accelify.codemod.analysis.conditions import Key
 from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.analysis.launching import Key, Launching
+from accelify.codemod.analysis.launching import Launching
 from accelify.codemod.analysis.orders import Orders
 from accelify.codemod.analysis.questions import Questions
 from accelify.codemod.analysis.tangle import Tangle

@@ -53,6 +53,9 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
         yield from _ask(script, barrier, "wait_for_everyone()", "all processes wait for each other")
     for call, kind in found.reductions.items():
         yield from _reduce(script, call, kind)
+    for call in found.synchronised:
+        message = "stays: batch norms are those of all processes, which needs GPUs where there are several"
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for loader, shuffles in found.samplers.items():
         yield from _loader(script, loader, shuffles)
 

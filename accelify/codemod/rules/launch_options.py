@@ -13,9 +13,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod.analysis.conditions import Key
 from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.launched import Launched
-from accelify.codemod.analysis.launching import Key
 from accelify.codemod.edits import (
     Change,
     DropArgument,

@@ -177,12 +177,19 @@ class Arms:
         if key in self.launching.words or key in self.launching.on or self._is_number(value):
             return NUMBER
         root = self._root(value)
-        if root is not value and ast.unparse(root) == ast.unparse(target):
+        if root is not value and (ast.unparse(root) == ast.unparse(target) or self._is_again(key, root)):
             return PLACE
         values = self.program.values(value)
         if (values and all(self.roles.is_device(v) for v in values)) or self._is_device_text(value):
             return DEVICE
         return SCALE if self._is_scaled(target, value) else OWN
+
+    def _is_again(self, key: Key | None, root: ast.expr) -> bool:
+        """Whether a name had what is wrapped before: `inner = model`, and then `inner = model.module`."""
+        text = ast.unparse(root)
+        return any(
+            ast.unparse(s.value) == text for s in self.launching.assigns if self.launching.key(s.targets[0]) == key
+        )
 
     def _is_sampler(self, value: ast.expr) -> bool:
         if isinstance(value, ast.Constant):

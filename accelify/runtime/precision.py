@@ -157,10 +157,21 @@ class Float16(BFloat16):
         return result, is_taken
 
     def _begin(self, optimizer: Optimizer) -> None:
-        """Let an optimizer step again before the others have: the scale, by which its gradients were made, stays."""
-        if id(optimizer) in self._stepped:
-            self.scaler.update(self.scaler.get_scale())
-            self._forget()
+        """Let an optimizer step again before the others have: the scale follows from those that stepped.
+
+        Gradients that wait, of this one and of those that have not stepped, were made by the scale before and are
+        brought to the new one.
+        """
+        if id(optimizer) not in self._stepped:
+            return
+        waiting = [one for key, one in self._watched.items() if key not in self._unscaled or one is optimizer]
+        before = self.scaler.get_scale()
+        self.scaler.update()
+        self._forget()
+        if (factor := self.scaler.get_scale() / before) != 1.0:
+            for parameter in {id(p): p for one in waiting for g in one.param_groups for p in g["params"]}.values():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(factor)
 
     def _forget(self) -> None:
         self._stepped.clear()

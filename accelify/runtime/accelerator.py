@@ -89,7 +89,7 @@ class Accelerator(Keeping):
         self._world = process.join(environment, cpu=own.cpu, timeout=given.process_group.timeout)
         self._collectives = collectives.choose(self._world)
         randomness.begin_together(self._world, self._collectives)
-        self._parallel = parallel.choose(self._world, self._collectives)
+        self._parallel = parallel.choose(self._world, self._collectives, given.comm_hook)
         self._precision = precision.choose(own.mixed_precision, self.device, given.autocast, given.scaler)
         self._passages = Passages()
         self._sharing = Sharing(

@@ -16,15 +16,18 @@ FEW_BUCKETS = 2
 
 
 class Bucket:
-    """Gradients of one dtype and device that travel together."""
+    """Gradients of one dtype and device that travel together; those of floats rounded to another where it is given."""
 
     __slots__ = ("flat", "indices", "launched", "tail", "views", "waiting", "work")
 
-    def __init__(self, indices: list[int], parameters: Sequence[torch.Tensor], tail: int = 0) -> None:
+    def __init__(
+        self, indices: list[int], parameters: Sequence[torch.Tensor], tail: int, rounded: torch.dtype | None
+    ) -> None:
         members = [parameters[index] for index in indices]
         size = sum(member.numel() for member in members)
         self.indices = indices
-        self.flat = torch.zeros(size + tail, dtype=members[0].dtype, device=members[0].device)
+        dtype = rounded if rounded and members[0].is_floating_point() else members[0].dtype
+        self.flat = torch.zeros(size + tail, dtype=dtype, device=members[0].device)
         pieces = torch.split(self.flat[:size], [member.numel() for member in members])
         self.views = [piece.view(member.shape) for piece, member in zip(pieces, members, strict=True)]
         self.tail = self.flat[size:]

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any  # what torch.autocast and GradScaler take
 
+# What gradients can be rounded to for their way between the ranks.
+COMPRESSED = ("fp16", "bf16")
+
 
 @dataclass(kw_only=True)
 class AutocastKwargs:
@@ -148,6 +151,7 @@ class Handlers:
     autocast: dict[str, Any] = field(default_factory=dict)
     scaler: dict[str, Any] = field(default_factory=dict)
     process_group: InitProcessGroupKwargs = field(default_factory=InitProcessGroupKwargs)
+    comm_hook: str | None = None
 
     @classmethod
     def sort(cls, handlers: Iterable[object] | None) -> Handlers:
@@ -161,8 +165,10 @@ class Handlers:
             elif isinstance(handler, InitProcessGroupKwargs):
                 sorted_ones["process_group"] = handler
             elif isinstance(handler, DistributedDataParallelKwargs):
-                if getattr(handler.comm_hook, "value", handler.comm_hook) not in (None, "no"):
-                    warnings.warn("comm_hook is not used: gradients travel in their own precision", stacklevel=3)
+                hook = getattr(handler.comm_hook, "value", handler.comm_hook)
+                if hook not in (None, "no", *COMPRESSED):
+                    raise ValueError(f"comm_hook={hook!r}: choose no, {' or '.join(COMPRESSED)}")
+                sorted_ones["comm_hook"] = hook if hook in COMPRESSED else None
             else:
                 raise TypeError(f"kwargs_handlers: {type(handler).__name__} is none of accelify's")
         return cls(**sorted_ones)

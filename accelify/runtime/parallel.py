@@ -227,13 +227,20 @@ class Replicas(Single, ABC, Generic[R]):
 
 
 class Replicated(Replicas[Bucketed]):
-    """Processes joined by torch.distributed: gradients are averaged while the backward pass runs."""
+    """Processes joined by torch.distributed: gradients are averaged while the backward pass runs.
+
+    compressed: the dtype to which gradients are rounded for their way, None for their own.
+    """
+
+    def __init__(self, world: World, collectives: Alone, compressed: torch.dtype | None = None) -> None:
+        super().__init__(world, collectives)
+        self._compressed = compressed
 
     def make_replica(self, trained: Trained) -> Bucketed:
         """A replica with a group of its own: its messages keep their order whatever else is sent (SyncBatchNorm)."""
         group = dist.new_group(timeout=self._world.timeout)
         assert group is not None
-        return Bucketed(trained, group, self._world.size)
+        return Bucketed(trained, group, self._world.size, self._compressed)
 
     def finish(self, replicas: list[Bucketed]) -> None:
         """Send what is left, and say in it what the other ranks must know."""
@@ -253,13 +260,19 @@ class Replicated(Replicas[Bucketed]):
             start += len(flags)
 
 
-def choose(world: World, collectives: Alone) -> Single:
-    """The strategy for this world: replicas where there are several processes."""
+def choose(world: World, collectives: Alone, comm_hook: str | None = None) -> Single:
+    """The strategy for this world: replicas where there are several processes.
+
+    comm_hook: "fp16" or "bf16" where gradients travel rounded to it, None where as they are.
+    """
     if world.device.type == "xla":
+        if comm_hook is not None:
+            raise ValueError(f"comm_hook={comm_hook!r}: on XLA gradients travel as they are")
         from accelify.runtime.xla import Mirrored, Traced  # here, as they are two of these
 
         return Mirrored(world, collectives) if world.size > 1 else Traced()
-    return Replicated(world, collectives) if world.size > 1 else Single()
+    compressed = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(comm_hook or "")
+    return Replicated(world, collectives, compressed) if world.size > 1 else Single()
 
 
 def _shapes(model: nn.Module) -> str:

@@ -38,8 +38,11 @@ from accelify.runtime.replica import Replica, Trained
 class Bucketed(Replica):
     """A replica whose gradients travel in buckets through a process group of its own."""
 
-    def __init__(self, model: Trained, group: dist.ProcessGroup, world_size: int) -> None:
+    def __init__(
+        self, model: Trained, group: dist.ProcessGroup, world_size: int, compressed: torch.dtype | None
+    ) -> None:
         super().__init__(model, world_size)
+        self._compressed = compressed
         # Weak: a group that outlives destroy_process_group() leaves gloo's threads to the interpreter's end, which
         # aborts the process when one of them frees a tensor then.
         self._group = weakref.ref(group)
@@ -71,7 +74,7 @@ class Bucketed(Replica):
         groups = list(grouped(self.parameters))
         flags = 1 + len(self.parameters) + len(groups) + len(self._buffers)
         self.buckets = [
-            Bucket(indices, self.parameters, tail=flags if position == len(groups) - 1 else 0)
+            Bucket(indices, self.parameters, flags if position == len(groups) - 1 else 0, self._compressed)
             for position, indices in enumerate(groups)
         ]
         self._place = [(bucket, view) for bucket in self.buckets for view in bucket.views]
@@ -188,7 +191,7 @@ class Bucketed(Replica):
                 gradient = parameter.grad
                 if id(parameter) in self._sparse:
                     # SparseAdam and its kind take nothing else; rows that no rank used are left out.
-                    parameter.grad = view.to_sparse(1)
+                    parameter.grad = view.to(parameter.dtype).to_sparse(1)
                 elif gradient is None or gradient.is_sparse:
                     parameter.grad = torch.empty_like(parameter).copy_(view)
                 elif gradient.requires_grad:

@@ -87,8 +87,8 @@ def test_two_answers_to_one_question_are_refused():
         alone(gradient_accumulation_steps=2, gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=3))
     assert alone(dataloader_config=DataLoaderConfiguration(split_batches=True)).split_batches
     assert not alone(even_batches=False).even_batches
-    with pytest.warns(UserWarning, match="comm_hook"):
-        alone(kwargs_handlers=[DistributedDataParallelKwargs(comm_hook="bf16")])
+    with pytest.raises(ValueError, match="comm_hook='power_sgd': choose no, fp16 or bf16"):
+        alone(kwargs_handlers=[DistributedDataParallelKwargs(comm_hook="power_sgd")])
     with pytest.warns(UserWarning, match="dispatch_batches"):
         alone(dataloader_config=DataLoaderConfiguration(dispatch_batches=True))
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-from accelify.runtime import Accelerator, buckets
+from accelify.runtime import Accelerator, DistributedDataParallelKwargs, buckets
 
 
 class Net(nn.Module):
@@ -665,3 +665,22 @@ def different_models_are_refused_on_all_ranks(accelerator):
 
     with pytest.raises(Desync, match=r"rank 0 gradients\.py:\d+ prepare .*; rank 1 gradients\.py:\d+ prepare"):
         accelerator.prepare(nn.Linear(2 + accelerator.process_index, 2))
+
+
+def gradients_travel_rounded_where_that_is_asked(accelerator):
+    for hook, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+        made = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(comm_hook=hook)])
+        torch.manual_seed(0)
+        model = made.prepare(Net())
+        own = copy.deepcopy(model)
+        x, y = _data(accelerator.process_index)
+        cross_entropy(own(x), y).backward()
+        made.backward(cross_entropy(model(x), y))
+        assert model.extra.weight.grad is None
+        for local, parameter in zip(own.parameters(), model.parameters(), strict=True):
+            if local.grad is None:
+                continue
+            halves = accelerator.gather(local.grad[None] / 2).to(dtype)
+            assert parameter.grad.dtype == torch.float32
+            assert torch.equal(parameter.grad, (halves[0] + halves[1]).float()), hook
+            assert not torch.equal(parameter.grad, accelerator.gather(local.grad[None]).mean(0))

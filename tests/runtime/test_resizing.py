@@ -1,0 +1,74 @@
+"""On another number of processes a pass goes on with what is left of its epoch, each sample once.
+
+The ranks of a world are loaders in one process here, which draw from the same state as ranks do;
+`test_resume` has two kinds in real processes.
+"""
+
+import collections
+import itertools
+
+import pytest
+from torch.utils.data import DataLoader
+
+from accelify.runtime import data
+from accelify.runtime.collectives import Alone
+from accelify.runtime.dealing import Sharing
+from accelify.runtime.passage import Passages
+from accelify.runtime.sources import choose_source
+from tests.runtime.training import Rows, loader_of, seed
+
+KINDS = ("sequential", "shuffle", "generator", "subset", "weighted", "replacement", "drop_last", "pairs", "elements")
+CASES = [
+    (kind, workers, split)
+    for kind, workers in [*((kind, 0) for kind in KINDS), ("shuffle", 2), ("pairs", 2)]
+    for split in (False, True)
+    # One element has nothing that could be split.
+    if not (kind == "elements" and split)
+]
+
+
+def ranks(size, kind, workers, *, split=False, state=None):
+    """A loader for each rank of such a world, about to begin the epoch of seed 0 or to go on with a loaded one."""
+    for rank in range(size):
+        seed(0 if state is None else 7)
+        if kind == "elements":
+            loader = DataLoader(Rows(), batch_size=None, shuffle=True, num_workers=workers)
+        else:
+            loader = loader_of(kind, workers)
+        sharing = Sharing(rank=rank, size=size, split_batches=split)
+        prepared = data.prepare_loader(loader, choose_source(loader, sharing, Alone()), Passages(), None)
+        if state is not None:
+            assert data.load_state(prepared, state) is None
+        yield prepared
+
+
+def drawn(loaders, steps=None):
+    """The samples of so many steps of each rank, and where rank 0's loader is then."""
+    seen, states = [], []
+    for loader in loaders:
+        passage = iter(loader)
+        for index, _ in itertools.islice(passage, steps):
+            seen += [index] if isinstance(index, int) else index.tolist()
+        states.append(data.state_of(loader))
+    return collections.Counter(seen), states[0]
+
+
+@pytest.mark.parametrize(("kind", "workers", "split"), CASES)
+def test_one_process_goes_on_where_two_were(kind, workers, split):
+    epoch, _ = drawn(ranks(1, kind, 0))
+    before, state = drawn(ranks(2, kind, workers, split=split), 2)
+    after, _ = drawn(ranks(1, kind, workers, state=state))
+    assert before + after == epoch
+    assert before
+    assert after
+
+
+@pytest.mark.parametrize(("kind", "workers", "split"), CASES)
+def test_two_processes_go_on_where_one_was(kind, workers, split):
+    epoch, _ = drawn(ranks(1, kind, 0))
+    before, state = drawn(ranks(1, kind, workers), 3)
+    after, _ = drawn(ranks(2, kind, workers, split=split, state=state))
+    assert before + after >= epoch
+    # What the last step needs to be the same on both is added, as at any epoch's end.
+    added = before + after - epoch
+    assert sum(added.values()) <= 3, added

@@ -99,7 +99,9 @@ def rewritten(options: Options | None = None, **slots: str) -> tuple[str, list[s
         {"mode": "model.train(False)"},
         {"mode": "pass", "call": "model.eval()\n    print(evaluate(valid))"},
         {"mode": "pass", "layer": "ReLU()"},
+        {"mode": "pass", "metric": "model.eval()\n        total += criterion(out, y).item()"},
         {"metric": "total = total + criterion(out, y).item()"},
+        {"metric": "total += (torch.zeros(len(y), 2).scatter_(1, y, 1.0) * out).sum()"},
         {"metric": "hits = accuracy(out, y)\n        total += hits[0]"},
         {"metric": "if y.sum() == 0:\n            continue\n        total += criterion(out, y).item()"},
         {"metric": "for row in range(len(y)):\n            total += out[row, y[row]]"},
@@ -217,7 +219,45 @@ def test_a_forward_pass_that_remembers_or_draws_is_not_dealt_out() -> None:
         after = run(text.replace("nn.Dropout()", "Net(), nn.Dropout()"), Options()).after.decode()
         assert "even=False" in after
         text = text.replace("nn.Sequential(nn.Linear(4, 2), nn.Dropout())", "Net()")
-        assert ("even=False" in run(text, Options()).after.decode()) is is_dealt
+        for call in ("model(x)", "model.forward(x)"):
+            after = run(text.replace("out = model(x)", f"out = {call}"), Options()).after.decode()
+            assert ("even=False" in after) is is_dealt
+
+
+CLASS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Experiment:
+    def __init__(self, data):
+        self.model = nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.train_loader, self.valid_loader = DataLoader(data), DataLoader(data)
+
+    def validate(self):
+        self.model.eval()
+        total = 0
+        for x, y in self.valid_loader:
+            total += self.model(x).sum().item()
+        return total
+
+    def fit(self):
+        self.model.train()
+        for x, y in self.train_loader:
+            self.optimizer.zero_grad()
+            self.model(x).sum().backward()
+            self.optimizer.step()
+        {}
+"""
+
+
+def test_what_trains_is_run_by_every_process_whoever_calls_it() -> None:
+    after = run(CLASS.format("print(self.validate())"), Options()).after.decode()
+    assert "for x, y in self.accelerator.shard(self.valid_loader, even=False):" in after
+    assert 'total = self.accelerator.reduce(total, "sum")' in after
+    assert "even=False" not in run(CLASS.format("pass"), Options()).after.decode()
 
 
 def test_accelerate_has_no_such_share() -> None:

@@ -79,7 +79,8 @@ class Batchwise:
             return False
         if not self.loops.is_loader_loop(loop) or self.prepared.is_loader(loop.iter) or not self.certainty.of(loop):
             return False
-        return not self._has_modes or self._is_in_eval_mode(loop)
+        calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+        return not self._has_modes or any(map(self.harmless.sets_eval_mode, calls)) or self._is_in_eval_mode(loop)
 
     def _source(self, loop: ast.For) -> ast.expr | None:
         """The loader that is looped over as a whole: `loader`, `enumerate(loader)`, `tqdm(loader)`."""

@@ -36,6 +36,8 @@ class Certainty:
         if frame.kind == "module":
             return True
         calls = [c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
+        if not calls and frame in self.training.frames and frame.is_function:
+            return True  # whoever calls it, in every process: it trains
         if not frame.is_function or not depth or not calls or frame in self.program.flow.escaped:
             return False
         return all(self.of(call, depth - 1) for call in calls)
@@ -68,4 +70,4 @@ class Certainty:
         value = self.tracer.assigned(write)
         if isinstance(value, ast.Call):
             return ast.unparse(value.func).endswith(("parse_args", "len", "range", "is_available"))
-        return isinstance(value, ast.Constant)
+        return isinstance(value.operand if isinstance(value, ast.UnaryOp) else value, ast.Constant)

@@ -13,7 +13,7 @@ from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.outputs import Effect, Outputs, origins
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.roles import Roles
-from accelify.codemod.analysis.values import Instance
+from accelify.codemod.analysis.values import ClassValue, External, FunctionValue, Instance, Values
 
 _LIBRARIES = (
     *("torch.", "numpy.", "math.", "scipy.", "sklearn.metrics.", "skimage.", "time.", "itertools.", "collections."),
@@ -36,6 +36,7 @@ _STATEFUL = (
         "torch.Generator",
     ),
 )
+_MAKERS = {"torch.zeros", "torch.ones", "torch.zeros_like", "torch.ones_like", "torch.full", "torch.empty"}
 _DROPS = ("torch.nn.functional.dropout", "torch.nn.functional.alpha_dropout", "torch.nn.functional.feature_alpha")
 _BUILTINS = frozenset(
     "str int float bool len round max min sum abs list dict tuple set sorted zip range enumerate format repr type "
@@ -87,11 +88,11 @@ class Harmless:
         """Whether a call only gives a value."""
         if draws_at_random(self.program, call):
             return False
+        if self.sets_eval_mode(call):
+            return True
         callees = self.program.flow.callees.get(call)
         if self.is_of_module(call):
-            return all(
-                self._is_forward(v.cls, depth) for v in self.program.values(call.func) if isinstance(v, Instance)
-            )
+            return all(self._is_forward(v.cls, depth) for v in self._run_by(call) if isinstance(v, Instance))
         if callees:
             return all(self._is_function(f, depth, shows=False) for f in callees)
         called = self.program.called(call)
@@ -99,12 +100,34 @@ class Harmless:
             return all(self._is_library(name) for name in called)
         if isinstance(call.func, ast.Name):
             return call.func.id in _BUILTINS
-        return isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS and not self._holds_state(call.func)
+        if not isinstance(call.func, ast.Attribute) or self._holds_state(call.func):
+            return False
+        return call.func.attr in _METHODS or self._fills_what_it_makes(call.func)
+
+    def sets_eval_mode(self, call: ast.Call) -> bool:
+        """`model.eval()`, in a round or before all: it makes no difference."""
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "eval" or call.args:
+            return False
+        return any(self.roles.is_model(v) or self.roles.is_module(v) for v in self.program.values(call.func.value))
+
+    def _fills_what_it_makes(self, function: ast.Attribute) -> bool:
+        """`torch.zeros(n, 10).scatter_(1, y, 1)`."""
+        made = self.program.called(function.value) if isinstance(function.value, ast.Call) else set()
+        return function.attr in ("scatter_", "fill_", "zero_", "index_fill_") and any(n in _MAKERS for n in made)
 
     def is_of_module(self, call: ast.Call) -> bool:
         """Whether a call is a forward pass, of a model or of a loss."""
-        values = self.program.values(call.func)
-        return bool(values) and all(self.roles.is_module(v) or self.roles.is_model(v) for v in values)
+        values = self._run_by(call)
+        return any(self.roles.is_module(v) or self.roles.is_model(v) for v in values) and not any(
+            isinstance(v, (FunctionValue, ClassValue, External)) for v in values
+        )
+
+    def _run_by(self, call: ast.Call) -> Values:
+        """The models of `model(x)` and `model.forward(x)`."""
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr == "forward":
+            function = function.value
+        return self.program.values(function)
 
     def shows(self, call: ast.Call, depth: int = _DEPTH) -> bool:
         """Whether a call writes to the screen and does nothing else: `print`, a progress bar, a log."""

@@ -110,6 +110,7 @@ class Batchwise:
             return None
         if self._is_read_elsewhere(loop, rounds):
             return None
+        rounds.forget(name for name in rounds.sums if self._is_read_inside_alone(name, loop))
         if not all(self._begins(name, loop, rounds) for name in rounds.accumulators):
             return None
         if any(self._reads_last(name, meter, loop) for name, meter in rounds.meters.items()):
@@ -183,6 +184,11 @@ class Batchwise:
         elif not (_is_empty(value) if name in rounds.lists else is_zero(value) or _is_a_table(value)):
             return False
         return not any(start < r.lineno < loop.lineno and self._is_changed_by(r) for r in reads)
+
+    def _is_read_inside_alone(self, name: str, loop: ast.For) -> bool:
+        """Whether nothing outside of a loop reads what it adds up."""
+        frame = self.program.frame(loop)
+        return frame.is_function and all(self.program.inside(r, loop) for r in self._reads(frame, name))
 
     def _stands_before(self, statement: ast.stmt, loop: ast.For) -> bool:
         """Whether a statement is run once before each pass of a loop: in its block, or in one of `with` round it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.harmless import kept_in
@@ -84,6 +85,10 @@ class Remains:
         found = [n.id for s in self.loop.body for n in ast.walk(s) if isinstance(n, ast.Name)]
         kept = self.sums | self.tables | self.lists.keys() | self.meters.keys()
         return [name for name in dict.fromkeys(found) if name in kept]
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Leave out sums that nobody asks for."""
+        self.sums -= set(names)
 
     def becomes_a_list(self, name: str) -> None:
         """Know that a variable that is added to is a list: `rows += batch.tolist()`."""

@@ -48,7 +48,7 @@ class Rounds(Remains):
         if isinstance(statement, ast.Expr):
             return defined if self._is_fine(statement, defined) else None
         if isinstance(statement, ast.If):
-            return self._chosen(statement, defined)
+            return self._chosen(statement, defined, inner)
         if isinstance(statement, ast.With):
             items = [i.context_expr for i in statement.items]
             if not all(i.optional_vars is None for i in statement.items) or not all(map(_is_context, items)):
@@ -172,15 +172,15 @@ class Rounds(Remains):
     def _is_inner(self, node: ast.AST) -> bool:
         return node is not self.loop
 
-    def _chosen(self, statement: ast.If, defined: set[str]) -> set[str] | None:
+    def _chosen(self, statement: ast.If, defined: set[str], inner: bool) -> set[str] | None:
         runs = self._runs(statement.test, defined)
         if runs is None:
             return None
         if runs:
             self.shown.extend(self._running_in(statement.test))
             return defined if all(map(self._only_shows, [*statement.body, *statement.orelse])) else None
-        then = self._run(statement.body, set(defined), inner=True)
-        other = self._run(statement.orelse, set(defined), inner=True)
+        then = self._run(statement.body, set(defined), inner=inner)
+        other = self._run(statement.orelse, set(defined), inner=inner)
         if then is None or other is None:
             return None
         ends = [isinstance(b[-1], ast.Continue) if b else False for b in (statement.body, statement.orelse)]

@@ -259,3 +259,30 @@ def test_a_choice_between_a_model_and_what_a_wrapper_holds_is_the_model() -> Non
     )
     text = after(script(model=model, end=end))
     assert "whole = model\nprint(model.weight)\n" in text
+
+
+HANDED_OVER = """\
+    import torch
+    from tasks import find
+
+    def step(net, optimizer, x, y):
+        optimizer.zero_grad()
+        (net(x) - y).pow(2).mean().backward()
+        optimizer.step()
+
+    def train(task):
+        for x, y in task.batches:
+            step(task.net, task.optimizer, x, y)
+
+    train(find("copy"))
+    """
+
+
+def test_what_an_object_of_unknown_make_yields_is_dealt_out() -> None:
+    assert "for x, y in accelerator.shard(task.batches):" in after(HANDED_OVER)
+
+
+def test_a_function_that_is_called_again_and_again_creates_no_accelerator() -> None:
+    text = after(HANDED_OVER)
+    assert "def step(net, optimizer, x, y, accelerator):" in text
+    assert text.count("Accelerator()") == 1

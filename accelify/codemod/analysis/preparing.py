@@ -230,6 +230,9 @@ class Preparer:
 
     def _loader(self, source: ast.expr, data: Data) -> None:
         chains = self.tracer.chains(source)
+        if not chains and self._is_of_unknown_make(source, data):
+            self.found.sharded.append((data, source))
+            return
         if not chains:
             self._wrap_values("loader", source, data.loop or source)
             self._note_loaders(source)
@@ -247,6 +250,12 @@ class Preparer:
             else:
                 self._add_loader(self._item("loader", binding))
         self._note_loaders(source)
+
+    def _is_of_unknown_make(self, source: ast.expr, data: Data) -> bool:
+        """Whether a loop goes over what nothing shows to be a loader: what it yields is dealt out as it comes."""
+        held = Loops(self.program, self.roles, self.tracer).owners(source)
+        is_gone_over = isinstance(data.loop, ast.For) and self.program.inside(source, data.loop.iter)
+        return is_gone_over and not any(self.roles.is_loader(v) for v in held)
 
     def _note_loaders(self, source: ast.expr) -> None:
         """Remember whose batches come from prepared loaders."""

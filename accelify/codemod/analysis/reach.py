@@ -137,6 +137,7 @@ class Reacher:
             before = set(nodes)
             nodes |= self._between(nodes)
             nodes |= self._callers_of_the_passed(nodes)
+            nodes |= self._callers_in_loops(nodes)
             if nodes == before:
                 meeting = self._meeting(nodes)
                 if meeting is None:
@@ -207,6 +208,16 @@ class Reacher:
                 continue
             callers = self.callers(node)
             if set(callers) & nodes:
+                found |= set(callers)
+        return found - nodes
+
+    def _callers_in_loops(self, nodes: set[Scope]) -> set[Scope]:
+        """Whoever calls a home again and again: the accelerator is created once."""
+        found: set[Scope] = set()
+        for node in nodes:
+            callers = self.callers(node)
+            is_home = node.kind == "function" and not self._sees_global(node, nodes) and not set(callers) & nodes
+            if is_home and any(self.program.loops_round(c) for calls in callers.values() for c in calls):
                 found |= set(callers)
         return found - nodes
 

@@ -202,6 +202,7 @@ def test_what_the_loop_shows_is_told() -> None:
         {"metric": "if y[0]: total.update(out.sum())", "begin": "total = AverageMeter()", "end": "return total.avg"},
         {"call": "print(evaluate(valid), evaluate(loader))"},
         {"source": "[next(iter(loader))]"},
+        {"begin": "total, kept = 0, []\n    model[0].register_forward_hook(lambda *given: kept.append(given))"},
     ],
 )
 def test_any_other_evaluation_is_not_dealt_out(slots: dict[str, str]) -> None:
@@ -214,6 +215,8 @@ def test_a_forward_pass_that_remembers_or_draws_is_not_dealt_out() -> None:
     for body, is_dealt in (
         ("self.last = x", True),
         ("self.calls += 1", False),
+        ("self.seen.append(x)", False),
+        ("rows = []; rows.append(x)", True),
         ("x = self.last = x + self.last", False),
         ("x = x + torch.randn_like(x)", False),
         ("x = F.dropout(x)", False),

@@ -22,6 +22,7 @@ from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.values import External
 
 _DEPTH = 4
+_HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook")
 _MODES = ("dropout", "batchnorm", "batch_norm", "instancenorm", "rrelu", "transformer")
 _LIBRARIES = ("torchvision.models", "torch.hub", "timm.", "transformers.", "torch_geometric.nn", "dgl.nn")
 _NAMED = (ast.Name, ast.Attribute)
@@ -61,6 +62,8 @@ class Batchwise:
     def find(self, others: Collection[ast.AST], files: Collection[str]) -> list[Dealing]:
         """The loops in some files, but for those that are understood otherwise."""
         found: list[Dealing] = []
+        if any(isinstance(c.func, ast.Attribute) and c.func.attr in _HOOKS for c in self.program.calls):
+            return found  # a forward pass may do anything
         for path in sorted(files):
             for node in self.program.flow.parsed_of[path].parents:
                 if isinstance(node, ast.For) and node not in others and self._is_candidate(node):

@@ -13,6 +13,7 @@ from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.outputs import Effect, Outputs, origins
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.sums import FILLS
 from accelify.codemod.analysis.values import ClassValue, External, FunctionValue, Instance, Values
 
 _LIBRARIES = (
@@ -237,18 +238,20 @@ def _is_left_at_self(target: ast.AST, function: ast.AST) -> bool:
 
 
 def _carries(function: ast.AST) -> set[str]:
-    """The attributes of `self` that a method both changes and reads."""
+    """The attributes of `self` that a method both changes and reads, or adds to."""
     own = _own(function)
-    found: dict[bool, set[str]] = {True: set(), False: set()}
+    stored: set[str] = set()
+    read: set[str] = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == own:
-            found[isinstance(node.ctx, ast.Load)].add(node.attr)
-    added = {
-        n.target.attr
-        for n in ast.walk(function)
-        if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Attribute)
-    }
-    return found[False] & (found[True] | added)
+            (read if isinstance(node.ctx, ast.Load) else stored).add(node.attr)
+        place: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLS:
+            place = node.func.value
+        if isinstance(place, ast.Attribute) and ast.unparse(place.value) == own:
+            stored.add(place.attr)
+            read.add(place.attr)
+    return stored & read
 
 
 def _own(function: ast.AST) -> str | None:

@@ -333,3 +333,86 @@ def test_a_module_that_nothing_is_known_of_is_what_was_wrapped() -> None:
     build = "import json\nmodel = json.loads('{}')"
     after = run(script(model=build, prepared="model = nn.DataParallel(model)\nprint(model.module.kind)")).after.decode()
     assert "print(model.kind)" in after
+
+
+# Containers that are filled later.
+
+FILLED = """\
+    loaders = {}
+    loaders["train"] = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    loaders["test"] = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def check(loaders):
+        batches = iter(loaders["test"])
+        for k in range(len(loaders["test"])):
+            x, y = next(batches)
+            print(model(x).sum())
+
+    for step in range(10):
+        if step % 4 == 0:
+            check(loaders)
+            source = iter(loaders["train"])
+        x, y = next(source)
+        loss = (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+
+def test_a_loader_is_prepared_where_it_is_put_into_its_dict() -> None:
+    after = run(HEAD + dedent(FILLED)).after.decode()
+    line = next(k for k, text in enumerate(after.split("\n")) if text.startswith('loaders["train"] = DataLoader'))
+    assert after.split("\n")[line + 1] == 'loaders["train"] = accelerator.prepare(loaders["train"])'
+
+
+def test_an_evaluation_that_a_training_loop_calls_keeps_its_loader() -> None:
+    assert prepared(FILLED) == ['loaders["train"]', "model, optimizer"]
+
+
+def test_an_optimizer_out_of_a_checkpoint_is_prepared_under_its_own_name() -> None:
+    found = prepared("""\
+        class Trainer:
+            def __init__(self, model, loader):
+                self.loader = loader
+                kept = torch.load("kept.pt")
+                self.optimizer = kept["optimizer"]
+                self.model = model
+
+            def train(self):
+                self.model.train()
+                for x, y in self.loader:
+                    loss = (self.model(x) - y).pow(2).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+        """)
+    assert found[0].split(", ")[-1] == "self.optimizer"
+    assert not any("kept" in each for each in found)
+
+
+def test_a_model_whose_weights_are_sorted_for_the_optimizer_is_prepared() -> None:
+    found = prepared("""\
+        def sort(model):
+            return [w for w in model.parameters() if w.dim() > 1], [w for w in model.parameters() if w.dim() < 2]
+
+        loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+        model = nn.Linear(4, 1)
+        decayed, others = sort(model)
+        optimizer = torch.optim.SGD([{"params": decayed}, {"params": others, "weight_decay": 0}], lr=0.1)
+        for x, y in loader:
+            loss = (model(x) - y).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """)
+    assert found == ["loader, model, optimizer"]
+
+
+def test_what_only_told_the_wrapper_of_its_devices_goes() -> None:
+    wrap = "model = nn.DataParallel(model, device_ids=[int(g) for g in gpus])"
+    text = f"gpus = '0,1'.split(',')\nif len(gpus) > 1:\n    {wrap}"
+    after = run(script(prepared=text)).after.decode()
+    assert "gpus" not in after

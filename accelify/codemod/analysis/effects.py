@@ -24,6 +24,8 @@ _HARMLESS_CALLS = (
     "get_world_size",
     "environ.get",
     "getenv",
+    ".split",
+    ".strip",
 )
 _RANDOM = (
     "numpy.random.",
@@ -47,7 +49,7 @@ def is_pure(node: ast.expr) -> bool:
             if (
                 not text.endswith(_HARMLESS_CALLS)
                 and not text.startswith(("torch.accelerator.", "torch.cuda."))
-                and text not in ("str", "int", "bool")
+                and text not in ("str", "int", "bool", "float", "list", "tuple", "range")
             ):
                 return False
         elif isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):

@@ -131,6 +131,11 @@ class Loops:
         assert function.parent is not None
         yield from function.parent.reads.get(function.name, ())
 
+    def _runs_a_model(self, loop: Loop) -> bool:
+        """Whether a model is called in a loop."""
+        calls = (n for n in self._body_nodes(loop) if isinstance(n, ast.Call))
+        return any(self.roles.is_model(v) for call in calls for v in self.program.values(call.func))
+
     @staticmethod
     def _is_given(value: Value) -> bool:
         """Whether a thing comes from a caller who is not known."""
@@ -212,6 +217,9 @@ class Loops:
                 for v in self.program.values(call)
             ):
                 continue
+            own = self.program.loops_round(call)
+            if own and own[0] not in loops and self._runs_a_model(own[0]):
+                continue  # an evaluation, with a loop of its own
             if any(loop in loops for loop in self.stack(call)):
                 found.append(call)
         return found

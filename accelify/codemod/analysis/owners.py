@@ -33,9 +33,28 @@ class Owners:
         if not found:
             found = self._bound_with(binding)
         if not found and isinstance(value, ast.Call):
-            given = [*value.args, *[k.value for k in value.keywords]]
-            found = [a for a in given if is_plain(a) and any(self.roles.is_model(v) for v in self.program.values(a))]
+            found = self._models_among(value) or self._sorted_before(value)
         return [self._whole_model(expression) for expression in found]
+
+    def _models_among(self, call: ast.Call) -> list[ast.expr]:
+        """The models that a call is given."""
+        given = [*call.args, *[k.value for k in call.keywords]]
+        return [a for a in given if is_plain(a) and any(self.roles.is_model(v) for v in self.program.values(a))]
+
+    def _sorted_before(self, call: ast.Call) -> list[ast.expr]:
+        """`model` of `decayed, others = sort(model)`, whose results are given to the optimizer."""
+        found: dict[str, ast.expr] = {}
+        for node in ast.walk(call):
+            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+                continue
+            owner = self.program.scope(node).owner(node.id)
+            if owner is None or owner.frame is not self.program.frame(node):
+                continue
+            statements = [self.program.statement(w) for w in self.tracer.writes(owner, node.id)]
+            made = [s.value for s in statements if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)]
+            for model in (m for c in made if self.program.flow.callees.get(c) for m in self._models_among(c)):
+                found.setdefault(ast.unparse(model), model)
+        return list(found.values())
 
     def given_to(self, function: Scope) -> list[tuple[ast.expr, Chain]]:
         """The models that a function is given beside an optimizer, known by what the training code calls on them."""

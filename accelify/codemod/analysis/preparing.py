@@ -82,7 +82,7 @@ class Preparer:
             if not chains or any(len(c) > 1 and c[0].kind == "item" for c in chains):
                 self._wrap_values("optimizer", receiver, step)
                 continue
-            for chain in chains:
+            for chain in map(_within, chains):
                 binding = self._outermost(chain)
                 if binding.node in done or (isinstance(binding.value, ast.Constant) and binding.value.value is None):
                     continue
@@ -289,7 +289,23 @@ class Preparer:
             text = f"{container.text}[{key!r}]".replace("'", '"')
             line = getattr(container.node, "lineno", 1)
             statement = None if container.kind == "parameter" else container.statement
-            self._add_loader(Item("loader", text, container.scope, statement, line))
+            for put in self._put_later(container, key) or [statement]:
+                self._add_loader(Item("loader", text, container.scope, put, line))
+
+    def _put_later(self, container: Binding, key: object) -> list[ast.stmt | None]:
+        """The statements that fill a place in a container which was made without it: `loaders["train"] = ...`."""
+        if not isinstance(container.value, ast.Dict) or container.value.keys:
+            return []
+        return [
+            self.program.statement(node)
+            for node in self.program.parsed(container.node).parents
+            if isinstance(node, ast.Subscript)
+            and isinstance(node.ctx, ast.Store)
+            and isinstance(node.slice, ast.Constant)
+            and node.slice.value == key
+            and ast.unparse(node.value) == container.text
+            and self.program.frame(node) is container.scope
+        ]
 
     def _training_keys(self, node: ast.Subscript) -> list[object] | None:
         """The literal keys under which a loop takes its training loader."""
@@ -315,3 +331,9 @@ class Preparer:
                     if values and all(self.roles.is_torch_loader(v) for v in values):
                         statement = self.program.statement(write)
                         self._add_loader(Item("loader", name, frame, statement, write.lineno))
+
+
+def _within(chain: Chain) -> Chain:
+    """The names that a thing has since it was taken out of a container, if it was."""
+    place = next((k for k, binding in enumerate(chain) if binding.kind == "item"), 0)
+    return chain[:place] or chain

@@ -73,6 +73,7 @@ TWO = """
 import os, sys, torch
 from accelify.runtime import Accelerator, notebook_launcher
 from accelify.runtime.process import place
+from accelify.runtime.xla import CannotUseXla
 
 class Wrong(ValueError):
     pass
@@ -121,6 +122,13 @@ def train(folder):
     everywhere = accelerator.gather(torch.stack([p.double().sum() for p in model.parameters()]))
     assert torch.equal(everywhere[:len(kept)].cpu(), everywhere[len(kept):].cpu()), "the ranks have different weights"
     trained = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+    if "PJRT_DEVICE" in os.environ:
+        try:
+            model(rows, True).sum().backward()
+        except CannotUseXla as error:
+            assert "call accelerator.backward(loss)" in str(error)
+        else:
+            raise AssertionError("a backward pass that nobody averages")
     accelerator.load_state()
     assert all(torch.equal(one.cpu(), other) for one, other in zip(model.parameters(), kept))
     total = accelerator.reduce(torch.tensor([1.5, 2], device=accelerator.device), "sum").tolist()

@@ -173,6 +173,20 @@ def test_the_number_of_a_process_is_asked_for() -> None:
     assert "if accelerator.is_local_main_process: print(gpu, epoch)" in text
 
 
+def test_a_function_of_the_scripts_own_that_asks_is_understood() -> None:
+    asks = "def several():\n    if not dist.is_initialized():\n        return False\n    return True\n\n\n"
+    text = run(asks + SCRIPT.format(**{**DEFAULTS, "end": "if several(): dist.broadcast(loss, 0)"})).after.decode()
+    assert "if several(): dist.broadcast(loss, 0)" in text or "num_processes > 1: dist.broadcast(loss, 0)" in text
+
+
+def test_a_function_that_asks_itself_is_no_trap() -> None:
+    asks = "def several(n):\n    if n:\n        return dist.is_initialized()\n    return several(n)\n\n\n"
+    result = run(asks + SCRIPT.format(**{**DEFAULTS, "end": "if several(1): print(epoch)"}))
+    assert result.status in (Status.MIGRATED, Status.DECLINED)
+    asks = "def several(n):\n    return several(n)\n\n\n"
+    assert run(asks + SCRIPT.format(**{**DEFAULTS, "end": "if several(1): print(epoch)"})).status is Status.MIGRATED
+
+
 def test_lines_of_notes_and_changes_are_those_of_the_files() -> None:
     result = made(end="print(args.url)")
     before, text = result.before.decode().splitlines(), result.after.decode().splitlines()

@@ -33,6 +33,7 @@ class Conditions(ABC):
         self.program = program
         self.words: dict[Key, str] = {}
         self.on: dict[Key, bool] = {}
+        self._open: set[ast.Call] = set()  # calls that are being looked into
 
     @abstractmethod
     def word(self, node: ast.AST | None) -> str | None:
@@ -79,10 +80,7 @@ class Conditions(ABC):
                 return True
             if isinstance(node.func, ast.Name) and node.func.id == "bool" and node.args:
                 return self.asks(node.args[0])
-            there, otherwise = self.returned(node, self.truth), self.returned(node, self.alone)
-            if there is not None and otherwise is not None:
-                truth = self.truth(there)
-                return truth if truth is not None and self.alone(otherwise) is (not truth) else None
+            return self._asks_by_function(node) if node not in self._open else None
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
             name = node.left.value if isinstance(node.left, ast.Constant) else None
             if name in VARIABLES and "os.environ" in self.program.externals(node.comparators[0]):
@@ -91,6 +89,14 @@ class Conditions(ABC):
             return isinstance(node.ops[0], ast.IsNot)
         told, untold = set(self.outcomes(node)), set(self.outcomes(node, _UNTOLD))
         return told.pop() if len(told) == 1 and untold and not told & untold else None
+
+    def _asks_by_function(self, call: ast.Call) -> bool | None:
+        self._open.add(call)
+        there, otherwise = self.returned(call, self.truth), self.returned(call, self.alone)
+        truth = self.truth(there) if there is not None else None
+        alone = self.alone(otherwise) if otherwise is not None else None
+        self._open.remove(call)
+        return truth if truth is not None and alone is (not truth) else None
 
     def _value(self, node: ast.expr, numbers: _Numbers, is_on: bool) -> bool | None:
         if isinstance(node, ast.Constant) and isinstance(node.value, bool):

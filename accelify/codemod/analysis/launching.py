@@ -138,8 +138,13 @@ class Launching(Conditions):
                 return last
         if isinstance(call.func, ast.Name) and call.func.id == "int" and call.args:
             return VARIABLES.get(self._variable(call.args[0]) or "")
+        if call in self._open:
+            return None
+        self._open.add(call)
         returned = self.returned(call, self.truth)
-        return self.word(returned) if isinstance(returned, ast.Call) else None
+        word = self.word(returned) if isinstance(returned, ast.Call) else None
+        self._open.remove(call)
+        return word
 
     def _variable(self, node: ast.expr) -> str | None:
         """The environment variable that an expression reads."""

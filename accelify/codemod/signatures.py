@@ -19,13 +19,17 @@ def with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef
         ]
         return node.with_changes(params=params.with_changes(params=renamed))
     if edit.position >= len(listed):
-        ending: cst.Comma | cst.MaybeSentinel = cst.MaybeSentinel.DEFAULT
+        new = cst.Param(cst.Name(edit.name))
         if len(listed) > 1 and isinstance(listed[-1].comma, cst.Comma):
-            ending = listed[-1].comma  # of a list that has a line for each
+            new = new.with_changes(comma=listed[-1].comma)  # of a list that has a line for each
             listed[-1] = listed[-1].with_changes(comma=listed[-2].comma)
         elif listed:
-            listed[-1] = listed[-1].with_changes(comma=_comma(listed[-1].comma))
-        listed.append(cst.Param(cst.Name(edit.name), comma=ending))
+            ending, nothing = listed[-1].whitespace_after_param, cst.SimpleWhitespace("")
+            has_lines = len(listed) > 1 and isinstance(ending, cst.ParenthesizedWhitespace)
+            comma = snippets.comma_like(listed[-2].comma) if has_lines else _comma(listed[-1].comma)
+            new = new.with_changes(whitespace_after_param=ending)
+            listed[-1] = listed[-1].with_changes(comma=comma, whitespace_after_param=nothing)
+        listed.append(new)
     else:
         comma = snippets.comma_like(listed[max(edit.position - 1, 0)].comma)
         listed.insert(edit.position, cst.Param(cst.Name(edit.name), comma=comma))

@@ -18,7 +18,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reacher
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import Argument, External, FunctionValue, Instance, Made
+from accelify.codemod.analysis.values import Argument, External, FunctionValue, Instance, Made, Parameters
 from accelify.codemod.analysis.wrapped_training import WrappedTraining
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.options import Options
@@ -61,6 +61,7 @@ def understand(program: Program, options: Options) -> Verdict:
     obstacles.extend(_several_devices(program, script.files))
     obstacles.extend(_in_processes(program, training))
     obstacles.extend(_without_a_loss(program))
+    obstacles.extend(_by_own_gradients(program, roles, script))
     if script.wrapping is not None:
         passed = WrappedTraining(program, roles, tracer, training, script.wrapping).obstacles()
         obstacles.extend((node, "unwrap", message) for node, message in passed)
@@ -239,6 +240,21 @@ def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AS
         for name in sorted({n for b in bases for n in program.externals(b) if names.runs_beside(n)}):
             message = f"`{name}` runs this beside others: call it in turn, and start it by `accelify launch`"
             yield backward, "distributed", message
+
+
+def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+    """Gradients that the script takes itself of models that no optimizer steps: nothing would average them."""
+    for call in program.calls:
+        if "torch.autograd.grad" not in program.called(call) or program.frame(call) not in program.reachable:
+            continue
+        inputs = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "inputs")]
+        owners = {v.owner for i in inputs for v in program.values(i) if isinstance(v, Parameters)}
+        if any(roles.is_model(o) and o not in script.preparation.models for o in owners):
+            message = (
+                "these gradients train a model without an optimizer: nothing averages them over the processes; "
+                "step it by an optimizer, or average them by `accelerator.reduce`"
+            )
+            yield call, "backward", message
 
 
 def _without_a_loss(program: Program) -> Iterator[tuple[ast.AST, str, str]]:

@@ -286,3 +286,55 @@ def test_a_function_that_is_called_again_and_again_creates_no_accelerator() -> N
     text = after(HANDED_OVER)
     assert "def step(net, optimizer, x, y, accelerator):" in text
     assert text.count("Accelerator()") == 1
+
+
+NATURAL = """\
+    import torch
+    from torch import nn
+
+    policy, value = nn.Linear(4, 2), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*value.parameters()], lr=0.1)
+
+    def step(model, loss):
+        gradients = torch.autograd.grad(loss, model.parameters())
+        for parameter, gradient in zip(model.parameters(), gradients):
+            parameter.data -= 0.1 * gradient
+
+    for _ in range(8):
+        x = torch.randn(2, 4)
+        step({stepped}, {stepped}(x).mean())
+        optimizer.zero_grad()
+        value(x).mean().backward()
+        optimizer.step()
+    """
+
+
+def test_a_model_that_the_script_steps_by_gradients_of_its_own_declines() -> None:
+    result = run(dedent(NATURAL.format(stepped="policy")))
+    assert result.status is Status.DECLINED
+    assert any("train a model without an optimizer" in note.message for note in result.notes)
+    assert "accelerator.backward" in after(NATURAL.format(stepped="value"))
+
+
+def test_a_last_parameter_on_a_line_of_its_own_is_followed_by_another() -> None:
+    text = after("""\
+        import torch
+        from torch import nn
+
+        def step(
+            model,
+            x
+        ):
+            model(x).mean().backward()
+
+        def main():
+            model = nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(8):
+                optimizer.zero_grad()
+                step(model, torch.randn(2, 4))
+                optimizer.step()
+
+        main()
+        """)
+    assert "def step(\n    model,\n    x,\n    accelerator\n):\n" in text

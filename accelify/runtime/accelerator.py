@@ -97,6 +97,7 @@ class Accelerator(Keeping):
             size=self._world.size,
             split_batches=data.split_batches,
             even_batches=data.even_batches,
+            dispatches=bool(data.dispatch_batches),
         )
         self._accumulation = Accumulation(
             steps=windows.num_steps,

@@ -64,6 +64,10 @@ class Alone:
         """This rank's number."""
         return [mine]
 
+    def scatter_object(self, values: list[Any]) -> Any:
+        """The only rank's object."""
+        return values[0]
+
     def broadcast_object(self, value: Any, source: int = 0) -> Any:
         """The object itself."""
         return value
@@ -231,6 +235,11 @@ class Together(Alone):
     def counts(self, mine: int) -> list[int]:
         """Every rank's number, in one small message: for what is said in every step."""
         return self._exchange("the number of rows", mine)
+
+    def scatter_object(self, values: list[Any]) -> Any:
+        """This rank's object of those that rank 0 has, one for each."""
+        self.agree("the next batch from process 0")
+        return self._transport.own_object(values, self._world.rank)
 
     def broadcast_object(self, value: Any, source: int = 0) -> Any:
         """The source rank's object on every rank."""

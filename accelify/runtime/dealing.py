@@ -19,6 +19,7 @@ class Sharing:
     size: int = 1
     split_batches: bool = False
     even_batches: bool = True
+    dispatches: bool = False
 
     @property
     def batches_per_step(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
@@ -91,8 +90,6 @@ class DataLoaderConfiguration:
         own = {name: value for name, value in own.items() if value is not None}
         if given is not None and own:
             raise ValueError(f"{', '.join(own)} and dataloader_config: give one of them")
-        if given is not None and given.dispatch_batches:
-            warnings.warn("dispatch_batches: every process reads its data itself, not process 0 for all", stacklevel=3)
         return given or cls(**own)
 
 

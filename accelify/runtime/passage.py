@@ -16,6 +16,10 @@ from accelify.runtime import nested
 class Absent:
     """What a rank gets in a step in which others have the last batches: nothing, and the knowledge of the step."""
 
+    def __reduce__(self) -> str:
+        """The one there is, in another process too."""
+        return "ABSENT"
+
 
 ABSENT = Absent()
 

@@ -105,6 +105,18 @@ class SharedRandom:
         self._apart = global_state(self.before["shared"]) | self._apart
 
 
+def drawn(items: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:
+    """Items that are made from the shared stream, one after the other."""
+    shared.part()
+    while True:
+        with shared.drawing():
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
+
+
 def states_of(owners: Iterable[object], libraries: Iterable[str] = LIBRARIES) -> States:
     """This process's random states, and those of the generators that the owners hold."""
     return _states(global_state(libraries), list(_private_generators(owners)))

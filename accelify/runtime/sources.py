@@ -12,7 +12,6 @@ runs it and keeps every N-th.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any  # batches are whatever the user's loader yields
 
 import torch
@@ -22,9 +21,10 @@ from accelify.runtime import nested
 from accelify.runtime.bookmarks import Bookmark, Source, iterates_itself, owners_of, samplers_of
 from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing, dealt, slices, taking
+from accelify.runtime.dispatching import Dispatched
 from accelify.runtime.indices import ByIndex
 from accelify.runtime.passage import Epoch, in_pairs
-from accelify.runtime.randomness import SharedRandom
+from accelify.runtime.randomness import SharedRandom, drawn
 from accelify.runtime.shards import BySelf, can_shard_itself
 from accelify.runtime.whole import AlreadyShared, Whole
 
@@ -48,7 +48,7 @@ class ByBatch:
             batches = iter(loader)
         # With workers the draws are theirs, from a seed that is shared now.
         if not getattr(loader, "num_workers", 0):
-            batches = _drawn(batches, shared)
+            batches = drawn(batches, shared)
         if self._sharing.split_batches:
             return in_pairs(slices(itertools.islice(batches, start.position, None), self._sharing))
         return in_pairs(dealt(taking(batches), self._sharing, nested.rows, start=start.position))
@@ -58,17 +58,6 @@ class ByBatch:
         return self._sharing.count(max(len(self._loader) - position, 0))
 
 
-def _drawn(batches: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:
-    shared.part()
-    while True:
-        with shared.drawing():
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
-        yield batch
-
-
 def choose_source(loader: Any, sharing: Sharing, collectives: Alone, *, keeps_batches: bool = False) -> Source:
     """The way to divide this loader, and why: by indices where they decide everything, else by batches.
 
@@ -76,6 +65,8 @@ def choose_source(loader: Any, sharing: Sharing, collectives: Alone, *, keeps_ba
     """
     if sharing.size == 1:
         return Whole(loader, collectives)
+    if sharing.dispatches and not keeps_batches:
+        return Dispatched(loader, sharing, collectives)
     if not isinstance(loader, DataLoader):
         return ByBatch(loader, sharing, collectives)
     for sampler in samplers_of(loader):

@@ -44,6 +44,10 @@ class Transport(ABC):
     def object_from(self, value: Any, source: int) -> Any:
         """The source rank's object."""
 
+    def own_object(self, values: list[Any], rank: int) -> Any:
+        """This rank's object of those that rank 0 has, one for each."""
+        return self.object_from(values, 0)[rank]
+
 
 def widened(tensor: torch.Tensor) -> torch.Tensor:
     """A copy whose dtype holds sums, and is one that backends add."""
@@ -90,4 +94,10 @@ class Processes(Transport):
         """The source rank's object."""
         box = [value]
         dist.broadcast_object_list(box, src=source)
+        return box[0]
+
+    def own_object(self, values: list[Any], rank: int) -> Any:
+        """This rank's object of those that rank 0 has, sent to no other."""
+        box: list[Any] = [None]
+        dist.scatter_object_list(box, values, src=0)
         return box[0]

@@ -89,8 +89,6 @@ def test_two_answers_to_one_question_are_refused():
     assert not alone(even_batches=False).even_batches
     with pytest.raises(ValueError, match="comm_hook='power_sgd': choose no, fp16 or bf16"):
         alone(kwargs_handlers=[DistributedDataParallelKwargs(comm_hook="power_sgd")])
-    with pytest.warns(UserWarning, match="dispatch_batches"):
-        alone(dataloader_config=DataLoaderConfiguration(dispatch_batches=True))
 
 
 def test_the_state_can_be_read_and_printed():

@@ -21,7 +21,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from accelify.runtime import Accelerator
+from accelify.runtime import Accelerator, DataLoaderConfiguration
+from accelify.runtime.dispatching import CannotRead
 from accelify.runtime.rows import CannotGather
 
 
@@ -584,3 +585,56 @@ def shares_of_sequences_and_iterables(accelerator):
     with pytest.raises(TypeError, match="sorted"):
         accelerator.shard({1, 2})
     assert accelerator.shard([]) == []
+
+
+class OnlyHere(IterableDataset):
+    """What one process alone may read; it draws at random and breaks off after so many elements."""
+
+    def __init__(self, accelerator, length=11, breaks=None):
+        self.may_read, self.length, self.breaks = accelerator.is_main_process, length, breaks
+
+    def __iter__(self):
+        assert self.may_read
+        for element in torch.randperm(self.length).tolist():
+            if element == self.breaks:
+                raise OSError("a broken line")
+            yield {"element": element, "name": str(element)}
+
+
+def _dispatching(**options):
+    return Accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=True, **options))
+
+
+def what_process_0_reads_is_dealt_out(accelerator):
+    plain = OnlyHere(accelerator)
+    plain.may_read = True
+    order = [element for batch in _epoch(DataLoader(plain, batch_size=2), 3) for element in batch["element"].tolist()]
+    for options, own in (({}, [order[0:2], order[2:4]]), ({"split_batches": True}, [order[0:1], order[1:2]])):
+        made = _dispatching(**options)
+        loader = made.prepare(DataLoader(OnlyHere(made), batch_size=2))
+        for epoch in range(2):
+            _seed(3)
+            seen, names = [], []
+            for step, batch in enumerate(loader):
+                if step == 0:
+                    assert batch["element"].tolist() == own[made.process_index], epoch
+                seen += made.gather_for_metrics(batch["element"]).tolist()
+                names += made.gather_for_metrics(batch["name"])
+            assert seen == order
+            assert names == [str(element) for element in order]
+        _seed(3)
+        next(iter(loader))
+        assert len(list(loader)) == (6 if options else 3)
+
+
+def what_process_0_cannot_read_fails_on_all(accelerator):
+    made = _dispatching()
+    loader = made.prepare(DataLoader(OnlyHere(made, breaks=5), batch_size=2))
+    with pytest.raises(OSError if made.is_main_process else CannotRead, match="a broken line"):
+        list(loader)
+
+
+def uneven_ends_of_what_process_0_reads(accelerator):
+    made = _dispatching(even_batches=False)
+    loader = made.prepare(DataLoader(OnlyHere(made, 9), batch_size=2))
+    assert sum(len(batch["name"]) for batch in loader) == (5 if made.is_main_process else 4)

@@ -297,14 +297,20 @@ class Script:
         """The functions that the changed files may run, and their own."""
         return self.program.run_by(self.files)
 
+    def _wraps_what_trains(self, call: ast.Call) -> bool:
+        """Whether the training code gets to a call that wraps one of its models."""
+        if self.program.frame(call) not in self.run_by_training:
+            return False
+        return bool(self.program.values(call.args[0]) & self.preparation.models)
+
     @cached_property
     def wrappers(self) -> list[ast.Call]:
-        """The `DataParallel(model)` calls of the changed files, and of what they call."""
+        """The `DataParallel(model)` calls of the changed files, and of what builds their models."""
         return [
             call
             for call in self.program.calls
             if call.args
-            and (self.path(call) in self.files or self.program.frame(call) in self.run_by_training)
+            and (self.path(call) in self.files or self._wraps_what_trains(call))
             and any(names.is_wrapper(n) for n in self.program.called(call))
         ]
 

@@ -12,6 +12,9 @@ import torch
 from accelify.errors import AccelifyError
 
 
+_NEVER = object()
+
+
 class CannotShard(AccelifyError, TypeError):
     """Something without an order that ranks could agree on."""
 
@@ -125,5 +128,7 @@ def _positions(length: int, rank: int, size: int) -> Sequence[int]:
 
 
 def _rounds(elements: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    while items := list(itertools.islice(elements, size)):
+    # By a generator, as `iter` of an iterator may begin it anew
+    following = (element for element in iter(elements.__next__, _NEVER))
+    while items := list(itertools.islice(following, size)):
         yield items

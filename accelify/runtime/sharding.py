@@ -11,7 +11,6 @@ import torch
 
 from accelify.errors import AccelifyError
 
-
 _NEVER = object()
 
 

@@ -208,14 +208,16 @@ def test_a_block_on_its_head_s_line_is_left() -> None:
 
 
 def test_what_the_script_has_its_first_process_write_is_written_there() -> None:
-    begun = "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP"
-    result = run(
-        script(
-            imports=f"{begun}\nimport numpy as np\ndist.init_process_group('gloo')\nrank = dist.get_rank()",
-            prepared="model = DDP(model)",
-            end="if rank == 0:\n    np.save('a.npy', [1])\ndist.destroy_process_group()",
-        )
+    begun = (
+        "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+        "from torch.utils.data.distributed import DistributedSampler"
     )
+    text = script(
+        imports=f"{begun}\nimport numpy as np\ndist.init_process_group('gloo')\nrank = dist.get_rank()",
+        prepared="model = DDP(model)",
+        end="if rank == 0:\n    np.save('a.npy', [1])\ndist.destroy_process_group()",
+    )
+    result = run(text.replace("batch_size=2)", "batch_size=2, sampler=DistributedSampler(range(8)))"))
     assert "\nif accelerator.is_main_process:\n    np.save('a.npy', [1])\n" in result.after.decode()
     assert not any(n.rule == "writes" for n in result.notes)
 

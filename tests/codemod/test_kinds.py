@@ -242,7 +242,11 @@ def test_a_model_that_is_not_always_prepared_is_moved_if_it_is_used(end: str, st
 
 def test_what_is_brought_to_the_cpu_stays_there() -> None:
     batch = "x, y = x.to(device), y.to(device)\nseen = x.to('cpu').numpy(), y.to(torch.device('cpu'))"
-    text = after(script(batch=batch, end="print(model.to('cpu').weight.to('cpu').numpy())"))
+    result = run(script(batch=batch, end="print(model.to('cpu').weight.to('cpu').numpy())"))
+    text = result.after.decode()
+    assert [n.message for n in result.notes if "CPU" in n.message] == [
+        "stays: this brings it to the CPU, in every process"
+    ]
     assert "seen = x.to('cpu').numpy(), y.to(torch.device('cpu'))\n" in text
     assert "print(model.to('cpu').weight.to('cpu').numpy())" in text
 

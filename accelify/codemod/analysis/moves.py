@@ -48,7 +48,9 @@ class Moves:
         first = call.args[0] if call.args else keyword
         if function.attr == "cuda":
             return Move(call, receiver, first)
-        if first is None or isinstance(first, ast.Starred) or not self.is_device(first) or _is_cpu(first):
+        if first is None or isinstance(first, ast.Starred) or not self.is_device(first):
+            return None
+        if isinstance(first, ast.Constant) and is_cpu(first):
             return None
         return Move(call, receiver, first)
 
@@ -62,6 +64,8 @@ class Moves:
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
+        if move.device is not None and is_cpu(move.device):
+            return False
         if self.prepared.is_batch(move.receiver):
             return True
         if not self.prepared.is_model(move.receiver):
@@ -115,7 +119,7 @@ class Moves:
         return False
 
 
-def _is_cpu(device: ast.expr) -> bool:
+def is_cpu(device: ast.expr) -> bool:
     """`"cpu"` and `torch.device("cpu")`: where a tensor is brought to be looked at, not to be computed with."""
     if isinstance(device, ast.Call) and device.args:
         device = device.args[0]

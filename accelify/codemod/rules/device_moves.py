@@ -18,7 +18,7 @@ import libcst as cst
 
 from accelify.codemod import snippets
 from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.analysis.moves import Move
+from accelify.codemod.analysis.moves import Move, is_cpu
 from accelify.codemod.analysis.rebuilt import is_only_indexed, is_unpacked, rebuilt
 from accelify.codemod.analysis.values import Constant
 from accelify.codemod.edits import Change, Edit, Plan, Remark, Remove, Replace
@@ -223,6 +223,9 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     inside_data = _is_worker_code(script, move.call)
     is_number = script.distribution is not None and move.device in script.distribution.devices
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
+    if move.device is not None and is_cpu(move.device):
+        yield Remark(NAME, path, move.call, "stays: this brings it to the CPU, in every process", Tier.ADVICE)
+        return
     if move.call.func.attr == "to" and not is_own and not is_number:
         yield Remark(NAME, path, move.call, "stays: this move takes whatever device its variable holds", Tier.ADVICE)
         return

@@ -125,7 +125,7 @@ def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
             if scope.kind != "function":
                 continue
             for name, writes in scope.writes.items():
-                reads = list(script.reads_of(scope, name))
+                reads = list(script.program.reads_of(scope, name))
                 if (
                     not scope.binds(name)
                     or not reads

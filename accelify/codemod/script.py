@@ -339,24 +339,6 @@ class Script:
         """Whether a statement round a node was found to be needed, because a name would be left over without it."""
         return any(a in self.kept_moves for a in [node, *self.program.ancestors(node)])
 
-    def reads_of(self, scope: Scope, name: str) -> list[ast.Name]:
-        """Where a scope's variable is read, in the scopes inside it too."""
-        found = list(scope.reads.get(name, ()))
-        for inner in self._readers.get((scope, name), ()):
-            if inner is not scope:
-                found.extend(inner.reads[name])
-        return found
-
-    @cached_property
-    def _readers(self) -> dict[tuple[Scope | None, str], list[Scope]]:
-        """The scopes that read each variable, by the scope whose it is."""
-        found: dict[tuple[Scope | None, str], list[Scope]] = {}
-        for built in self.program.flow.bindings.values():
-            for scope in built.root.walk():
-                for name in scope.reads:
-                    found.setdefault((scope.owner(name), name), []).append(scope)
-        return found
-
     def vanished(self, changes: Iterable[Change]) -> set[ast.AST]:
         """The names that the user's code no longer reads or writes once some changes are made."""
         gone: set[ast.AST] = set()

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.certainty import Certainty
 from accelify.codemod.analysis.collected import Collected
 from accelify.codemod.analysis.harmless import Harmless
@@ -171,7 +170,7 @@ class Batchwise:
     def _begins(self, name: str, loop: ast.For, rounds: Rounds) -> bool:
         """Whether an accumulator begins at nothing just before a loop, and gets nothing else on the way to it."""
         frame = self.program.frame(loop)
-        reads = self._reads(frame, name)
+        reads = self.program.reads_of(frame, name)
         before = [w for w in self.tracer.writes(frame, name) if self.program.line(w) < loop.lineno]
         first = max(before, key=self.program.line, default=None)
         if not isinstance(first, ast.Name) or any(self.program.frame(n) is not frame for n in [first, *reads]):
@@ -191,7 +190,7 @@ class Batchwise:
     def _is_read_inside_alone(self, name: str, loop: ast.For) -> bool:
         """Whether nothing outside of a loop reads what it adds up."""
         frame = self.program.frame(loop)
-        return frame.is_function and all(self.program.inside(r, loop) for r in self._reads(frame, name))
+        return frame.is_function and all(self.program.inside(r, loop) for r in self.program.reads_of(frame, name))
 
     def _stands_before(self, statement: ast.stmt, loop: ast.For) -> bool:
         """Whether a statement is run once before each pass of a loop: in its block, or in one of `with` round it."""
@@ -212,20 +211,13 @@ class Batchwise:
             return isinstance(parent.ctx, ast.Store) or parent.attr in ("append", "extend", "update", "add", "insert")
         return isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
 
-    def _reads(self, frame: Scope, name: str) -> list[ast.Name]:
-        found = list(frame.reads.get(name, ()))
-        for inner in frame.walk():
-            if inner is not frame and inner.owner(name) is frame:
-                found.extend(inner.reads.get(name, ()))
-        return found
-
     def _is_read_elsewhere(self, loop: ast.For, rounds: Rounds) -> bool:
         """Whether what a round binds is read outside of it: of the last batch, which only one process has."""
         frame = self.program.frame(loop)
         end = loop.end_lineno or loop.lineno
         for name in rounds.local:
             writes = [self.program.line(w) for w in frame.writes.get(name, ())]
-            for read in self._reads(frame, name):
+            for read in self.program.reads_of(frame, name):
                 if self.program.inside(read, loop):
                     if self.program.frame(read) is not frame:
                         return True
@@ -246,7 +238,7 @@ class Batchwise:
         end = loop.end_lineno or loop.lineno
         return any(
             isinstance(parent := self.program.parent(read), ast.Attribute) and parent.attr in meter.last
-            for read in self._reads(self.program.frame(loop), name)
+            for read in self.program.reads_of(self.program.frame(loop), name)
             if read.lineno > end
         )
 

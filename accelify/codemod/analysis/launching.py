@@ -38,7 +38,7 @@ class Launching(Conditions):
                 self.spawns.append(found)
             elif found is not None:
                 self.foreign.append((call, found))
-        self._workers = self._reached({s.worker for s in self.spawns})
+        self._workers = program.run_from(s.worker for s in self.spawns)
         self.assigns = [
             n
             for n in self.place.nodes()
@@ -51,22 +51,6 @@ class Launching(Conditions):
             self._spread()
             if len(self.words) + len(self.on) == before:
                 break
-
-    def _reached(self, scopes: set[Scope]) -> set[Scope]:
-        """Some functions, and all that they may run."""
-        found: set[Scope] = set()
-        queue = list(scopes)
-        calls_in: dict[Scope, list[ast.Call]] = {}
-        for call in self.program.calls:
-            calls_in.setdefault(self.program.frame(call), []).append(call)
-        while queue:
-            scope = queue.pop()
-            if scope not in found:
-                found.add(scope)
-                queue.extend(s for s in scope.walk() if s.kind == "function")
-                for call in calls_in.get(scope, ()):
-                    queue.extend(self.program.flow.callees.get(call, ()))
-        return found
 
     def runs_in_worker(self, node: ast.AST) -> bool:
         """Whether code runs in a process that the script starts itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from accelify.codemod.analysis.bindings import Scope
@@ -100,6 +100,24 @@ class Program:
             return parent.body
         raise LookupError(statement)
 
+    def reads_of(self, scope: Scope, name: str) -> list[ast.Name]:
+        """Where a scope's variable is read, in the scopes inside it too."""
+        found = list(scope.reads.get(name, ()))
+        for inner in self._readers.get((scope, name), ()):
+            if inner is not scope:
+                found.extend(inner.reads[name])
+        return found
+
+    @cached_property
+    def _readers(self) -> dict[tuple[Scope | None, str], list[Scope]]:
+        """The scopes that read each variable, by the scope whose it is."""
+        found: dict[tuple[Scope | None, str], list[Scope]] = {}
+        for built in self.flow.bindings.values():
+            for scope in built.root.walk():
+                for name in scope.reads:
+                    found.setdefault((scope.owner(name), name), []).append(scope)
+        return found
+
     def externals(self, node: ast.AST | None) -> set[str]:
         """The library names that an expression may stand for."""
         return {v.name for v in self.values(node) if isinstance(v, External)}
@@ -149,20 +167,20 @@ class Program:
 
     def run_by(self, paths: Collection[str]) -> set[Scope]:
         """The functions that code of some files may run, and those files' own."""
+        own = (s for path in paths for s in self.flow.bindings[path].root.walk())
+        return self.run_from(s for s in own if s.kind in ("module", "function"))
+
+    def run_from(self, scopes: Iterable[Scope]) -> set[Scope]:
+        """Some functions and modules, the functions inside those functions, and all that they may run."""
         found: set[Scope] = set()
-        queue: list[Scope] = []
-        for path in paths:
-            queue.extend(s for s in self.flow.bindings[path].root.walk() if s.kind in ("module", "function"))
+        queue = list(scopes)
         while queue:
             scope = queue.pop()
             if scope in found:
                 continue
             found.add(scope)
-            queue.extend(
-                child
-                for child in scope.walk()
-                if child.kind == "function" and child is not scope and scope.kind == "function"
-            )
+            if scope.kind == "function":
+                queue.extend(s for s in scope.walk() if s.kind == "function")
             for call in self.calls_in(scope):
                 queue.extend(self.flow.callees.get(call, ()))
         return found

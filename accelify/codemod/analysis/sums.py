@@ -153,7 +153,7 @@ class Sums:
     def _anchor(self, name: str, loop: Loop, frame: Scope) -> ast.stmt | None:
         """The loop after which a sum is complete, if it begins at zero just outside and nothing else adds to it."""
         writes = [w for w in self.tracer.writes(frame, name) if not self.program.inside(w, loop)]
-        if any(self.program.frame(r) is not frame for r in self.uses.reads(frame, name)):
+        if any(self.program.frame(r) is not frame for r in self.program.reads_of(frame, name)):
             return None
         if any(isinstance(self.program.statement(r), ast.Return) for r in self.read_in(loop, name)):
             return None
@@ -179,7 +179,7 @@ class Sums:
             return None
         if any(s.lineno <= end for s in later):
             return None
-        inside = [r for r in self.uses.reads(frame, name) if self.program.inside(r, anchor)]
+        inside = [r for r in self.program.reads_of(frame, name) if self.program.inside(r, anchor)]
         if anchor is not loop and any(not self.program.inside(r, loop) for r in inside):
             return None
         return anchor
@@ -202,7 +202,7 @@ class Sums:
         frame = self.program.frame(loop)
         return [
             r
-            for r in self.uses.reads(frame, name)
+            for r in self.program.reads_of(frame, name)
             if self.program.inside(r, loop) and _added_to(self.program.statement(r)) != name
         ]
 

@@ -35,14 +35,6 @@ class Uses:
         self.tracer = tracer
         self.prepared = prepared
 
-    def reads(self, frame: Scope, name: str) -> list[ast.Name]:
-        """Where a function's variable is read, in the functions inside it too."""
-        found = list(frame.reads.get(name, ()))
-        for inner in frame.walk():
-            if inner is not frame and inner.owner(name) is frame:
-                found.extend(inner.reads.get(name, ()))
-        return found
-
     def after(self, name: str, anchor: ast.stmt, frame: Scope, depth: int = _DEPTH) -> Iterator[Use]:
         """How a variable is used after a statement, until it is given another value."""
         end, stop = _end(anchor), _FAR
@@ -54,7 +46,7 @@ class Uses:
             if isinstance(statement, ast.AugAssign):
                 is_division = isinstance(statement.op, ast.Div)
                 yield Use((statement.value,), names_in(statement.value), is_division)
-        for read in sorted(self.reads(frame, name), key=_start):
+        for read in sorted(self.program.reads_of(frame, name), key=_start):
             if end < _start(read) <= stop:
                 yield from self._use(read, frame, depth)
 

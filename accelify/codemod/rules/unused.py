@@ -56,7 +56,7 @@ def _is_unread(script: Script, insert: Insert, plan: Plan) -> bool:
     scope = script.program.frame(insert.node).owner(name) if equals and name.isidentifier() else None
     if scope is None:
         return False
-    gone, reads = script.vanished(plan.changes), script.reads_of(scope, name)
+    gone, reads = script.vanished(plan.changes), script.program.reads_of(scope, name)
     added = script.added_reads(c for c in plan.changes if insert not in c.edits)
     return bool(reads) and all(r in gone for r in reads) and not any(name in read for read in added.values())
 
@@ -77,7 +77,7 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
                 is_read = name in added.get(path, ()) and not is_handed
                 if is_read or (name in exported and scope is root) or not scope.binds(name):
                     continue
-                reads = script.reads_of(scope, name)
+                reads = script.program.reads_of(scope, name)
                 if not reads or any(n not in gone for n in reads):
                     continue
                 if is_handed:

@@ -34,6 +34,19 @@ def passed_to(node: cst.CSTNode, function: str) -> cst.BaseExpression:
     return cst.Call(cst.parse_expression(function), [cst.Arg(bare(node))])
 
 
+def coded(node: cst.CSTNode, code: str) -> cst.BaseExpression:
+    """An expression from text for another one, in parentheses where that had some."""
+    made = cst.parse_expression(code)
+    is_wrapped = isinstance(node, cst.BaseExpression) and bool(node.lpar)
+    return made.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]) if is_wrapped else made
+
+
+def chosen(node: cst.CSTNode, is_body: bool) -> cst.BaseExpression:
+    """`a` or `b` for `a if test else b`."""
+    assert isinstance(node, cst.IfExp)
+    return node.body if is_body else node.orelse
+
+
 def bare(node: cst.BaseExpression) -> cst.BaseExpression:
     """An expression without its outer parentheses, where it needs none as a call's argument."""
     if not node.lpar or isinstance(node, (cst.Tuple, cst.GeneratorExp, cst.Yield, cst.NamedExpr)):

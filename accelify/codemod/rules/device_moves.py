@@ -77,7 +77,7 @@ def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) ->
             continue
         choice = script.program.parent(call)
         if isinstance(choice, ast.IfExp) and _same(_stripped(choice.body, dropped), choice.orelse):
-            edits.append(Replace(choice, otherwise, keeps=(choice.orelse,)))
+            edits.append(Replace(choice, partial(snippets.chosen, is_body=False), keeps=(choice.orelse,)))
         else:
             kept = _casts(call)
             edits.append(Replace(call, partial(without_device, kept=len(kept)), keeps=(move.receiver, *kept)))
@@ -133,12 +133,6 @@ def without_device(call: cst.CSTNode, kept: int) -> cst.BaseExpression:
     ]
     arguments[-1] = arguments[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
     return call.with_changes(args=arguments)
-
-
-def otherwise(node: cst.CSTNode) -> cst.BaseExpression:
-    """`x` for `x.cuda() if use_cuda else x`."""
-    assert isinstance(node, cst.IfExp)
-    return node.orelse
 
 
 def _is_nothing(statement: ast.stmt, dropped: dict[ast.Call, Move]) -> bool:

@@ -25,6 +25,8 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod import snippets
+from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.launched import Launched
 from accelify.codemod.edits import Change, Obstacle, Plan, Remark, Remove, Replace, Unwrap
 from accelify.codemod.result import Tier
@@ -45,12 +47,12 @@ def find(script: Launched, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
         yield Change(NAME, script.path(node), node.lineno, _REASON, (Unwrap(node, is_body, depth),))
     for choice, is_body in found.choices.items():
         kept = choice.body if is_body else choice.orelse
-        edit = Replace(choice, partial(chosen, is_body=is_body), keeps=(kept,))
+        edit = Replace(choice, partial(snippets.chosen, is_body=is_body), keeps=(kept,))
         yield Change(NAME, script.path(choice), choice.lineno, _REASON, (edit,))
     for test, (code, parts) in found.tests.items():
         text = code.replace("{group}", script.group(test))
-        reads = tuple(n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name))
-        edit = Replace(test, partial(_code, code=text), keeps=parts, reads=reads)
+        reads = tuple(sorted(names_in(ast.parse(text, mode="eval"))))
+        edit = Replace(test, partial(snippets.coded, code=text), keeps=parts, reads=reads)
         yield Change(NAME, script.path(test), test.lineno, _REASON, (edit,))
     for sampler, shuffles in found.orders.items():
         edit = Replace(
@@ -67,22 +69,9 @@ def find(script: Launched, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 
-def chosen(node: cst.CSTNode, is_body: bool) -> cst.BaseExpression:
-    """`a` or `b` for `a if test else b`."""
-    assert isinstance(node, cst.IfExp)
-    return node.body if is_body else node.orelse
-
-
 def in_order(call: cst.CSTNode, shuffles: bool) -> cst.BaseExpression:
     """A sampler that shuffles, or does not."""
     assert isinstance(call, cst.Call)
     kept = [a for a in call.args if a.keyword is None or a.keyword.value != "shuffle"]
     order = cst.Arg(cst.Name(str(shuffles)), keyword=cst.Name("shuffle"), equal=_EQUAL)
     return call.with_changes(args=[*kept, order])
-
-
-def _code(node: cst.CSTNode, code: str) -> cst.BaseExpression:
-    """New code, in parentheses where it had some."""
-    made = cst.parse_expression(code)
-    is_wrapped = isinstance(node, cst.BaseExpression) and bool(node.lpar)
-    return made.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]) if is_wrapped else made

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 import libcst as cst
 
+from accelify.codemod import snippets
 from accelify.codemod.analysis.values import Argument, Made, Member
 from accelify.codemod.edits import Change, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
@@ -86,19 +88,13 @@ def _members(script: Script) -> Iterator[Change]:
             choice = script.program.parent(node)
             edit = Replace(node, inner, (node.value,))
             if isinstance(choice, ast.IfExp) and choice.body is node and _same(choice.orelse, node.value):
-                edit = Replace(choice, otherwise, (choice.orelse,))
+                edit = Replace(choice, partial(snippets.chosen, is_body=False), (choice.orelse,))
             reason = "a prepared model is the model itself"
             yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
 
 
 def _same(left: ast.expr, right: ast.expr) -> bool:
     return ast.unparse(left) == ast.unparse(right)
-
-
-def otherwise(node: cst.CSTNode) -> cst.BaseExpression:
-    """`model` for `model.module if hasattr(model, "module") else model`."""
-    assert isinstance(node, cst.IfExp)
-    return node.orelse
 
 
 def _may_be_wrapped(script: Script, node: ast.expr) -> bool:

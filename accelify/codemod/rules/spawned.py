@@ -16,6 +16,7 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod import snippets
 from accelify.codemod.analysis.launched import Launched
 from accelify.codemod.analysis.spawning import Spawn
 from accelify.codemod.edits import Change, DropArgument, DropParameter, Edit, Insert, Obstacle, Plan, Replace
@@ -48,18 +49,11 @@ def _worker(script: Launched, spawn: Spawn) -> Iterator[Change]:
     for name, word in dropped.items():
         if word is None:
             continue
-        reads = [n for n in spawn.worker.reads.get(name, ()) if n not in script.tangle.gone]
-        reads += [
-            n
-            for s in spawn.worker.walk()
-            if s is not spawn.worker
-            for n in s.reads.get(name, ())
-            if s.owner(name) is spawn.worker
-        ]
+        reads = [n for n in script.program.reads_of(spawn.worker, name) if n not in script.tangle.gone]
         code = f"{script.group(first)}.{word}()"
         holder = script.program.parent(reads[0]) if len(reads) == 1 else None
         if isinstance(holder, ast.Assign):
-            edits.append(Replace(reads[0], partial(_code, code=code), reads=(code.partition(".")[0],)))
+            edits.append(Replace(reads[0], partial(snippets.coded, code=code), reads=(code.partition(".")[0],)))
         elif reads:
             edits.append(Insert(first, "before", f"{name} = {code}"))
     yield Change(NAME, script.path(node), node.lineno, "a process is told its number by the accelerator", tuple(edits))
@@ -86,7 +80,3 @@ def called(node: cst.CSTNode, kept: Sequence[int]) -> cst.BaseExpression:
     elements = listed.elements if isinstance(listed, (cst.Tuple, cst.List)) else ()
     arguments = [cst.Arg(elements[i].value) for i in kept]
     return cst.Call(given["fn"], arguments)
-
-
-def _code(node: cst.CSTNode, code: str) -> cst.BaseExpression:
-    return cst.parse_expression(code)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.analysis.bindings import Scope, names_in, names_written_in
+from accelify.codemod.analysis.bindings import Scope, names_in, names_read_in, names_written_in
 from accelify.codemod.analysis.certainty import Certainty
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.program import Program
@@ -89,7 +89,7 @@ class Evaluations:
         assert isinstance(forward, ast.Assign)
         outputs = names_written_in(forward)
         dealt = names_in(loop.target) - self._counters(loop)
-        read = {n.id for s in metrics for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        read = names_read_in(*metrics)
         bound = names_written_in(*before) | outputs | dealt | self._counters(loop)
         names = read & bound
         given = names_in(forward.value)
@@ -150,7 +150,7 @@ class Evaluations:
         ]
         return bool(modes) and max(modes)[1] == "eval"
 
-    def _is_a_move(self, statement: ast.stmt, names: set[str]) -> bool:
+    def _is_a_move(self, statement: ast.stmt, names: frozenset[str]) -> bool:
         """Whether a statement before the forward pass leaves the rows of what is gathered as they are."""
         if isinstance(statement, ast.If):
             return all(self._is_a_move(s, names) for s in [*statement.body, *statement.orelse])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod import names
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, names_written_in
 from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.outputs import Effect, Outputs, origins
 from accelify.codemod.analysis.program import Program
@@ -267,9 +267,9 @@ def kept_in(node: ast.AST) -> set[str]:
         if isinstance(part, ast.Assign):
             is_made = isinstance(part.value, (ast.Call, ast.BinOp, ast.Compare, ast.List, ast.Dict, ast.ListComp))
             for target in part.targets:
-                (made if is_made else other).update(_bound(target))
+                (made if is_made else other).update(names_written_in(target))
         elif isinstance(part, (ast.For, ast.AsyncFor)):
-            other.update(_bound(part.target))
+            other.update(names_written_in(part.target))
         elif isinstance(part, ast.arg):
             other.add(part.arg)
     return made - other
@@ -280,7 +280,3 @@ def is_in(node: ast.expr, kept: set[str]) -> bool:
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return isinstance(node, ast.Name) and node.id in kept
-
-
-def _bound(target: ast.expr) -> set[str]:
-    return {n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.harmless import kept_in
 from accelify.codemod.analysis.meters import Meter
 from accelify.codemod.analysis.program import Program
@@ -69,7 +69,7 @@ class Remains:
             if any("enumerate" in self.program.called(n) for n in inner):
                 target = self.loop.target
                 first = target.elts[0] if isinstance(target, (ast.Tuple, ast.List)) else target
-                found = {n.id for n in ast.walk(first) if isinstance(n, ast.Name)}
+                found = set(names_in(first))
         return found
 
     def _is_clock(self, name: str) -> bool:

@@ -6,6 +6,7 @@ import ast
 import itertools
 from collections.abc import Iterable
 
+from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.harmless import Harmless, is_in
 from accelify.codemod.analysis.meters import Meters
 from accelify.codemod.analysis.program import Program
@@ -27,7 +28,7 @@ class Rounds(Remains):
 
     def are_independent(self) -> bool:
         """Whether no round needs another, so that each may run in another process."""
-        defined = {n.id for n in ast.walk(self.loop.target) if isinstance(n, ast.Name)} - self.counters
+        defined = set(names_in(self.loop.target)) - self.counters
         return self._run(self.loop.body, defined, inner=False) is not None
 
     # Statements: what is bound after them, or None where one does more than a round may.
@@ -57,7 +58,7 @@ class Rounds(Remains):
         if isinstance(statement, ast.For):
             if statement.orelse or self._runs(statement.iter, defined) is not False or self._is_loader(statement.iter):
                 return None
-            bound = {n.id for n in ast.walk(statement.target) if isinstance(n, ast.Name)}
+            bound = names_in(statement.target)
             return None if self._run(statement.body, defined | bound, inner=True) is None else defined
         if isinstance(statement, ast.Assert):
             return defined if self._runs(statement.test, defined) is False else None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from accelify.codemod import records
 from accelify.codemod.edits import Facts, Obstacle, Plan, no_facts
 from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
-from accelify.codemod.result import ChangeRecord, FileResult, Note, Status, Tier, failed
+from accelify.codemod.result import FileResult, Note, Status, Tier, failed
 from accelify.codemod.source import encode, may_train, read
 from accelify.errors import CannotParse, FileError
 
@@ -121,7 +121,8 @@ def _rewrite(
     if failures:
         return _declined(named, failures)
     changed = {r.path for r in results}
-    results = [_with_notes_of_others(r, made, changed) if i == 0 else r for i, r in enumerate(results)]
+    elsewhere = records.notes_elsewhere(made, changed)
+    results[:1] = [replace(r, notes=(*r.notes, *elsewhere)) for r in results[:1]]
     return [*results, *[u for u in unchanged if u.path not in changed]]
 
 
@@ -133,17 +134,6 @@ def _untangled(
     from accelify.codemod.untangle import untangle  # most files that get here do not pay for it
 
     return untangle(files, project, named, options)
-
-
-def _with_notes_of_others(result: FileResult, made: Plan, changed: set[str]) -> FileResult:
-    """What is to be looked at in files that do not change is told with the first one that does."""
-    remarks = [r for r in made.remarks if r.path not in changed]
-    remarks.sort(key=lambda r: (r.path, _line(r.node), r.rule, r.message))
-    found = [
-        Note(1, r.rule, r.tier, f"{r.path}:{_line(r.node) or 1}: {r.message}", made.evidence(r.path, _line(r.node)))
-        for r in remarks
-    ]
-    return replace(result, notes=(*result.notes, *dict.fromkeys(found)))
 
 
 def _would_change_again(
@@ -176,17 +166,15 @@ def _declined(
     for parsed in named:
         notes = [n for r in found if r.path == parsed.path and r.status is Status.DECLINED for n in r.notes]
         for obstacle in dict.fromkeys(obstacles):
-            line = _line(obstacle.node)
+            line = records.line_of(obstacle.node)
             known = evidence(obstacle.path, line) if line else ()
             if obstacle.path == parsed.path:
                 notes.append(Note(line or 1, obstacle.rule, Tier.ADVICE, obstacle.message, known))
             else:
                 message = f"{obstacle.path}:{line or 1}: {obstacle.message}"
                 notes.append(Note(1, obstacle.rule, Tier.ADVICE, message, known))
-        notes.sort(key=lambda n: (n.line, n.rule, n.message))
-        results.append(
-            FileResult(parsed.path, Status.DECLINED, parsed.data, parsed.data, notes=tuple(dict.fromkeys(notes)))
-        )
+        data, told = parsed.data, records.notes_in_order(notes)
+        results.append(FileResult(parsed.path, Status.DECLINED, data, data, notes=told))
     return results
 
 
@@ -196,9 +184,8 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
     from accelify.codemod.apply import apply, restore
     from accelify.codemod.lines import line_after
 
-    changes = made.of(parsed.path)
     try:
-        applied = apply(parsed, changes)
+        applied = apply(parsed, made.of(parsed.path))
     except CannotParse as error:
         return error.reason
     trouble = (
@@ -210,28 +197,8 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
         or gates.binds_its_names(parsed, applied.text)
     )
     if trouble is not None:
-        return f"a check of the result failed, which is a fault of accelify: {trouble}"
-    records = [ChangeRecord(c.line, c.rule, c.tier, c.reason, made.evidence(c.path, c.line)) for c in changes]
-    if applied.dropped:
-        records.append(
-            ChangeRecord(
-                1, "comments", Tier.SAFE, "comments that went with removed lines: " + "  ".join(applied.dropped)
-            )
-        )
-    after = line_after(parsed.text, applied.text)
-    notes = [
-        Note(after(_line(r.node) or 1), r.rule, r.tier, r.message, made.evidence(r.path, _line(r.node)))
-        for r in made.remarks
-        if r.path == parsed.path
-    ]
-    records.sort(key=lambda r: (r.line, r.rule))
-    notes.sort(key=lambda n: (n.line, n.rule, n.message))
+        return records.fault(trouble)
+    changes = records.changes_in_order(records.changes_of(made, parsed.path, applied.dropped))
+    notes = records.notes_in_order(records.notes_of(made, parsed.path, line_after(parsed.text, applied.text)))
     data = encode(restore(parsed, applied.text), parsed.decoded)
-    return FileResult(
-        parsed.path, Status.MIGRATED, parsed.data, data, tuple(dict.fromkeys(records)), tuple(dict.fromkeys(notes))
-    )
-
-
-def _line(node: ast.AST) -> int:
-    """A node's line; 0 where the whole file is meant."""
-    return int(getattr(node, "lineno", 0))
+    return FileResult(parsed.path, Status.MIGRATED, parsed.data, data, changes, notes)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from accelify.codemod import gates
+from accelify.codemod import gates, records
 from accelify.codemod.analysis.arms import Arms
 from accelify.codemod.analysis.launched import Launched
 from accelify.codemod.analysis.launching import Launching
@@ -28,7 +28,7 @@ from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed, parse
 from accelify.codemod.plan import collect
 from accelify.codemod.project import Project
-from accelify.codemod.result import ChangeRecord, FileResult, Note, Status, Tier
+from accelify.codemod.result import FileResult, Note, Status, Tier
 from accelify.codemod.rules import FIRST_RULES, unused
 from accelify.codemod.source import encode
 from accelify.codemod.understand import modelled
@@ -76,7 +76,7 @@ class Untangled:
             replace(n, line=line(n.line), message=self._told(n.message), evidence=tuple(map(self._told, n.evidence)))
             for n in result.notes
         ]
-        return replace(result, before=data, after=data, notes=_in_order(notes))
+        return replace(result, before=data, after=data, notes=records.notes_in_order(notes))
 
     def _told(self, text: str) -> str:
         """A text with the lines that the places in it have in the user's files."""
@@ -88,35 +88,19 @@ class Untangled:
         text = parse(result.path, result.after).text
         trouble = gates.binds_its_names(original, text)
         if trouble is not None:
-            note = Note(
-                1, "gate", Tier.ADVICE, f"a check of the result failed, which is a fault of accelify: {trouble}"
-            )
+            note = Note(1, "gate", Tier.ADVICE, records.fault(trouble))
             return FileResult(result.path, Status.DECLINED, original.data, original.data, notes=(note,))
-        evidence = self.plan.evidence
-        records = [
-            ChangeRecord(c.line, c.rule, c.tier, c.reason, evidence(c.path, c.line)) for c in self.plan.of(result.path)
-        ]
-        records += [replace(c, line=line(c.line), evidence=tuple(map(self._told, c.evidence))) for c in result.changes]
-        if applied.dropped:
-            message = "comments that went with removed lines: " + "  ".join(applied.dropped)
-            records.append(ChangeRecord(1, "comments", Tier.SAFE, message))
-        after = line_after(original.text, text)
-        notes = [replace(n, evidence=tuple(map(self._told, n.evidence))) for n in result.notes]
-        for remark in self.plan.remarks:
-            if remark.path == result.path:
-                at = int(getattr(remark.node, "lineno", 1))
-                notes.append(Note(after(at), remark.rule, remark.tier, remark.message, evidence(remark.path, at)))
+        changes = records.changes_of(self.plan, result.path, applied.dropped)
+        changes += [replace(c, line=line(c.line), evidence=tuple(map(self._told, c.evidence))) for c in result.changes]
+        notes = records.notes_of(self.plan, result.path, line_after(original.text, text))
+        notes += [replace(n, evidence=tuple(map(self._told, n.evidence))) for n in result.notes]
         return replace(
             result,
             status=Status.MIGRATED,
             before=original.data,
-            changes=tuple(dict.fromkeys(sorted(records, key=lambda r: (r.line, r.rule)))),
-            notes=_in_order(notes),
+            changes=records.changes_in_order(changes),
+            notes=records.notes_in_order(notes),
         )
-
-
-def _in_order(notes: Sequence[Note]) -> tuple[Note, ...]:
-    return tuple(dict.fromkeys(sorted(notes, key=lambda n: (n.line, n.rule, n.message))))
 
 
 def untangle(

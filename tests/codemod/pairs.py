@@ -79,6 +79,13 @@ def rewritten(before: str, after: str) -> FileResult:
     return result
 
 
+def migrated(text: str) -> str:
+    """What a script comes out as."""
+    result = run(dedent(text))
+    assert result.status is Status.MIGRATED, result.notes
+    return result.after.decode()
+
+
 def left_alone(text: str, *reasons: str) -> FileResult:
     """The file is untouched; with reasons, declined for each of them, else not looked at further."""
     result = run(dedent(text))

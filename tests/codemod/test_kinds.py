@@ -9,17 +9,11 @@ import pytest
 
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_together
-from tests.codemod.pairs import run, script
-
-
-def after(text: str) -> str:
-    result = run(dedent(text))
-    assert result.status is Status.MIGRATED, result.notes
-    return result.after.decode()
+from tests.codemod.pairs import migrated, run, script
 
 
 def test_parameters_that_a_loop_collects_lead_to_their_model() -> None:
-    text = after("""\
+    text = migrated("""\
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -40,7 +34,7 @@ def test_parameters_that_a_loop_collects_lead_to_their_model() -> None:
 
 
 def test_a_loop_over_the_parts_of_a_batch_leaves_the_loader_what_deals_out_data() -> None:
-    text = after("""\
+    text = migrated("""\
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -58,7 +52,7 @@ def test_a_loop_over_the_parts_of_a_batch_leaves_the_loader_what_deals_out_data(
 
 
 def test_loaders_of_which_only_iterators_are_kept_are_prepared_where_they_are_made() -> None:
-    text = after("""\
+    text = migrated("""\
         import torch
         from torch import nn
         from torch.utils.data import DataLoader, TensorDataset
@@ -164,7 +158,7 @@ def test_what_a_file_loses_may_be_known_by_a_star_to_files_that_do_not_read_it(
 
 
 def test_weights_that_are_drawn_after_the_optimizer_is_made_are_drawn_before_the_model_is_prepared() -> None:
-    text = after("""\
+    text = migrated("""\
         import torch
         from torch import nn
 
@@ -190,7 +184,7 @@ def test_weights_that_are_drawn_after_the_optimizer_is_made_are_drawn_before_the
 
 
 def test_a_second_gpu_that_is_only_named_for_want_of_the_first_is_one_device() -> None:
-    text = after(script(before='device = torch.device("cuda:0" if torch.cuda.is_available() else "cuda:1")'))
+    text = migrated(script(before='device = torch.device("cuda:0" if torch.cuda.is_available() else "cuda:1")'))
     assert "device = accelerator.device" in text
 
 
@@ -222,7 +216,7 @@ def test_what_runs_in_processes_of_its_own_is_declined() -> None:
 
 @pytest.mark.parametrize(("end", "stays"), [("print(model(x))", True), ("print(x)", False)])
 def test_a_model_that_is_not_always_prepared_is_moved_if_it_is_used(end: str, stays: bool) -> None:
-    text = after(f"""\
+    text = migrated(f"""\
         import sys
         import torch
         from torch import nn
@@ -252,7 +246,7 @@ def test_what_is_brought_to_the_cpu_stays_there() -> None:
 
 
 def test_a_model_is_moved_before_it_is_asked_where_it_is() -> None:
-    text = after(script(model="model = model.to(device)\nwhere = next(model.parameters()).device"))
+    text = migrated(script(model="model = model.to(device)\nwhere = next(model.parameters()).device"))
     assert "model = model.to(device)\nwhere = next(model.parameters()).device\n" in text
 
 
@@ -261,7 +255,7 @@ def test_a_choice_between_a_model_and_what_a_wrapper_holds_is_the_model() -> Non
     end = (
         "whole = model.module if hasattr(model, 'module') else model\nprint((model.module if device else model).weight)"
     )
-    text = after(script(model=model, end=end))
+    text = migrated(script(model=model, end=end))
     assert "whole = model\nprint(model.weight)\n" in text
 
 
@@ -283,11 +277,11 @@ HANDED_OVER = """\
 
 
 def test_what_an_object_of_unknown_make_yields_is_dealt_out() -> None:
-    assert "for x, y in accelerator.shard(task.batches):" in after(HANDED_OVER)
+    assert "for x, y in accelerator.shard(task.batches):" in migrated(HANDED_OVER)
 
 
 def test_a_function_that_is_called_again_and_again_creates_no_accelerator() -> None:
-    text = after(HANDED_OVER)
+    text = migrated(HANDED_OVER)
     assert "def step(net, optimizer, x, y, accelerator):" in text
     assert text.count("Accelerator()") == 1
 
@@ -317,11 +311,11 @@ def test_a_model_that_the_script_steps_by_gradients_of_its_own_declines() -> Non
     result = run(dedent(NATURAL.format(stepped="policy")))
     assert result.status is Status.DECLINED
     assert any("train a model without an optimizer" in note.message for note in result.notes)
-    assert "accelerator.backward" in after(NATURAL.format(stepped="value"))
+    assert "accelerator.backward" in migrated(NATURAL.format(stepped="value"))
 
 
 def test_a_last_parameter_on_a_line_of_its_own_is_followed_by_another() -> None:
-    text = after("""\
+    text = migrated("""\
         import torch
         from torch import nn
 

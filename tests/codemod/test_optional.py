@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.result import FileResult, Status
-from tests.codemod.pairs import run
+from tests.codemod.pairs import migrated, run
 
 SCRIPT = """\
 import argparse
@@ -60,9 +60,7 @@ def made(**slots: str) -> FileResult:
 
 
 def after(**slots: str) -> str:
-    result = made(**slots)
-    assert result.status is Status.MIGRATED, result.notes
-    return result.after.decode()
+    return migrated(SCRIPT.format(**{**DEFAULTS, **slots}))
 
 
 def test_the_whole_pattern_goes() -> None:

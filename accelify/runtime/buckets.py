@@ -55,7 +55,9 @@ def mean_over_ranks(tensors: list[torch.Tensor], group: dist.ProcessGroup | None
     if not tensors:
         return
     # One message: the batch counts (int64) are small and the same on all ranks, so float32 carries them exactly.
-    flat = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
+    is_double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    dtype = torch.float64 if is_double else torch.float32
+    flat = torch.cat([tensor.detach().reshape(-1).to(dtype) for tensor in tensors])
     dist.all_reduce(flat, group=group)
     _scatter_into(tensors, flat.div_(world_size))
 

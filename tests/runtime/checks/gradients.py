@@ -195,6 +195,14 @@ def batch_norm_statistics_are_means_over_ranks(accelerator):
     assert model[0].num_batches_tracked.item() == 1
 
 
+def batch_norm_statistics_of_a_double_model_are_averaged_in_double(accelerator):
+    model = accelerator.prepare(nn.BatchNorm1d(4).double())
+    inputs = [_data(rank)[0].double() / 3 for rank in _ranks(accelerator)]
+    accelerator.backward(model(inputs[accelerator.process_index]).sum())
+    expected = 0.1 * torch.stack([x.mean(0) for x in inputs]).mean(0)
+    torch.testing.assert_close(model.running_mean, expected, rtol=1e-12, atol=0)
+
+
 def other_buffers_are_rank_0s(accelerator):
     class Counting(nn.Module):
         def __init__(self):

@@ -10,7 +10,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from accelify.codemod import snippets
+from accelify.codemod.blocks import Block
+from accelify.codemod.branches import branch_of, negated
 from accelify.codemod.concrete import Concrete
 from accelify.codemod.edits import (
     AddParameter,
@@ -26,19 +27,9 @@ from accelify.codemod.edits import (
     Wrap,
 )
 from accelify.codemod.folding import Folded, fold
-from accelify.codemod.lines import opcodes
 from accelify.codemod.parse import Parsed
 from accelify.codemod.signatures import with_parameter, without_arguments, without_names, without_parameter
-from accelify.codemod.spacing import (
-    Comments,
-    blank,
-    comments_in,
-    has_blank,
-    last_blank,
-    lines_above,
-    merge,
-    without_first_blanks,
-)
+from accelify.codemod.spacing import Comments, comments_in, has_blank, last_blank, lines_above
 
 
 @dataclass(frozen=True)
@@ -76,44 +67,6 @@ def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
     return Applied(folded, module.code, applier.dropped, applier.touched, missed)
 
 
-def restore(parsed: Parsed, text: str) -> str:
-    """Give the lines that did not change their own ends, form feeds and all; new lines end as most of the file's do."""
-    original = parsed.decoded.text
-    if "\r" not in original and "\f" not in original:
-        return text
-    before, raw = parsed.text.split("\n"), _split(original)
-    counts = {end: sum(line.endswith(end) for line in raw) for end in ("\r\n", "\n", "\r")}
-    counts["\n"] -= counts["\r\n"]
-    common = max(counts, key=lambda end: counts[end])
-    after = text.split("\n")
-    out = []
-    for tag, start, end, new_start, new_end in opcodes(before, after):
-        if tag == "equal":
-            out.extend(raw[start:end])
-        else:
-            out.extend(line + common for line in after[new_start:new_end])
-    joined = "".join(out)
-    if not text.endswith("\n"):
-        return joined.rstrip("\r\n") if joined.endswith(("\r", "\n")) else joined
-    return joined
-
-
-def _split(text: str) -> list[str]:
-    """Lines with their ends, cut at `\\n`, `\\r\\n` and `\\r` only, so that they pair with the parsed text's lines."""
-    out, start, index = [], 0, 0
-    while index < len(text):
-        if text[index] == "\r" and text[index + 1 : index + 2] == "\n":
-            index += 2
-        elif text[index] in "\r\n":
-            index += 1
-        else:
-            index += 1
-            continue
-        out.append(text[start:index])
-        start = index
-    return [*out, text[start:]]
-
-
 class _Applier(cst.CSTTransformer):
     """Every edit sits at its LibCST node; what is done to a node gets it as its children's edits left it."""
 
@@ -129,7 +82,6 @@ class _Applier(cst.CSTTransformer):
         self.arguments: dict[cst.CSTNode, set[cst.CSTNode]] = defaultdict(set)
         self.unwrapped: dict[cst.CSTNode, Unwrap] = {}
         self.wrapped: dict[cst.CSTNode, Wrap] = {}
-        self.blocks: dict[Wrap, cst.If | cst.With] = {}
         self.dropped: list[str] = []
         self.holders: set[cst.CSTNode] = set()
         self.touched: list[cst.CSTNode] = []
@@ -177,7 +129,7 @@ class _Applier(cst.CSTTransformer):
             self.dropped.extend((comments_in(updated_node) - comments_in(node)).elements())
         if isinstance(original_node, cst.If) and self._does_only_otherwise(original_node):
             assert isinstance(node, cst.If)
-            node = _otherwise(node)
+            node = negated(node)
             self.touched.append(node)
         if original_node in self.holders:
             self.touched.append(node)
@@ -213,15 +165,16 @@ class _Applier(cst.CSTTransformer):
     def _split(self, original: cst.SimpleStatementSuite, updated: cst.CSTNode) -> cst.IndentedBlock:
         """`if x: a; b` over several lines, because something new comes between them."""
         assert isinstance(updated, cst.SimpleStatementSuite)
-        out: list[cst.BaseStatement] = []
+        block = Block(self.indent, is_dense=True)
         for old, new in zip(original.body, updated.body, strict=True):
-            self._emit(out, self._inserts(old, "before"), [])
+            block.insert(self._inserts(old, "before"))
             if old not in self.removed:
                 end = updated.trailing_whitespace if old is original.body[-1] else cst.TrailingWhitespace()
                 line = new.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
-                out.append(cst.SimpleStatementLine([line], trailing_whitespace=end))
-            self._emit(out, self._inserts(old, "after"), [])
-        return cst.IndentedBlock(out, indent=self.indent)
+                block.put(cst.SimpleStatementLine([line], trailing_whitespace=end))
+            block.insert(self._inserts(old, "after"))
+        self.placed.update(block.placed)
+        return cst.IndentedBlock(block.body, indent=self.indent)
 
     def _inserts(self, node: cst.CSTNode, where: str) -> list[Insert]:
         found = list(self.inserted.get((node, where), ()))
@@ -231,63 +184,29 @@ class _Applier(cst.CSTTransformer):
         return sorted(found, key=lambda insert: insert.order)
 
     def _block(self, original: cst.Module | cst.IndentedBlock, updated: cst.Module | cst.IndentedBlock) -> cst.CSTNode:
-        out: list[cst.BaseStatement] = []
-        pending: list[cst.EmptyLine] = []  # lines above removed statements, waiting for the next one that stays
-        queue: list[Insert] = []  # what comes after the last statement, placed when it is known what follows it
-        last_was_removed = False
+        is_dense = isinstance(original, cst.IndentedBlock) and not has_blank(lines_above(original.body[0]))
+        block = Block(self.indent, is_dense)
         pairs = list(zip(original.body, updated.body, strict=True))
         for index, (old, new) in enumerate(pairs):
             assert isinstance(new, cst.BaseStatement)
-            lines = list(lines_above(new))
+            lines, before, after = list(lines_above(new)), self._inserts(old, "before"), self._inserts(old, "after")
             if old in self.removed:
                 follower = next((n for o, n in pairs[index + 1 :] if o not in self.removed), None)
-                comments = self._comments_of(old, new, lines, follower)
-                if queue:
-                    pending = self._emit(out, queue, merge(pending, comments))
-                    queue = []
-                else:
-                    pending = merge(pending, comments)
-                queue.extend(self._inserts(old, "before"))
-                queue.extend(self._inserts(old, "after"))
-                if queue:
-                    self._emit(out, queue, pending)
-                    pending, queue = [], []
-                last_was_removed = True
+                block.remove(self._kept_above(old, lines, follower), [*before, *after])
                 continue
-            if queue:
-                gap = max(i.gap for i in queue)
-                self._emit(out, queue, pending)
-                pending, queue = [], []
-                if gap and not has_blank(lines):
-                    lines = [*blank(gap), *lines]
-            elif pending or last_was_removed:
-                lines = merge(pending, lines)
-                if not out and isinstance(original, cst.IndentedBlock) and not has_blank(lines_above(original.body[0])):
-                    lines = without_first_blanks(lines)
-                pending = []
-            before = self._inserts(old, "before")
-            if before:
-                cut = last_blank(lines)
-                self._emit(out, before, lines[:cut])
-                lines = lines[cut:]
-                gap = max(i.gap for i in before)
-                if gap and not has_blank(lines):
-                    lines = [*blank(gap), *lines]
-            pieces = [new.with_changes(leading_lines=lines)]
-            if old in self.unwrapped:
-                pieces = self._unwrapped(old, new, lines)
+            lines = block.reach(lines, before)
+            is_unwrapped = old in self.unwrapped
+            pieces = self._unwrapped(old, new, lines) if is_unwrapped else [new.with_changes(leading_lines=lines)]
+            wrap = self.wrapped.get(old.body[0] if isinstance(old, cst.SimpleStatementLine) else old)
             for piece in pieces:
-                self._put(out, old, piece)
-            queue.extend(self._inserts(old, "after"))
-            last_was_removed = False
-        if queue:
-            self._emit(out, queue, pending)
-            pending = []
-        if pending and isinstance(updated, (cst.IndentedBlock, cst.Module)):
-            updated = updated.with_changes(footer=[*[p for p in pending if p.comment], *updated.footer])
-        if not out and isinstance(updated, cst.IndentedBlock):
-            out.append(cst.SimpleStatementLine([cst.Pass()]))
-        return updated.with_changes(body=out)
+                block.put(piece, wrap)
+            block.follow(after)
+        comments = block.close()
+        self.placed.update(block.placed)
+        self.touched.extend(block.wrapped)
+        if not block.body and isinstance(updated, cst.IndentedBlock):
+            block.put(cst.SimpleStatementLine([cst.Pass()]))
+        return updated.with_changes(body=block.body, footer=[*comments, *updated.footer])
 
     def _unwrapped(
         self, old: cst.BaseStatement, new: cst.BaseStatement, lines: list[cst.EmptyLine]
@@ -296,7 +215,7 @@ class _Applier(cst.CSTTransformer):
         assert isinstance(old, cst.If)
         assert isinstance(new, cst.If)
         every, kept = Comments(), Comments()
-        original, branch = _branch(old, self.unwrapped[old]), _branch(new, self.unwrapped[old])
+        original, branch = branch_of(old, self.unwrapped[old]), branch_of(new, self.unwrapped[old])
         old.with_changes(leading_lines=()).visit(every)
         for statement in original.body:
             statement.visit(kept)
@@ -326,48 +245,8 @@ class _Applier(cst.CSTTransformer):
         is_removed = statement in self.removed or all(small in self.removed for small in smalls)
         return is_removed and not self._inserts(statement, "before") and not self._inserts(statement, "after")
 
-    def _put(self, out: list[cst.BaseStatement], old: cst.CSTNode, new: cst.BaseStatement) -> None:
-        """Add a statement to its block, or to the block that it is wrapped in."""
-        small = old.body[0] if isinstance(old, cst.SimpleStatementLine) else old
-        wrap = self.wrapped.get(small)
-        if wrap is None:
-            out.append(new)
-            return
-        block = self.blocks.get(wrap)
-        if block is not None and out and out[-1] is block:
-            assert isinstance(block.body, cst.IndentedBlock)
-            body = [*block.body.body, new]
-            out.pop()
-        else:
-            made = snippets.statements(f"{wrap.header}\n    pass", self.indent)[0]
-            assert isinstance(made, (cst.If, cst.With))
-            block = made.with_changes(leading_lines=lines_above(new))
-            body = [new.with_changes(leading_lines=())]
-        block = block.with_changes(body=block.body.with_changes(body=body))
-        self.blocks[wrap] = block
-        self.touched.append(block)
-        out.append(block)
-
-    def _emit(
-        self, out: list[cst.BaseStatement], inserts: list[Insert], lines: list[cst.EmptyLine]
-    ) -> list[cst.EmptyLine]:
-        """Put new statements, with lines above the first; what lines are left, because an import follows an import."""
-        self.placed.update(inserts)
-        for insert in inserts:
-            made = snippets.statements(insert.code, self.indent)
-            if insert.where == "after" and insert.code.startswith(("from ", "import ")) and not insert.gap:
-                out.extend(made)
-                continue
-            leading = list(lines)
-            if insert.gap and not has_blank(leading) and out:
-                leading = [*blank(insert.gap), *leading]
-            made[0] = made[0].with_changes(leading_lines=[*leading, *lines_above(made[0])])
-            out.extend(made)
-            lines = []
-        return lines
-
-    def _comments_of(
-        self, old: cst.CSTNode, new: cst.BaseStatement, lines: list[cst.EmptyLine], follower: cst.BaseStatement | None
+    def _kept_above(
+        self, old: cst.CSTNode, lines: list[cst.EmptyLine], follower: cst.BaseStatement | None
     ) -> list[cst.EmptyLine]:
         """The lines above a removed statement that stay; comments that go are remembered."""
         self._drop_inner_comments(old)
@@ -382,28 +261,3 @@ class _Applier(cst.CSTTransformer):
         node.visit(collector)
         own = {id(line) for line in lines_above(node)}
         self.dropped.extend(c for holder, c in collector.found if holder not in own)
-
-
-def _branch(node: cst.If, edit: Unwrap) -> cst.BaseSuite:
-    """The branch that takes a condition's place."""
-    for _ in range(edit.depth):
-        assert isinstance(node.orelse, cst.If)
-        node = node.orelse
-    if edit.is_body:
-        return node.body
-    assert isinstance(node.orelse, cst.Else)
-    return node.orelse.body
-
-
-def _otherwise(node: cst.If) -> cst.If:
-    """`if not test:` with what was done otherwise."""
-    assert isinstance(node.orelse, cst.Else)
-    test = node.test
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        test = test.expression
-    else:
-        if isinstance(test, (cst.BooleanOperation, cst.IfExp, cst.Lambda, cst.NamedExpr)) and not test.lpar:
-            test = test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-        test = cst.UnaryOperation(cst.Not(), test)
-    whitespace = cst.SimpleWhitespace(" ")
-    return node.with_changes(test=test, whitespace_before_test=whitespace, body=node.orelse.body, orelse=None)

@@ -12,7 +12,7 @@ from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
 from accelify.codemod.result import FileResult, Note, Status, Tier, failed
-from accelify.codemod.source import encode, may_train, read
+from accelify.codemod.source import may_train, read
 from accelify.errors import CannotParse, FileError
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ def _declined(
 def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
     """The new file, or the gate that it did not pass."""
     from accelify.codemod import gates
-    from accelify.codemod.apply import apply, restore
+    from accelify.codemod.apply import apply
+    from accelify.codemod.endings import encoded
     from accelify.codemod.lines import line_after
 
     try:
@@ -200,5 +201,5 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
         return records.fault(trouble)
     changes = records.changes_in_order(records.changes_of(made, parsed.path, applied.dropped))
     notes = records.notes_in_order(records.notes_of(made, parsed.path, line_after(parsed.text, applied.text)))
-    data = encode(restore(parsed, applied.text), parsed.decoded)
+    data = encoded(parsed, applied.text)
     return FileResult(parsed.path, Status.MIGRATED, parsed.data, data, changes, notes)

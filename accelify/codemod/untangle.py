@@ -20,8 +20,9 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.untangling import Untangling
-from accelify.codemod.apply import Applied, apply, restore
+from accelify.codemod.apply import Applied, apply
 from accelify.codemod.edits import Plan
+from accelify.codemod.endings import encoded
 from accelify.codemod.evidence import Evidence
 from accelify.codemod.lines import line_after
 from accelify.codemod.options import Options
@@ -30,7 +31,6 @@ from accelify.codemod.plan import collect
 from accelify.codemod.project import Project
 from accelify.codemod.result import FileResult, Note, Status, Tier
 from accelify.codemod.rules import FIRST_RULES, unused
-from accelify.codemod.source import encode
 from accelify.codemod.understand import modelled
 from accelify.errors import CannotParse
 
@@ -133,6 +133,6 @@ def untangle(
         applied = {path: apply(originals[path], plan.of(path)) for path in sorted({c.path for c in plan.changes})}
     except CannotParse:
         return None
-    between = {p: encode(restore(originals[p], a.text), originals[p].decoded) for p, a in applied.items()}
+    between = {p: encoded(originals[p], a.text) for p, a in applied.items()}
     changed = project.with_changes(between)
     return Untangled([changed.load(p.path) for p in named], changed, originals, plan, applied)

@@ -11,7 +11,8 @@ import libcst as cst
 
 from accelify.codemod.analysis.bindings import Scope, bindings
 from accelify.codemod.apply import Applied
-from accelify.codemod.parse import Parsed
+from accelify.codemod.parse import Parsed, parse_text, without_warnings
+from accelify.errors import CannotParse
 
 
 def compiles(parsed: Parsed, text: str) -> str | None:
@@ -23,7 +24,8 @@ def compiles(parsed: Parsed, text: str) -> str | None:
 
 def _compiles(text: str) -> bool:
     try:
-        compile(text, "<script>", "exec", dont_inherit=True)
+        with without_warnings():
+            compile(text, "<script>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
@@ -32,9 +34,9 @@ def _compiles(text: str) -> bool:
 def means_the_plan(applied: Applied) -> str | None:
     """The text parses back to what was planned: a statement in which something was replaced has its planned shape."""
     try:
-        ast.parse(applied.text)
+        parse_text(applied.text, "<result>")
         lost = [node for node in map(_alone, applied.touched) if _shape(node) != _shape(_again(node))]
-    except (SyntaxError, cst.ParserSyntaxError):
+    except (CannotParse, cst.ParserSyntaxError):
         return "the result does not parse"
     return "the result means something else than was planned" if lost else None
 
@@ -113,7 +115,7 @@ def _comments(text: str) -> Counter[str]:
 
 def binds_its_names(parsed: Parsed, text: str) -> str | None:
     """No name is undefined, and none is left unused, that was not so before."""
-    before, after = _name_troubles(parsed.tree), _name_troubles(ast.parse(text))
+    before, after = _name_troubles(parsed.tree), _name_troubles(parse_text(text, parsed.path))
     new = after - before
     return f"{next(iter(new))}" if new else None
 

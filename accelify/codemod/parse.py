@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -82,11 +84,18 @@ def parse(path: str, data: bytes) -> Parsed:
     return Parsed(path=path, data=data, decoded=decoded, text=text, tree=parse_text(text, path))
 
 
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """What Python thinks of the user's code (`x is 1`, `"\\d"`) is not ours to tell."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def parse_text(text: str, path: str) -> ast.Module:
     """The `ast` tree of a text; raises CannotParse."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with without_warnings():
             return ast.parse(text, path)
     except SyntaxError as error:
         column = None if error.offset is None else max(error.offset - 1, 0)

@@ -19,7 +19,7 @@ from accelify.codemod.project import Project
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_source
 from accelify.codemod.script import Script
-from tests.codemod.pairs import script
+from tests.codemod.pairs import migrated, script
 
 
 def parsed(text: str) -> Parsed:
@@ -196,3 +196,8 @@ def test_an_edit_inside_a_replaced_node_is_not_lost() -> None:
 def test_a_new_statement_that_found_no_place_is_caught() -> None:
     assert gates.makes_every_edit(applied("x = 1\n", "x = 1\n", missed=["y = 2"])) == "no place was found for `y = 2`"
     assert gates.makes_every_edit(applied("x = 1\n", "x = 1\n")) is None
+
+
+def test_what_python_thinks_of_the_users_code_is_not_told(recwarn: pytest.WarningsRecorder) -> None:
+    migrated(script(end='if "\\d" is 1: pass'))
+    assert not [str(w.message) for w in recwarn]

@@ -336,3 +336,19 @@ def test_a_last_parameter_on_a_line_of_its_own_is_followed_by_another() -> None:
         main()
         """)
     assert "def step(\n    model,\n    x,\n    accelerator\n):\n" in text
+
+
+def test_data_drawn_once_for_a_single_step_are_the_same_in_every_process() -> None:
+    result = run(
+        dedent("""\
+        import torch
+        x, y = torch.randn(10, 3), torch.randn(10, 2)
+        linear = torch.nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(linear.parameters(), lr=0.01)
+        loss = torch.nn.functional.mse_loss(linear(x), y)
+        loss.backward()
+        optimizer.step()
+        """)
+    )
+    assert "seed_by_rank" not in result.after.decode()
+    assert any("same data" in note.message for note in result.notes)

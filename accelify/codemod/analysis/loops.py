@@ -349,7 +349,9 @@ class Loops:
                 and any(loop in inside for loop in self.stack(call))
             ):
                 return True
-        return not loops and function_draws(self.program, self.program.frame(backward))
+        frame = self.program.frame(backward)
+        is_called_elsewhere = frame.is_function and not self.flow.callers.get(frame)
+        return not loops and is_called_elsewhere and function_draws(self.program, frame)
 
 
 def _with_derived(names: Iterable[str], nodes: Sequence[ast.AST]) -> set[str]:

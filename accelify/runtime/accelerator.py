@@ -30,7 +30,7 @@ from accelify.runtime.options import (
 from accelify.runtime.passage import Passages
 from accelify.runtime.preemption import Preemption
 from accelify.runtime.seeding import set_seed
-from accelify.runtime.sources import choose_source
+from accelify.runtime.sources import choose_source, in_order
 from accelify.runtime.state import AcceleratorState
 from accelify.runtime.tracking import Trackers
 
@@ -223,6 +223,7 @@ class Accelerator(Keeping):
 
     def prepare_data_loader(self, data_loader: Any, device_placement: bool | None = None) -> Any:
         """A loader of this rank's batches, on its device; its attributes are the given loader's."""
+        data_loader = in_order(data_loader, self._sharing)
         source = choose_source(data_loader, self._sharing, self._collectives)
         is_moved = self._is_placed(device_placement) and self.device.type != "cpu"
         prepared = prepare_loader(data_loader, source, self._passages, self.device if is_moved else None)

@@ -16,7 +16,8 @@ from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing
 from accelify.runtime.passage import Passage, Passages
 from accelify.runtime.shards import BySelf
-from accelify.runtime.sources import choose_source
+from accelify.runtime.shared import AlreadyShared
+from accelify.runtime.sources import choose_source, in_order
 from accelify.runtime.whole import Whole
 
 
@@ -152,7 +153,7 @@ def prepare_loader(loader: Any, source: Source, passages: Passages, device: torc
 
 def share_of(loader: Any, sharing: Sharing, collectives: Alone, passages: Passages) -> Any:
     """A loader of this rank's whole batches, each of which no other rank has; on the device that the given one uses."""
-    own = vars(loader) if isinstance(loader, _Prepared) else {"_loader": loader, "_device": None}
+    own = vars(loader) if isinstance(loader, _Prepared) else {"_loader": in_order(loader, sharing), "_device": None}
     uneven = replace(sharing, split_batches=False, even_batches=False)
     source = choose_source(own["_loader"], uneven, collectives, keeps_batches=True)
     return prepare_loader(own["_loader"], source, passages, own["_device"])
@@ -164,13 +165,15 @@ def state_of(loader: Any) -> dict[str, Any] | None:
         return None
     own = vars(loader)
     mark = own["_progress"].bookmark(own["_source"].per_step, own["_source"].seeded)
+    workers = getattr(own["_loader"], "num_workers", 0)
     return {
         "iteration": loader.iteration,
         "position": mark.position,
         "before": mark.before,
         "seeded": mark.seeded,
         "per_step": own["_source"].per_step,
-        "workers": getattr(own["_loader"], "num_workers", 0),
+        "workers": workers,
+        "in_order": not workers or getattr(own["_loader"], "in_order", True),
         "batch_size": getattr(own["_loader"], "batch_size", None),
         "rows": _length(getattr(own["_loader"], "dataset", None)),
         "shards": own["_source"].per_step if isinstance(own["_source"], BySelf) else None,
@@ -203,6 +206,10 @@ def load_state(loader: Any, state: dict[str, Any] | None, *, is_apart: bool = Fa
         problem = f"the dataset has {rows} elements and had {state['rows']}"
     if position and state["shards"] != (own["_source"].per_step if isinstance(own["_source"], BySelf) else None):
         problem = "the dataset shards itself, and is cut in another number of shards now"
+    if isinstance(own["_source"], AlreadyShared) and (again := position % own["_source"].per_step):
+        problem = f"the sampler divides the data itself, so that the last batches ({again}) are seen again"
+    if position and not state.get("in_order", True):
+        problem = "its workers' batches came as they were ready (in_order=False): some come again, some not at all"
     progress.iteration = state["iteration"]
     workers = getattr(own["_loader"], "num_workers", 0)
     if position and workers != state["workers"]:

@@ -42,6 +42,8 @@ class Dispatched:
         """A pass of the loader in process 0."""
         shared = SharedRandom(self._collectives, owners_of(self._loader), start.before)
         start.before = shared.before
+        # The others draw nothing: where the ranks' own streams are in step, they stay so.
+        shared.part()
         return in_pairs(self._received(start.position, shared))
 
     def _received(self, position: int, shared: SharedRandom) -> Iterator[tuple[Any, Step]]:

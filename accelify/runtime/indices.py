@@ -26,9 +26,13 @@ from accelify.runtime.replay import Replay, replay_of
 class ByIndex:
     """This rank's batches of a map-style dataset: the indices are dealt out, each rank fetches its own."""
 
-    def __init__(self, loader: DataLoader[Any], sharing: Sharing, collectives: Alone) -> None:
+    def __init__(
+        self, loader: DataLoader[Any], sharing: Sharing, collectives: Alone, dealt_by: Sharing | None = None
+    ) -> None:
+        """dealt_by: how the sampler's indices are divided, where that is not how the ranks share."""
         self._loader = loader
         self._sharing = sharing
+        self._dealt_by = dealt_by or sharing
         self._collectives = collectives
         self._kept: tuple[DataLoader[Any], Deal] | None = None
         self.per_step = sharing.batches_per_step
@@ -37,7 +41,7 @@ class ByIndex:
     def begin(self, start: Bookmark) -> Epoch:
         """A pass whose order all ranks draw alike."""
         inner, deal = self._inner()
-        deal.start, deal.random, deal.at_first = start.position, None, None
+        deal.start, deal.random, deal.at_first = self._left_out(start.position), None, None
         deal.replay = None
         self._seed_workers(inner, start)
         if start.before is None and not inner.num_workers and deal.draws_once:
@@ -57,6 +61,10 @@ class ByIndex:
         if deal.replay is not None:
             deal.replay.finish(batches)
         return Epoch(batches, deal.steps)
+
+    def _left_out(self, position: int) -> int:
+        """How many of the sampler's items come before so many batches of one process are over."""
+        return position
 
     def _share(self, deal: Deal, start: Bookmark) -> SharedRandom | None:
         """Have the epoch drawn from rank 0's stream, if anything is drawn at all."""
@@ -96,7 +104,7 @@ class ByIndex:
         name = "sampler" if self._loader.batch_sampler is None else "batch_sampler"
         is_batches = self._loader.batch_sampler is not None
         sampler, draws_once = getattr(self._loader, name), draws_first(self._loader)
-        deal = Deal(sampler, self._sharing, is_batches=is_batches, draws_once=draws_once)
+        deal = Deal(sampler, self._dealt_by, is_batches=is_batches, draws_once=draws_once)
         # DataLoader refuses a new sampler by assignment; a copy of ours may have one.
         vars(inner).update({name: deal, "_iterator": None})
         if self._loader.persistent_workers:

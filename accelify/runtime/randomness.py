@@ -193,15 +193,20 @@ def _same(left: Any, right: Any) -> bool:
 
 def _private_generators(owners: Iterable[object]) -> Iterator[Any]:
     """The generators that samplers hold as attributes, each once, in an order that all ranks share."""
-    seen: set[int] = set()
+    found: set[int] = set()
+    # How deep an object was looked into: it may be met again nearer to an owner.
+    searched: dict[int, int] = {}
 
     def search(value: object, depth: int) -> Iterator[Any]:
-        if id(value) in seen:
-            return
-        seen.add(id(value))
         if isinstance(value, _PRIVATE):
-            yield value
-        elif depth and hasattr(value, "__dict__") and not isinstance(value, (type, torch.nn.Module, torch.Tensor)):
+            if id(value) not in found:
+                found.add(id(value))
+                yield value
+            return
+        if searched.get(id(value), -1) >= depth:
+            return
+        searched[id(value)] = depth
+        if depth and hasattr(value, "__dict__") and not isinstance(value, (type, torch.nn.Module, torch.Tensor)):
             for inner in vars(value).values():
                 yield from search(inner, depth - 1)
         elif depth and isinstance(value, (list, tuple)):

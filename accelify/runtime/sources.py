@@ -12,6 +12,7 @@ runs it and keeps every N-th.
 from __future__ import annotations
 
 import itertools
+from copy import copy
 from typing import Any  # batches are whatever the user's loader yields
 
 import torch
@@ -26,7 +27,8 @@ from accelify.runtime.indices import ByIndex
 from accelify.runtime.passage import Epoch, in_pairs
 from accelify.runtime.randomness import SharedRandom, drawn
 from accelify.runtime.shards import BySelf, can_shard_itself
-from accelify.runtime.whole import AlreadyShared, Whole
+from accelify.runtime.shared import AlreadyShared
+from accelify.runtime.whole import Whole
 
 
 class ByBatch:
@@ -58,6 +60,18 @@ class ByBatch:
         return self._sharing.count(max(len(self._loader) - position, 0))
 
 
+def in_order(loader: Any, sharing: Sharing) -> Any:
+    """The loader, or among several ranks a copy that waits for each batch in its turn (`in_order=False` does not).
+
+    Ranks agree on which batch is whose, and on the rows of each, by their order alone.
+    """
+    if sharing.size == 1 or not isinstance(loader, DataLoader) or getattr(loader, "in_order", True):
+        return loader
+    patient: DataLoader[Any] = copy(loader)
+    vars(patient).update(in_order=True, _iterator=None)
+    return patient
+
+
 def choose_source(loader: Any, sharing: Sharing, collectives: Alone, *, keeps_batches: bool = False) -> Source:
     """The way to divide this loader, and why: by indices where they decide everything, else by batches.
 
@@ -71,7 +85,7 @@ def choose_source(loader: Any, sharing: Sharing, collectives: Alone, *, keeps_ba
         return ByBatch(loader, sharing, collectives)
     for sampler in samplers_of(loader):
         if isinstance(sampler, DistributedSampler) and sampler.num_replicas == sharing.size:
-            return AlreadyShared(loader, sampler, sharing)
+            return AlreadyShared(loader, sampler, sharing, collectives)
     cannot_index = sharing.split_batches and (loader.batch_sampler is None)
     is_iterable = isinstance(loader.dataset, IterableDataset)
     if is_iterable and not (sharing.split_batches or keeps_batches) and can_shard_itself(loader.dataset, sharing.size):

@@ -1,4 +1,4 @@
-"""Passes of loaders that need not be divided: in one process, or because a sampler of theirs divides already."""
+"""Passes of loaders that need not be divided, in one process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any  # batches are whatever the user's loader yields
 
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from accelify.runtime.bookmarks import (
     Bookmark,
@@ -20,8 +20,7 @@ from accelify.runtime.bookmarks import (
     seeding_state,
 )
 from accelify.runtime.collectives import Alone
-from accelify.runtime.dealing import Sharing
-from accelify.runtime.passage import Epoch, Step, in_pairs
+from accelify.runtime.passage import Epoch
 from accelify.runtime.randomness import SharedRandom, states_of
 from accelify.runtime.replay import Replay, replay_of
 
@@ -93,44 +92,6 @@ class Workers:
         self._rest.replay = None if self._is_alive else replay_of(self._inner, start, 1)
         self._is_alive = True
         return self._rest.of(self._inner)
-
-
-class AlreadyShared:
-    """The batches of a loader whose DistributedSampler divides the dataset already."""
-
-    def __init__(self, loader: DataLoader[Any], sampler: DistributedSampler[Any], sharing: Sharing) -> None:
-        self._loader = loader
-        self._sampler = sampler
-        self._sharing = sharing
-        self.per_step = sharing.size
-        self.seeded: torch.Tensor | None = None
-
-    def begin(self, start: Bookmark) -> Epoch:
-        """This rank's own pass: the sampler's order follows from the epoch it was told."""
-        start.before = start.before or states_of(())
-        count = start.position // self.per_step
-        return in_pairs(self._counted(rest_of(self._loader, Bookmark(count)), count))
-
-    def _counted(self, batches: Iterator[Any], skipped: int) -> Iterator[tuple[Any, Step | None]]:
-        # The sampler deals single elements: the i-th of rank r is number i * N + r; from the dataset's length on they
-        # are repetitions.
-        size, length = self._sharing.size, len(self._sampler.dataset)  # type: ignore[arg-type]  # it has a length
-        total = self._sampler.total_size
-        batch_size = self._loader.batch_size
-        start = skipped * (batch_size or 1)
-        for batch in batches:
-            if batch_size is None:
-                yield batch, None
-                continue
-            stop = min(start + batch_size, len(self._sampler))
-            rows = (stop - start,) * size
-            owned = [sum(i * size + rank < min(length, total) for i in range(start, stop)) for rank in range(size)]
-            yield batch, Step(rows=rows, valid=tuple(owned))
-            start = stop
-
-    def count(self, position: int = 0) -> int:
-        """The batches of the sampler's own share."""
-        return max(len(self._loader) - position // self.per_step, 0)
 
 
 class _Rest:

@@ -1,14 +1,14 @@
 """On another number of processes a pass goes on with what is left of its epoch, each sample once.
 
 The ranks of a world are loaders in one process here, which draw from the same state as ranks do;
-`test_resume` has two kinds in real processes.
+`test_resume` has some kinds in real processes.
 """
 
 import collections
 import itertools
 
 import pytest
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 
 from accelify.runtime import data
 from accelify.runtime.collectives import Alone
@@ -72,3 +72,20 @@ def test_two_processes_go_on_where_one_was(kind, workers, split):
     # What the last step needs to be the same on both is added, as at any epoch's end.
     added = before + after - epoch
     assert sum(added.values()) <= 3, added
+
+
+def test_a_sampler_that_divides_the_data_itself_says_what_is_seen_again():
+    _, state = drawn(ranks(1, "shuffle", 0), 3)
+    loader = DataLoader(Rows(), batch_size=3, sampler=DistributedSampler(Rows(), num_replicas=2, rank=0))
+    source = choose_source(loader, Sharing(rank=0, size=2), Alone())
+    problem = data.load_state(data.prepare_loader(loader, source, Passages(), None), state)
+    assert problem == "the sampler divides the data itself, so that the last batches (1) are seen again"
+
+
+def test_batches_that_came_as_they_were_ready_cannot_be_told_apart():
+    def prepared():
+        loader = DataLoader(Rows(), batch_size=3, num_workers=1, in_order=False)
+        return data.prepare_loader(loader, choose_source(loader, Sharing(), Alone()), Passages(), None)
+
+    _, state = drawn([prepared()], 3)
+    assert "some come again, some not at all" in data.load_state(prepared(), state)

@@ -1,17 +1,20 @@
 """A training run that can be stopped and resumed anywhere, and tells everything that a resumed one must repeat."""
 
 import json
+import os
 import random
 import sys
 from pathlib import Path
 
 import numpy
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
     Dataset,
+    DistributedSampler,
     IterableDataset,
     RandomSampler,
     Sampler,
@@ -96,7 +99,7 @@ class Pairs(BatchSampler):
 
 
 def loader_of(kind, workers):
-    data = {"iterable": Shuffled, "augmented": Augmented}.get(kind, Rows)()
+    data = {"iterable": Shuffled, "augmented": Augmented, "by hand, augmented": Augmented}.get(kind, Rows)()
     options = {
         "sequential": {"sampler": SequentialSampler(data)},
         "shuffle": {"shuffle": True},
@@ -109,12 +112,20 @@ def loader_of(kind, workers):
         "drawing": {"sampler": Drawing()},
         "iterable": {},
         "pairs": {"batch_sampler": Pairs()},
+        "by hand": {"sampler": by_hand(data)},
+        "by hand, augmented": {"sampler": by_hand(data)},
     }[kind]
     if kind != "pairs":
         options["batch_size"] = 3
     if workers == "persistent":
         options["persistent_workers"], workers = True, 2
     return DataLoader(data, num_workers=workers, **options)
+
+
+def by_hand(data):
+    """The sampler of a script that deals its data out itself."""
+    is_alone = not dist.is_initialized()
+    return DistributedSampler(data, *((1, 0) if is_alone else (dist.get_world_size(), dist.get_rank())))
 
 
 class Counter:
@@ -151,6 +162,7 @@ def train(accelerator, kind, workers, epochs, saves=(), stop=None, load=None, se
     seen = []
     print("begins at", counter.steps, flush=True)
     for epoch in range(loader.iteration, epochs):
+        loader.set_epoch(epoch)
         for index, rows in loader:
             noise = random.random() + numpy.random.rand()
             loss = (model(rows) - noise).pow(2).mean()
@@ -176,12 +188,12 @@ def train(accelerator, kind, workers, epochs, saves=(), stop=None, load=None, se
 
 
 def main(text):
+    """Train, once or as many times as there are `runs`."""
     options = json.loads(text)
-    out = options.pop("out")
+    out, runs = options.pop("out"), options.pop("runs", None)
     project = ProjectConfiguration(project_dir=options.pop("project", None), total_limit=2)
-    accelerator = Accelerator(cpu=True, project_config=project)
-    result = train(accelerator, **options)
-    Path(out, str(accelerator.process_index)).write_text(json.dumps(result))
+    results = [train(Accelerator(cpu=True, project_config=project), **run) for run in runs or [options]]
+    Path(out, f"{os.environ['RANK']}").write_text(json.dumps(results if runs else results[0]))
 
 
 if __name__ == "__main__":

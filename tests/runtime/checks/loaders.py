@@ -2,7 +2,11 @@
 
 import collections
 import copy
+import os
 import random
+import tempfile
+import time
+from pathlib import Path
 
 import numpy
 import pytest
@@ -229,6 +233,40 @@ def workers_fetch_the_same_batches(accelerator):
                 position = step * accelerator.num_processes + accelerator.process_index
                 if position < len(expected):
                     assert batch[: len(expected[position])] == expected[position]
+
+
+class Held(Numbers):
+    """Its first worker is ready last: it waits until the second one is at its second batch."""
+
+    def __init__(self, length, folder):
+        super().__init__(length)
+        self.folder, self.begun = folder, 0
+
+    def __getitem__(self, index):
+        worker = torch.utils.data.get_worker_info().id
+        mark = Path(self.folder, f"released-{os.getppid()}")
+        self.begun += worker
+        if self.begun > 4:
+            mark.touch()
+        while not worker and not mark.exists():
+            time.sleep(0.001)
+        return super().__getitem__(index)
+
+
+class HeldStream(Held, IterableDataset):
+    def __iter__(self):
+        worker = torch.utils.data.get_worker_info()
+        for index in range(worker.id, self.length, worker.num_workers):
+            yield self[index]
+
+
+def batches_come_in_their_order_where_the_loader_would_not_wait(accelerator):
+    for kind in (Held, HeldStream):
+        with tempfile.TemporaryDirectory() as folder:
+            loader = accelerator.prepare(DataLoader(kind(50, folder), batch_size=4, num_workers=2, in_order=False))
+            seen = _flat(accelerator.gather_for_metrics(batch).tolist() for batch in loader)
+        assert sorted(seen) == list(range(50))
+        assert kind is HeldStream or seen == sorted(seen)
 
 
 def split_batches_slices_each_batch(accelerator):
@@ -622,6 +660,7 @@ def what_process_0_reads_is_dealt_out(accelerator):
                 names += made.gather_for_metrics(batch["name"])
             assert seen == order
             assert names == [str(element) for element in order]
+            assert len(set(_everyone(made, torch.rand(()).item()))) == 1
         _seed(3)
         next(iter(loader))
         assert len(list(loader)) == (6 if options else 3)

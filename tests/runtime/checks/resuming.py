@@ -3,19 +3,19 @@
 import tempfile
 from pathlib import Path
 
-from accelify.runtime import Accelerator
+from accelify.runtime import Accelerator, DataLoaderConfiguration
 from tests.runtime.training import train
 
 
-def _resumes(accelerator, kind, workers, steps):
+def _resumes(accelerator, kind, workers, steps, make=Accelerator):
     folder = accelerator.gather_object(tempfile.mkdtemp())[0]
-    whole = train(Accelerator(), kind, workers, 2)
+    whole = train(make(), kind, workers, 2)
     parts, load = [], None
     for number, step in enumerate(steps):
         target = str(Path(folder, str(step)))
-        parts += train(Accelerator(), kind, workers, 2, [(step, target)], step, load, seeded=number)["seen"]
+        parts += train(make(), kind, workers, 2, [(step, target)], step, load, seeded=number)["seen"]
         load = target
-    last = train(Accelerator(), kind, workers, 2, load=load, seeded=9)
+    last = train(make(), kind, workers, 2, load=load, seeded=9)
     assert parts + last["seen"] == whole["seen"], kind
     assert {**last, "seen": None} == {**whole, "seen": None}, kind
 
@@ -49,3 +49,20 @@ def with_workers_that_live_on(accelerator):
     for kind in ("shuffle", "generator", "drawing"):
         _resumes(accelerator, kind, "persistent", [2, 6])
     _resumes(accelerator, "shuffle", "persistent", [4])
+
+
+def with_a_sampler_that_deals_out_by_hand(accelerator):
+    _resumes(accelerator, "by hand", 0, [2, 5])
+    _resumes(accelerator, "by hand, augmented", 2, [1, 5])
+    _resumes(accelerator, "by hand", "persistent", [2, 6])
+
+
+def what_process_0_reads_for_all(accelerator):
+    def make():
+        return Accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=True))
+
+    for kind in ("shuffle", "weighted", "drawing", "iterable", "pairs"):
+        _resumes(accelerator, kind, 0, [2, 5], make)
+    _resumes(accelerator, "augmented", 0, [1, 5], make)
+    _resumes(accelerator, "augmented", 2, [1, 5], make)
+    _resumes(accelerator, "iterable", 2, [1, 5], make)

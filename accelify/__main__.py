@@ -3,9 +3,22 @@
 
 def main() -> None:
     """Run the command line."""
+    import errno
+    import os
+    import sys
+
     from accelify.cli import main as run
 
-    run(prog_name="accelify")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    try:
+        run(prog_name="accelify")
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.write(2, f"accelify: {error.strerror}\n".encode())
+        os._exit(2)  # what is still to be flushed would fail again
 
 
 if __name__ == "__main__":

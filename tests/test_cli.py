@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -378,6 +379,36 @@ def test_a_read_only_file_is_left_alone_and_said(here: Path, migrated: str) -> N
     assert Path("locked.py").read_text() == PLAIN
     assert Path("good.py").read_text() == migrated
     assert rewrite("locked.py", "--diff").returncode == 0  # looking is allowed
+
+
+def test_a_folder_that_may_not_be_looked_into_is_one_line(here: Path, migrated: str) -> None:
+    Path("secret").mkdir()
+    for name in ("secret/train.py", "good.py"):
+        Path(name).write_text(PLAIN)
+    Path("secret").chmod(0)
+    root = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    if root and shutil.which("setpriv") is None:
+        pytest.skip("root may look into any folder")
+    command = [*root, sys.executable, "-m", "accelify", "rewrite", "secret", "secret/train.py", "good.py"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    Path("secret").chmod(0o700)
+    assert done.returncode == 2
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["secret", "secret/train.py"]
+    assert done.stderr.count("permission denied") == 2
+    assert Path("good.py").read_text() == migrated
+
+
+def test_a_full_disk_or_no_stdout_is_no_traceback(here: Path, migrated: str) -> None:
+    for name in ("train.py", "other.py"):
+        Path(name).write_text(PLAIN)
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "accelify", "rewrite", "--diff", "train.py"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "accelify: No space left on device\n")
+    shell = f"{sys.executable} -m accelify rewrite other.py >&-"
+    done = subprocess.run(shell, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Path("other.py").read_text() == migrated
 
 
 def test_a_file_that_changed_or_vanished_meanwhile_is_left_alone_and_said(here: Path, migrated: str) -> None:

@@ -67,7 +67,12 @@ def test_a_line_without_anything_to_migrate_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "told"), [("train.py", "no FILE:LINE"), ("absent.py:1", "absent.py: error: cannot be read")]
+    ("place", "told"),
+    [
+        ("train.py", "no FILE:LINE"),
+        ("absent.py:1", "absent.py: error: cannot be read"),
+        ("train.py:99", "no line 99: it has 13 lines"),
+    ],
 )
 def test_a_place_that_is_none_is_an_error_in_one_line(place: str, told: str) -> None:
     answer = CliRunner().invoke(command, [place])

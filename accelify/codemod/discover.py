@@ -62,12 +62,16 @@ def find(paths: Sequence[str]) -> Iterator[Found | CannotRead]:
     """
     seen: set[Path] = set()
     for path in paths:
-        for found in _in_folder(path) if Path(path).is_dir() else _itself(path):
+        for found in _in_folder(path) if _is_folder(path) else _itself(path):
             if isinstance(found, CannotRead):
                 yield found
             elif found[1] not in seen:
                 seen.add(found[1])
                 yield found[0]
+
+
+def _is_folder(path: str) -> bool:
+    return os.access(path, os.F_OK) and Path(path).is_dir()  # which alone raises where it may not look
 
 
 def _itself(path: str) -> Iterator[tuple[Found, Path]]:
@@ -125,7 +129,7 @@ def _ignores_above(folder: Path) -> tuple[_Ignore, ...]:
     None if they ignore the folder itself: the user named it all the same.
     """
     upwards = [folder, *folder.parents]
-    depth = next((depth for depth, parent in enumerate(upwards) if (parent / ".git").exists()), None)
+    depth = next((depth for depth, parent in enumerate(upwards) if os.access(parent / ".git", os.F_OK)), None)
     if depth is None:
         return ()
     ignores = _read_ignores(upwards[depth], ".git/info/exclude")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -174,7 +175,7 @@ class Project:
 
     def _is_there(self, path: Path) -> bool:
         if path not in self._exists:
-            self._exists[path] = path.exists() or absolute(str(path)) in self._given
+            self._exists[path] = os.access(path, os.F_OK) or absolute(str(path)) in self._given
         return self._exists[path]
 
 

@@ -9,12 +9,16 @@ from accelify.codemod.options import Options
 from accelify.codemod.plan import plan_for
 from accelify.codemod.project import Project
 from accelify.codemod.untangle import Untangled, untangle
+from accelify.errors import CannotRead
 
 
 def why(path: str, line: int, options: Options) -> Iterator[str]:
     """The facts behind a line of a file, one a string. Raises: FileError when the file cannot be read or parsed."""
     project = Project()
     named = [project.load(path)]
+    last = len(named[0].text.splitlines())
+    if not 1 <= line <= last:
+        raise CannotRead(path, reason=f"there is no line {line}: it has {last} line{'s' * (last != 1)}")
     if named[0].is_migrated:
         yield "the file is migrated already, or written for another library that runs training loops"
         return

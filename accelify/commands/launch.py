@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ OPTIONS = {
     "token_normalize_func": lambda name: name.replace("_", "-"),
     "help_option_names": ["-h", "--help"],
 }
+ANY, SOME = click.FloatRange(0), click.FloatRange(0, min_open=True)  # seconds
 
 
 @click.command(context_settings=OPTIONS)
@@ -29,8 +31,8 @@ OPTIONS = {
 @click.option("--num-cpu-threads-per-process", metavar="N", help="Threads of one process. [an equal share]")
 @click.option("--gpu-ids", metavar="0,1", help="The GPUs of this machine to use.")
 @click.option("--max-restarts", metavar="N", help="Start all processes again after a failure, up to N times.")
-@click.option("--monitor-interval", type=float, default=0.1, metavar="SECONDS", help="How often ranks are looked at.")
-@click.option("--shutdown-timeout", type=float, default=30.0, metavar="SECONDS", help="How long ranks may take to end.")
+@click.option("--monitor-interval", type=SOME, default=0.1, metavar="SECONDS", help="How often ranks are looked at.")
+@click.option("--shutdown-timeout", type=ANY, default=30.0, metavar="SECONDS", help="How long ranks may take to end.")
 @click.option("--rdzv-backend", default="c10d", metavar="NAME", help="How machines meet. [c10d]")
 @click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where machines meet.")
 @click.option("--rdzv-id", default="", metavar="NAME", help="The name that machines of one job share.")
@@ -75,14 +77,21 @@ def command(script: str, arguments: tuple[str, ...], kind: str | None, **flags: 
 def _plan(program: Any, flags: dict[str, Any]) -> Any:
     from accelify.runtime.config import config_files, resolve, user_file
     from accelify.runtime.detection import detect, outer_place
+    from accelify.runtime.keys import BadSetting
     from accelify.runtime.launch import Rendezvous, plan_launch
 
+    if not re.fullmatch(r"[0-3]|\d+:[0-3](,\d+:[0-3])*", flags["tee"] or "0"):
+        raise BadSetting("flag --tee", f"{flags['tee']!r} is neither 1, 2, 3 nor a list such as 0:3,1:3")
+    pairs = flags["rdzv_conf"].split(",") if flags["rdzv_conf"] else []
+    for pair in pairs:
+        if "=" not in pair:
+            raise BadSetting("flag --rdzv-conf", f"{pair!r} is no NAME=VALUE")
     variables = os.environ
     explicit = user_file(variables) if flags["user_config"] else flags["config_file"]
     settings = resolve(flags, variables, config_files(variables, Path.cwd(), explicit))
     settings = detect(settings, variables, flags["nproc_per_node"])
     place = outer_place(variables)
-    conf: Any = tuple(tuple(pair.split("=", 1)) for pair in flags["rdzv_conf"].split(",") if "=" in pair)
+    conf: Any = tuple(tuple(pair.split("=", 1)) for pair in pairs)
     launch = plan_launch(
         settings,
         program,

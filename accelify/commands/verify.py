@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -62,6 +63,8 @@ def command(
     from accelify.verify.runs import Limits
     from accelify.verify.stopping import tidy_end
 
+    if html is not None and not os.access(html.parent, os.W_OK):
+        raise click.BadParameter(f"{html.parent} is no folder to write into", param_hint="--html")
     if arguments[:1] == ("--",):
         arguments = arguments[1:]
     request = Request(

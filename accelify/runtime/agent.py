@@ -26,6 +26,8 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
+from accelify.runtime.launch import CannotLaunch
+
 STACK_SIGNAL = 7  # as in bootstrap.py, which imports nothing of ours
 STACK_PATIENCE = 0.1  # seconds for ranks to write their stacks, once, after a failure
 INTERRUPT_GRACE = 5.0  # seconds a rank gets to end after Ctrl-C; a rank inside a collective never sees the signal
@@ -206,7 +208,10 @@ def run_agent(
 
     Raises: SignalException when this process was asked to stop; no rank is left running then either.
     """
-    handler = get_rendezvous_handler(rendezvous)
+    try:
+        handler = get_rendezvous_handler(rendezvous)
+    except (ValueError, ImportError) as error:  # a backend that is not there
+        raise CannotLaunch(f"the rendezvous cannot begin: {error}") from None
     if machine_rank is not None and handler.use_agent_store:
         handler = Numbered(handler, machine_rank)
     # The agent fills in `${local_rank}` in arguments that are text, hence the doubled dollars.

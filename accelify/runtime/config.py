@@ -42,7 +42,11 @@ def read_config(path: Path) -> dict[str, Value]:
         raise BadSetting(str(path), f"cannot be read: {reason}") from None
     table = _parse_yaml(path, text) if path.suffix in (".yaml", ".yml") else _parse_toml(path, text)
     if path.name == "pyproject.toml":
-        table = table.get("tool", {}).get("accelify", {}).get("launch", {})
+        ours = table.get("tool", {}).get("accelify", {})
+        strays = [name for name in ours if name != "launch"] if isinstance(ours, dict) else ["accelify"]
+        if strays:
+            raise BadSetting(str(path), f"{strays[0]!r} in [tool.accelify]: settings stand in [tool.accelify.launch]")
+        table = ours.get("launch", {})
     if not isinstance(table, dict):
         raise BadSetting(str(path), "is no table of settings")
     return {str(name): read_value(str(name), value, str(path)) for name, value in table.items()}
@@ -71,12 +75,13 @@ def _parse_yaml(path: Path, text: str) -> dict[str, Any]:
 
 def project_file(folder: Path) -> Path | None:
     """The project's own file: in this folder or the nearest one above, no further than the repository's top."""
-    for place in (folder, *folder.parents):
+    for place in (folder, *folder.parents):  # os.access, as Path.exists raises where a folder may not be looked into
         for name in PROJECT_FILES:
             path = place / name
-            if path.is_file() and (name != "pyproject.toml" or "[tool.accelify.launch" in _peek(path)):
+            is_there = os.access(path, os.F_OK) and path.is_file()
+            if is_there and (name != "pyproject.toml" or "[tool.accelify" in _peek(path)):
                 return path
-        if (place / ".git").exists():
+        if os.access(place / ".git", os.F_OK):
             return None
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any  # a value arrives as a flag, a variable or whatever a file has
@@ -10,6 +11,7 @@ from accelify.errors import AccelifyError
 
 Value = str | int | bool
 PRECISIONS = ("no", "fp16", "bf16")
+_GPU = re.compile(r"\d+|(GPU|MIG)-\S+")  # a number or, as the driver prints it, a UUID
 
 
 class BadSetting(AccelifyError):
@@ -19,7 +21,7 @@ class BadSetting(AccelifyError):
         super().__init__(f"{origin}: {reason}")
 
 
-def _integer(least: int) -> Callable[[Any], int]:
+def _integer(least: int, most: int | None = None) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError(f"{value!r} is not a whole number")
@@ -29,6 +31,8 @@ def _integer(least: int) -> Callable[[Any], int]:
             raise ValueError(f"{value!r} is not a whole number") from None
         if number < least:
             raise ValueError(f"{number} is less than {least}")
+        if most is not None and number > most:
+            raise ValueError(f"{number} is more than {most}")
         return number
 
     return parse
@@ -74,7 +78,7 @@ def _text(value: Any) -> str:
 def _gpu_ids(value: Any) -> str:
     parts = [str(part).strip() for part in value] if isinstance(value, list) else str(value).split(",")
     names = [part.strip() for part in parts]
-    if value is None or isinstance(value, bool) or not all(names):
+    if value is None or isinstance(value, bool) or not all(_GPU.fullmatch(name) for name in names):
         raise ValueError(f"{value!r} is not a list of GPUs such as 0,1")
     return ",".join(names)
 
@@ -104,7 +108,7 @@ KEYS = {
         Key("num_machines", "machines, or a range such as 1:4 that may change while it runs", _machines, 1),
         Key("machine_rank", "this machine's number, from 0", _integer(0)),
         Key("main_process_ip", "the address of machine 0, where the others meet", _text),
-        Key("main_process_port", "the port of machine 0, where the others meet", _integer(1)),
+        Key("main_process_port", "the port of machine 0, where the others meet", _integer(1, 65535)),
         Key("cpu", "use no GPU even if there is one", _flag, False),
         Key("gpu_ids", "the GPUs of this machine to use, such as 0,1", _gpu_ids),
         Key("mixed_precision", "no, fp16 or bf16", _precision),

@@ -124,7 +124,7 @@ def _endpoint(launch: Launch) -> tuple[str, int]:
     host, _, port = launch.rendezvous.endpoint.rpartition(":")
     if not host:
         host, port = port, ""
-    if not port.isdigit() and port:
+    if port and not (port.isdigit() and int(port) < 65536):
         raise CannotLaunch(f"{launch.rendezvous.endpoint} is no HOST:PORT where machines can meet")
     return host.strip("[]"), int(port or 0)
 
@@ -152,9 +152,12 @@ def rendezvous_of(launch: Launch, address: str | None) -> RendezvousParameters:
 def log_folder(launch: Launch) -> Path:
     """A folder of this launch's own that nobody else may read."""
     prefix = f"accelify-{time.strftime('%Y%m%d-%H%M%S')}-"
-    if launch.log_dir is not None:
-        launch.log_dir.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=launch.log_dir))
+    try:
+        if launch.log_dir is not None:
+            launch.log_dir.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=launch.log_dir))
+    except OSError as error:
+        raise CannotLaunch(f"no folder for the ranks' output: {error.filename}: {error.strerror}") from None
 
 
 def import_torch(*, quiet: bool) -> None:
@@ -174,8 +177,9 @@ def import_torch(*, quiet: bool) -> None:
     if silenced:
         del os.environ[level]
     if quiet:
-        for name in ("torch.distributed", "torch.distributed.elastic"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+        for name in list(logging.root.manager.loggerDict):  # most have a level of their own
+            if name.startswith("torch.distributed"):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _name_interface(address: str) -> None:

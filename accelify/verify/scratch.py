@@ -34,9 +34,10 @@ class Project:
     def around(cls, script: Path, current: Path) -> Project:
         """The project of a script: its repository, else the current folder above it, else the script's own folder."""
         current = current.resolve()
-        script = (current / script).parent.resolve() / script.name
+        given, script = script, (current / script).parent.resolve() / script.name
         if not script.is_file():
-            raise CannotVerify(f"there is no script {script}")
+            is_folder = (current / given).is_dir()
+            raise CannotVerify("a folder: name the script in it" if is_folder else f"there is no script {script}")
         root = _repository(script.parent)
         if root is None:
             root = current if current in script.parents and not _is_crowd(current) else script.parent
@@ -46,7 +47,7 @@ class Project:
 
 def _repository(folder: Path) -> Path | None:
     for above in (folder, *folder.parents):
-        if (above / ".git").exists() and not _is_crowd(above):
+        if os.access(above / ".git", os.F_OK) and not _is_crowd(above):
             return above
     return None
 
@@ -70,7 +71,7 @@ class Rewritten:
 
 
 def copy_project(project: Project, target: Path) -> None:
-    """A copy of a project; large files are links to it, and so are the folders of what is no project."""
+    """A copy of a project; links to it stand for large files, what may not be read, and folders of no project."""
     budget = [0 if _is_crowd(project.root) else ENTRIES]
     _copy(project.root, target, budget)
     (target / project.folder).mkdir(parents=True, exist_ok=True)
@@ -84,9 +85,9 @@ def _copy(source: Path, target: Path, budget: list[int]) -> None:
         budget[0] -= 1
         here = target / entry.name
         if entry.is_dir(follow_symlinks=False):
-            if entry.name in LEFT_OUT or Path(entry.path, "pyvenv.cfg").exists():
+            if entry.name in LEFT_OUT or os.access(Path(entry.path, "pyvenv.cfg"), os.F_OK):
                 continue
-            if budget[0] < 0:
+            if budget[0] < 0 or not os.access(entry.path, os.R_OK | os.X_OK):
                 here.symlink_to(entry.path)
             else:
                 _copy(Path(entry.path), here, budget)
@@ -99,7 +100,7 @@ def _copy_file(entry: os.DirEntry[str], here: Path, link: bool) -> None:
         small = entry.stat().st_size <= LARGE and Path(entry.path).is_file()
     except OSError:  # a link that leads nowhere
         return
-    if entry.name.endswith(".py") or (small and not link):
+    if os.access(entry.path, os.R_OK) and (entry.name.endswith(".py") or (small and not link)):
         shutil.copyfile(entry.path, here)
     else:
         here.symlink_to(os.path.realpath(entry.path))

@@ -81,6 +81,17 @@ def test_pyproject_and_a_folder_below(shell: Shell) -> None:
     assert f"num_processes                2            file {shell.folder / 'pyproject.toml'}" in done.stdout
 
 
+def test_a_table_of_ours_is_never_passed_over(shell: Shell) -> None:
+    for text, reason in {
+        "[tool.accelify]\nnum_processes = 2\n": "settings stand in [tool.accelify.launch]",
+        "[tool.accelify.launch]\nnum_processes = \n": "is not TOML",
+    }.items():
+        shell.script(text, "pyproject.toml")
+        done = shell.run("config", "show")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert reason in done.stderr
+
+
 def test_what_is_detected_says_so(shell: Shell) -> None:
     told = origins(shell, "--cpu")
     assert told["num_processes"] == ("1", "detected: asked to use the CPU")

@@ -202,6 +202,7 @@ raise OSError(f"gone, and {child.pid} is left")
     wait_until(lambda: not shell.processes(), "the children of the ranks to be gone")
 
 
+TWO = ["--num-processes", "2"]
 MISTAKES = {
     "missing script": (["nowhere.py"], "there is no script nowhere.py"),
     "folder": (["."], "folder without a __main__.py"),
@@ -213,6 +214,13 @@ MISTAKES = {
     "meeting point": (["--num-machines", "2", "--machine-rank", "0", "train.py"], "need --main-process-ip"),
     "rank": (["--num-machines", "2", "--main-process-ip", "::1", "train.py"], "need --machine-rank"),
     "range": (["--nnodes", "4:1", "train.py"], "ends before it begins"),
+    "port": (["--main-process-port", "99999", "train.py"], "main_process_port: 99999 is more than 65535"),
+    "endpoint": ([*TWO, "--rdzv-endpoint", "localhost:99999", "train.py"], "localhost:99999 is no HOST:PORT"),
+    "backend": ([*TWO, "--rdzv-backend", "nosuch", "train.py"], "the rendezvous cannot begin"),
+    "meeting's options": ([*TWO, "--rdzv-conf", "timeout", "train.py"], "--rdzv-conf: 'timeout' is no NAME=VALUE"),
+    "GPUs": (["--gpu-ids", "first", "train.py"], "gpu_ids: 'first' is not a list of GPUs"),
+    "tee": ([*TWO, "--tee", "9", "train.py"], "--tee: '9' is neither 1, 2, 3 nor a list such as 0:3,1:3"),
+    "folder for output": ([*TWO, "--log-dir", "train.py", "train.py"], "no folder for the ranks' output: train.py"),
     "unknown option": (["--num-proceses", "2", "train.py"], "--num-processes"),
 }
 

@@ -1,0 +1,44 @@
+"""What a project may hold and still be copied, and what is said before anything runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelify.verify.scratch import CannotVerify, Project, copy_project
+
+
+def test_what_may_not_be_read_is_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tmp_path / "project"
+    (project / "secret").mkdir(parents=True)
+    for name in ("train.py", "key.py", "secret/data"):
+        (project / name).write_text("1")
+    unreadable = {str(project / "key.py"), str(project / "secret")}  # root, as which tests may run, reads all
+    asked = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) not in unreadable and asked(path, mode))
+    copy_project(Project(project, Path("train.py"), Path()), tmp_path / "copy")
+    assert {p.name: p.is_symlink() for p in (tmp_path / "copy").iterdir()} == {
+        "train.py": False,
+        "key.py": True,
+        "secret": True,
+    }
+
+
+def test_a_folder_is_not_a_script(tmp_path: Path) -> None:
+    for name in (".", "sub"):
+        (tmp_path / "sub").mkdir(exist_ok=True)
+        with pytest.raises(CannotVerify, match="a folder: name the script in it"):
+            Project.around(Path(name), tmp_path)
+
+
+def test_a_page_that_cannot_be_written_is_said_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit\n")
+    command = [sys.executable, "-m", "accelify", "verify", "--html", "absent/page.html", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.endswith("absent is no folder to write into\n")
+    assert "rewriting" not in done.stderr

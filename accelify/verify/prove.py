@@ -8,10 +8,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify.verify import compare
+from accelify.verify.forking import Server
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.judging.judge import judge
-from accelify.verify.runs import Limits, Order, Progress, Runner, Server, scratch_folder
-from accelify.verify.scratch import CannotVerify, Project, Rewritten, copy_project, rewrite_copy, take_new
+from accelify.verify.runs import Limits, Order, Progress, Runner
+from accelify.verify.scratch import (
+    CannotVerify,
+    Project,
+    Rewritten,
+    copy_project,
+    rewrite_copy,
+    scratch_folder,
+    take_new,
+)
 from accelify.verify.trace import Run
 from accelify.verify.verdict import Verdict
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ LEFT_OUT = {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy
 LARGE = 2**20
 # A folder tree with more entries than this is a data set: what is left of it is linked as whole folders.
 ENTRIES = 20_000
+PREFIX = "accelify-verify-"  # of the folders for temporary files
 
 
 class CannotVerify(AccelifyError):
@@ -147,3 +149,10 @@ def take_new(project: Project, new: Path) -> Rewritten:
     if theirs.root == project.root:
         theirs = Project(project.root, theirs.script, project.folder)
     return Rewritten(theirs, ((theirs.script, before, after),))
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
+        yield Path(os.path.realpath(name))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from accelify.verify.forking import Server
 from accelify.verify.prove import Request, prove
-from accelify.verify.runs import Limits, Server
+from accelify.verify.runs import Limits
 from accelify.verify.verdict import Row, Status, Verdict
 
 # Bounds for a machine that does much else beside. Units: seconds.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from accelify.codemod.result import FileResult, Status
 from accelify.verify import gate
-from accelify.verify.runs import Server
+from accelify.verify.forking import Server
 from tests.verify import scripts
 
 

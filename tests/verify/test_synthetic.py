@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from accelify.verify.forking import Server
 from accelify.verify.prove import Request, prove
-from accelify.verify.runs import Server
 from tests.verify.conftest import LIMITS, differing
 
 VISION = """\

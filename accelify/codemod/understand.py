@@ -18,7 +18,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reacher
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import Argument, External, FunctionValue, Instance, Made, Parameters
+from accelify.codemod.analysis.values import Argument, Collection, External, FunctionValue, Instance, Made, Parameters
 from accelify.codemod.analysis.wrapped_training import WrappedTraining
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.options import Options
@@ -213,14 +213,29 @@ def _dealt_by_hand(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
 def _several_devices(program: Program, files: set[str]) -> Iterator[tuple[ast.AST, str, str]]:
     """Signs that a model is spread over several GPUs of one process."""
     found: dict[str, ast.AST] = {}
+    listed = _lists_for_wrappers(program)
     for path in sorted(files):
         for node in program.flow.parsed_of[path].parents:
+            if program.parent(node) in listed:
+                continue
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
             if text.startswith("cuda:") and text.partition(":")[2].isdigit() and not _is_fallback(program, node):
                 found.setdefault(text, node)
     if len(found) > 1:
         first = next(iter(found.values()))
         yield first, "devices", f"{' and '.join(sorted(found))}: the script spreads itself over several GPUs by hand"
+
+
+def _lists_for_wrappers(program: Program) -> set[ast.AST]:
+    """Lists of devices for `nn.DataParallel(model, device_ids=["cuda:0", "cuda:1"])`, which goes."""
+    return {
+        value.node
+        for call in program.calls
+        if any(map(names.is_wrapper, program.called(call)))
+        for argument in [*call.args[1:], *(k.value for k in call.keywords)]
+        for value in program.values(argument)
+        if isinstance(value, Collection)
+    }
 
 
 def _is_fallback(program: Program, node: ast.AST) -> bool:

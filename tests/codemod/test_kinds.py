@@ -9,7 +9,7 @@ import pytest
 
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_together
-from tests.codemod.pairs import migrated, run, script
+from tests.codemod.pairs import left_alone, migrated, run, script
 
 
 def test_parameters_that_a_loop_collects_lead_to_their_model() -> None:
@@ -352,3 +352,14 @@ def test_data_drawn_once_for_a_single_step_are_the_same_in_every_process() -> No
     )
     assert "seed_by_rank" not in result.after.decode()
     assert any("same data" in note.message for note in result.notes)
+
+
+def test_a_list_of_devices_for_a_wrapper_goes_with_it() -> None:
+    devices = 'several, devices = torch.cuda.device_count() > 1, ["cuda:0", "cuda:1"]\n'
+    wrap = "if several:\n    model = nn.DataParallel(model, device_ids=devices)\n"
+    text = migrated(
+        script(before=devices, model=wrap, end="if several:\n    model = model.module\nprint(model, devices)")
+    )
+    assert "DataParallel" not in text
+    assert "model = model" not in text
+    left_alone(script(before=devices, model="model.to(devices[1])\nmodel.weight.to('cuda:0')"), "cuda:0 and cuda:1")

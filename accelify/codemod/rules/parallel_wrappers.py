@@ -86,8 +86,10 @@ def _members(script: Script) -> Iterator[Change]:
         is_run = script.path(node) in script.files or script.program.frame(node) in script.run_by_training
         if is_run and _may_be_wrapped(script, node.value):
             choice = script.program.parent(node)
-            edit = Replace(node, inner, (node.value,))
-            if isinstance(choice, ast.IfExp) and choice.body is node and _same(choice.orelse, node.value):
+            edit: Replace | Remove = Replace(node, inner, (node.value,))
+            if isinstance(choice, ast.Assign) and all(_same(t, node.value) for t in choice.targets):
+                edit = Remove(choice)
+            elif isinstance(choice, ast.IfExp) and choice.body is node and _same(choice.orelse, node.value):
                 edit = Replace(choice, partial(snippets.chosen, is_body=False), (choice.orelse,))
             reason = "a prepared model is the model itself"
             yield Change(NAME, script.path(node), node.lineno, reason, (edit,))

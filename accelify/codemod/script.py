@@ -14,14 +14,14 @@ from accelify.codemod.analysis.bindings import Scope, names_read_in
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.cpu import Cpu
 from accelify.codemod.analysis.distributing import Distribution
-from accelify.codemod.analysis.effects import clock_behind, draws_at_random, function_draws
+from accelify.codemod.analysis.effects import clock_behind, draws_at_random, function_draws, is_pure
 from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.locality import Locality
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.losses import AUTOGRAD, Losses, losses_of
 from accelify.codemod.analysis.moves import Move, Moves
-from accelify.codemod.analysis.outputs import Outputs
+from accelify.codemod.analysis.outputs import Effect, Outputs
 from accelify.codemod.analysis.precision import Precision, Precisions
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.preparing import Preparation
@@ -279,6 +279,12 @@ class Script:
         """What one process alone is to write; a script that distributes itself has decided that by itself."""
         files = self.files if self.distribution is None else set()
         return Guarding(Calm(self.program, self.outputs, files, self.accelerator))
+
+    def only_computes(self, node: ast.expr) -> bool:
+        """Whether an expression does nothing but give a value, wherever the project's own functions go."""
+        calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+        calm = self.guarding.calm
+        return is_pure(node) or (calm.is_calm(node) and all(calm.effect(c) is Effect.NOTHING for c in calls))
 
     def losses(self, backward: ast.Call) -> tuple[ast.expr, ...]:
         """The losses of a backward pass, one by one."""

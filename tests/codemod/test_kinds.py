@@ -363,3 +363,52 @@ def test_a_list_of_devices_for_a_wrapper_goes_with_it() -> None:
     assert "DataParallel" not in text
     assert "model = model" not in text
     left_alone(script(before=devices, model="model.to(devices[1])\nmodel.weight.to('cuda:0')"), "cuda:0 and cuda:1")
+
+
+CHOSEN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+def chosen(count):
+    found = torch.cuda.device_count()
+    if count > found:
+        print("there are not so many")
+        count = found
+    device = torch.device("cuda:0" if count > 0 else "cpu")
+    return device, list(range(count))
+def main(settings):
+    loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+    model = nn.Linear(4, 1)
+    device, numbers = chosen(settings["count"])
+    model = model.to(device)
+    if len(numbers) > 1:
+        model = nn.DataParallel(model, device_ids=numbers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=settings["rate"])
+    for (x,) in loader:
+        optimizer.zero_grad()
+        model(x.to(device)).mean().backward()
+        optimizer.step()
+main({"count": 2, "rate": 0.1})
+"""
+
+
+def test_what_chose_a_device_and_the_wrappers_gpus_goes_with_them() -> None:
+    text = migrated(CHOSEN)
+    assert "chosen" not in text.split("def main")[1]
+    assert "DataParallel" not in text
+    assert "device" not in text.split("def main")[1]
+
+
+def test_of_what_a_function_chose_only_the_device_may_be_left() -> None:
+    kept = CHOSEN.replace(
+        "    optimizer = torch", "    noise = torch.randn(1, device=device)\n    optimizer = torch", 1
+    )
+    text = migrated(kept.replace("model(x.to(device))", "model(x.to(device) + noise)"))
+    assert "    device = accelerator.device\n" in text
+    assert "numbers" not in text
+
+
+def test_a_choice_that_does_more_than_choose_stays() -> None:
+    result = run(CHOSEN.replace('print("there', 'open("log", "w").write("there'))
+    assert result.status is Status.DECLINED
+    assert "would be left over" in result.notes[0].message

@@ -69,6 +69,7 @@ _COMPUTE = (
         "sklearn.metrics.",
     ),
     *("torchvision.utils.make_grid", "torchvision.transforms.functional.", "torchvision.transforms.ToPILImage"),
+    *("torch.device", "torch.cuda.is_", "torch.cuda.device_count", "torch.cuda.get_device", "torch.backends.mps.is_"),
     *("torch.cuda.memory", "torch.cuda.max_memory", "torch.nn.functional.softmax", "torch.nn.functional.sigmoid"),
     *("torch.nn.functional.interpolate", "torch.nn.functional.one_hot", "logging.info", "logging.getLogger"),
 )

@@ -1,6 +1,7 @@
 """Bind the script's device to the accelerator's.
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")    ->    device = accelerator.device
+    device, ids = pick_gpus(n)    ->    device = accelerator.device    # when nothing reads the rest any more
 
 Why: each process has a device of its own, and `"cuda:0"` is the first process's. The tensors that the script makes or
 moves itself follow through the variable.
@@ -55,6 +56,42 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         yield Change(
             NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
         )
+    for statement, target in _among_others(script):
+        accelerator = script.accelerator(statement)
+        if accelerator is None or script.is_kept(statement) or not _is_left_alone(script, statement, target, gone):
+            continue
+        code = f"{target.id} = {accelerator}.device"
+        reason = "each process has a device of its own, and nothing reads the rest any more"
+        edits = (Remove(statement), Insert(statement, "after", code))
+        yield Change(NAME, script.path(statement), statement.lineno, reason, edits)
+
+
+def _among_others(script: Script) -> Iterator[tuple[ast.Assign, ast.Name]]:
+    """The assignments that take a device, and something else, from a function: `device, ids = prepare_device(n)`."""
+    for path in sorted(script.files):
+        for node in script.program.flow.parsed_of[path].parents:
+            target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+            if isinstance(node, ast.Assign) and isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
+                parts = [part for part in target.elts if isinstance(part, ast.Name)]
+                held = [part for part in parts if _holds_device(script, part, node.value)]
+                if len(parts) == len(target.elts) and len(held) == 1 and script.only_computes(node.value):
+                    yield node, held[0]
+
+
+def _holds_device(script: Script, target: ast.Name, call: ast.Call) -> bool:
+    """Whether a name holds the device that a call returns among other things."""
+    values = {v for v in script.program.values(target) if getattr(getattr(v, "owner", None), "node", None) is not call}
+    return bool(values) and all(script.roles.is_device(v) for v in values)
+
+
+def _is_left_alone(script: Script, statement: ast.Assign, device: ast.Name, gone: set[ast.AST]) -> bool:
+    """Whether the device is all that is still read of what an assignment binds, and something else was read."""
+    target = statement.targets[0]
+    assert isinstance(target, ast.Tuple)
+    others = [part for part in target.elts if isinstance(part, ast.Name) and part is not device]
+    scope = script.program.scope(statement)
+    reads = [r for other in others for r in script.program.reads_of(scope.owner(other.id) or scope, other.id)]
+    return _is_read(script, device, gone) and bool(reads) and all(r in gone for r in reads)
 
 
 def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Remark]:

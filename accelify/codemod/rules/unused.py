@@ -10,8 +10,9 @@ Left alone: names that nothing read before either, and values whose making has a
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import is_pure
@@ -83,7 +84,9 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
                 if is_handed:
                     yield from _parameter(script, scope, name, changes)
                 else:
-                    yield from _remove(script, path, name, writes, removed, dropped)
+                    kept = exported if scope is root else set()
+                    unread = partial(_nothing_reads, script, scope, gone, kept | added.get(path, set()))
+                    yield from _remove(script, path, name, writes, removed, dropped, unread)
 
 
 def _exported(script: Script, root: Scope) -> set[str]:
@@ -104,6 +107,7 @@ def _remove(
     writes: list[ast.AST],
     removed: set[ast.stmt],
     dropped: set[tuple[ast.Import | ast.ImportFrom, str]],
+    unread: Callable[[str], bool],
 ) -> Iterator[Change]:
     reason = f"nothing reads `{name}` any more"
     for write in writes:
@@ -116,13 +120,25 @@ def _remove(
         elif (
             isinstance(statement, ast.Assign)
             and isinstance(write, ast.Name)
-            and [write] == statement.targets
-            and is_pure(statement.value)
+            and all(map(unread, _bound(statement)))
+            and script.only_computes(statement.value)
         ):
             whole = _choice(script, statement, name) if _is_alone(script, statement) else statement
             if whole is not None:
                 yield Change(NAME, path, whole.lineno, reason, (Remove(whole),))
                 removed = removed | {whole}
+
+
+def _bound(statement: ast.Assign) -> list[str]:
+    """The names that an assignment binds; one that none has for something else."""
+    target = statement.targets[0] if len(statement.targets) == 1 else None
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    return [part.id if isinstance(part, ast.Name) else "" for part in parts]
+
+
+def _nothing_reads(script: Script, scope: Scope, gone: set[ast.AST], kept: set[str], name: str) -> bool:
+    """Whether a variable of a scope is one that nothing reads once some names are gone."""
+    return name not in kept and scope.binds(name) and all(r in gone for r in script.program.reads_of(scope, name))
 
 
 def _parameter(script: Script, function: Scope, name: str, changes: list[Change]) -> Iterator[Change]:

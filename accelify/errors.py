@@ -8,17 +8,28 @@ class AccelifyError(Exception):
 
 
 class FileError(AccelifyError):
-    """Something that stood in the way at one file: `line` counts from 1, `column` from 0, as in `ast`."""
+    """Something that stood in the way at one file: `line` counts from 1, `column` from 0, as in `ast`.
 
-    def __init__(self, path: str, line: int | None = None, column: int | None = None, reason: str = "") -> None:
-        super().__init__(path, line, column, reason)  # positional, so that a worker process can pickle it
+    cell: the one of a notebook (from 1) in which the line is counted.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        line: int | None = None,
+        column: int | None = None,
+        reason: str = "",
+        cell: int | None = None,
+    ) -> None:
+        super().__init__(path, line, column, reason, cell)  # positional, so that a worker process can pickle it
         self.path = path
         self.line = line
         self.column = column
         self.reason = reason
+        self.cell = cell
 
     def __str__(self) -> str:
-        return f"{place(self.path, self.line, self.column)}: {self.reason}"
+        return f"{place(self.path, self.line, self.column, self.cell)}: {self.reason}"
 
 
 class CannotRead(FileError):
@@ -33,8 +44,13 @@ class CannotWrite(FileError):
     """The file was left as it was, because replacing it was not safe or not allowed."""
 
 
-def place(path: str, line: int | None = None, column: int | None = None) -> str:
-    """`path:line:column` as editors read it: the column counts from 1 there; what is unknown is left out."""
+def place(path: str, line: int | None = None, column: int | None = None, cell: int | None = None) -> str:
+    """`path:line:column` as editors read it: the column counts from 1 there; what is unknown is left out.
+
+    In a notebook: `path:cell 4, line 2`.
+    """
     if line is None:
         return path
+    if cell is not None:
+        return f"{path}:cell {cell}, line {line}"
     return f"{path}:{line}" if column is None else f"{path}:{line}:{column + 1}"

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.commands.why import command
+from tests.codemod.notebooks import CELLS, content, written
 
 SCRIPT = """\
 import torch
@@ -94,3 +95,19 @@ def test_a_file_that_is_declined_gives_evidence_too() -> None:
     (note,) = result.notes
     assert note.evidence
     assert {f"{note.rule}: {note.message}", *note.evidence} <= set(asked(f"train.py:{note.line}"))
+
+
+@pytest.mark.parametrize("line", ["book.ipynb:3:5", "book.ipynb:cell 3, line 5"])
+def test_a_line_of_a_notebook_is_one_of_a_cell(line: str) -> None:
+    Path("book.ipynb").write_bytes(written(content(*CELLS)))
+    told, *_ = asked(line)
+    assert told == "device_moves: `prepare` moves the model to the device"
+    assert "device: device, torch.device at book.ipynb:cell 3, line 1" in asked(line)
+
+
+@pytest.mark.parametrize("place", ["book.ipynb:5", "book.ipynb:1:1", "book.ipynb:3:99", "train.py:3:1"])
+def test_a_place_that_a_notebook_or_a_script_has_not_is_an_error(place: str) -> None:
+    Path("book.ipynb").write_bytes(written(content(*CELLS)))
+    answer = CliRunner().invoke(command, [place])
+    assert answer.exit_code == 2
+    assert "say FILE:" in answer.output

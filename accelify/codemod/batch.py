@@ -111,8 +111,6 @@ def _look(item: discover.Found | CannotRead) -> FileResult | str:
     try:
         data = source.read(item.path)
         if item.named:
-            if item.path.endswith(".ipynb"):
-                raise CannotRead(item.path, reason="notebooks are not supported yet; save it as a .py file")
             source.decode(data, item.path)
     except CannotRead as error:
         return failed(error)

@@ -6,13 +6,27 @@ import difflib
 import os
 import re
 
+from accelify.codemod.source import changed_cells, is_notebook
+
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
 _QUOTED = {ord("\n"): b"\\n", ord("\t"): b"\\t", ord("\r"): b"\\r", ord('"'): b'\\"', ord("\\"): b"\\\\"}
 
 
 def unified_diff(path: str, before: bytes, after: bytes) -> bytes:
-    """The change of one file as a patch to be applied where we are; empty if nothing changed."""
+    """The change of one file as a patch to be applied where we are; empty if nothing changed.
+
+    A notebook's is to be read: one for each cell that changed.
+    """
     name = _from_here(path)
+    if not is_notebook(path) or before == after:
+        return _diff(name, before, after)
+    return b"".join(
+        _diff(b"%s:cell %d" % (name, number), old.encode(), new.encode())
+        for number, old, new in changed_cells(path, before, after)
+    )
+
+
+def _diff(name: bytes, before: bytes, after: bytes) -> bytes:
     lines = difflib.diff_bytes(
         difflib.unified_diff,
         _lines(before),

@@ -1,4 +1,4 @@
-"""Which files a list of paths means: a file is itself, a folder is the Python files in it that are the user's own."""
+"""Which files a list of paths means: a file is itself, a folder is the user's own Python files and notebooks in it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _inside(folder: _Place, entries: list[os.DirEntry[str]]) -> Iterator[_Place]
         if is_folder:
             wanted = not entry.name.startswith(".") and entry.name not in SKIPPED_FOLDERS
         else:
-            wanted = entry.name.endswith(".py") and entry.is_file(follow_symlinks=False)
+            wanted = entry.name.endswith((".py", ".ipynb")) and entry.is_file(follow_symlinks=False)
         if wanted:
             place = _Place(folder.shown / entry.name, folder.real / entry.name, is_folder, ignores)
             if not place.is_ignored():

@@ -11,7 +11,8 @@ import libcst as cst
 
 from accelify.codemod.analysis.bindings import Scope, bindings
 from accelify.codemod.apply import Applied
-from accelify.codemod.parse import Parsed, parse_text, without_warnings
+from accelify.codemod.notebook import without_sources
+from accelify.codemod.parse import Parsed, parse, parse_text, without_warnings
 from accelify.errors import CannotParse
 
 
@@ -118,6 +119,26 @@ def binds_its_names(parsed: Parsed, text: str) -> str | None:
     before, after = _name_troubles(parsed.tree), _name_troubles(parse_text(text, parsed.path))
     new = after - before
     return f"{next(iter(new))}" if new else None
+
+
+def edits_cells_only(parsed: Parsed, applied: Applied, data: bytes) -> str | None:
+    """A notebook's cells hold the planned text, but for blank lines round it, and nothing else is different."""
+    before = parsed.decoded.notebook
+    if before is None:
+        return None
+    written = parse(parsed.path, data)
+    after = written.decoded.notebook
+    if after is None or without_sources(before.text) != without_sources(after.text):
+        return "more than the notebook's cells would change"
+    for old, new in zip(before.cells, after.cells, strict=True):
+        if _compiles(old.python) and not _compiles(new.python):
+            return f"cell {new.number} would not compile"
+    return None if _filled(written.text) == _filled(applied.text) else "the cells would not hold what was planned"
+
+
+def _filled(text: str) -> list[str]:
+    """The lines of a text that are not blank."""
+    return [line for line in text.split("\n") if line.strip()]
 
 
 def _name_troubles(tree: ast.Module) -> Counter[str]:

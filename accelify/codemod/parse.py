@@ -81,7 +81,16 @@ def parse(path: str, data: bytes) -> Parsed:
     """
     decoded = decode(data, path)
     text = decoded.text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
-    return Parsed(path=path, data=data, decoded=decoded, text=text, tree=parse_text(text, path))
+    try:
+        tree = parse_text(text, path)
+    except CannotParse as error:
+        if decoded.notebook is None or error.line is None:
+            raise
+        cell, line = decoded.notebook.place(error.line)
+        raise CannotParse(path, line, error.column, error.reason, cell) from None
+    if decoded.notebook is not None:
+        decoded.notebook.check(tree)
+    return Parsed(path=path, data=data, decoded=decoded, text=text, tree=tree)
 
 
 @contextmanager

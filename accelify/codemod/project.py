@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from accelify.codemod.notebook import Notebook
 from accelify.codemod.parse import Parsed, parse
 from accelify.codemod.source import may_train, read
 from accelify.errors import FileError
@@ -35,6 +36,11 @@ class Project:
         made._given = {**self._given, **{absolute(path): data for path, data in changed.items()}}
         made._is_on_disk = self._is_on_disk
         return made
+
+    def notebooks(self) -> dict[str, Notebook]:
+        """The notebooks that have been read, by their paths."""
+        found = [p.decoded.notebook for p in self._parsed.values() if p is not None]
+        return {notebook.path: notebook for notebook in found if notebook is not None}
 
     def load(self, path: str) -> Parsed:
         """The parsed file; raises CannotRead and CannotParse."""

@@ -32,24 +32,32 @@ class Status(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
-    """One change that was made, at a line (from 1) of the original file; `evidence`: what that line's names hold."""
+    """One change that was made, at a line (from 1) of the original file; `evidence`: what that line's names hold.
+
+    cell: the one of a notebook (from 1) in which the line is counted.
+    """
 
     line: int
     rule: str
     tier: Tier
     reason: str
     evidence: tuple[str, ...] = ()
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something a person should look at; its line (from 1) is of the new file when the file was migrated."""
+    """Something a person should look at; its line (from 1) is of the new file when the file was migrated.
+
+    cell: the one of a notebook (from 1) in which the line is counted.
+    """
 
     line: int
     rule: str
     tier: Tier
     message: str
     evidence: tuple[str, ...] = ()
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,7 @@ class Problem:
     line: int | None
     column: int | None
     message: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +85,4 @@ class FileResult:
 
 def failed(error: FileError) -> FileResult:
     """The result of a file that could not be read, parsed or written."""
-    return FileResult(error.path, Status.ERROR, error=Problem(error.line, error.column, error.reason))
+    return FileResult(error.path, Status.ERROR, error=Problem(error.line, error.column, error.reason, error.cell))

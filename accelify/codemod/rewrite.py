@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from accelify.codemod import records
 from accelify.codemod.edits import Facts, Obstacle, Plan, no_facts
 from accelify.codemod.options import Options
-from accelify.codemod.parse import Parsed
+from accelify.codemod.parse import Parsed, parse
+from accelify.codemod.places import placed
 from accelify.codemod.project import Project
 from accelify.codemod.result import FileResult, Note, Status, Tier, failed
 from accelify.codemod.source import may_train, read
@@ -38,7 +39,7 @@ def rewrite_together(paths: tuple[str, ...], options: Options) -> tuple[FileResu
                 named.append(project.load(path))
         except FileError as error:  # noqa: PERF203  # one bad file does not stop the rest
             results[path] = failed(error)
-    for result in _rewrite(named, project, options):
+    for result in placed(_rewrite(named, project, options), project.notebooks()):
         results[result.path] = result
     order = {path: index for index, path in enumerate(paths)}
     return tuple(sorted(results.values(), key=lambda r: (order.get(r.path, len(order)), r.path)))
@@ -51,7 +52,8 @@ def rewrite_source(path: str, data: bytes, options: Options) -> FileResult:
         named = [project.load(path)]
     except FileError as error:
         return failed(error)
-    return next(r for r in _rewrite(named, project, replace(options, follow=False)) if r.path == path)
+    results = placed(_rewrite(named, project, replace(options, follow=False)), project.notebooks())
+    return next(r for r in results if r.path == path)
 
 
 def _with_callers(
@@ -187,6 +189,7 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
 
     try:
         applied = apply(parsed, made.of(parsed.path))
+        data = encoded(parsed, applied.text)
     except CannotParse as error:
         return error.reason
     trouble = (
@@ -196,10 +199,11 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
         or gates.keeps_the_rest(applied)
         or gates.keeps_comments(applied)
         or gates.binds_its_names(parsed, applied.text)
+        or gates.edits_cells_only(parsed, applied, data)
     )
     if trouble is not None:
         return records.fault(trouble)
+    text = applied.text if parsed.decoded.notebook is None else parse(parsed.path, data).text
     changes = records.changes_in_order(records.changes_of(made, parsed.path, applied.dropped))
-    notes = records.notes_in_order(records.notes_of(made, parsed.path, line_after(parsed.text, applied.text)))
-    data = encoded(parsed, applied.text)
+    notes = records.notes_in_order(records.notes_of(made, parsed.path, line_after(parsed.text, text)))
     return FileResult(parsed.path, Status.MIGRATED, parsed.data, data, changes, notes)

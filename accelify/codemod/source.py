@@ -11,8 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accelify.errors import CannotRead, CannotWrite
+
+if TYPE_CHECKING:
+    from accelify.codemod.notebook import Notebook
 
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
 _EMPTY_OR_COMMENT = re.compile(rb"^[ \t\f]*(#|$)")
@@ -20,11 +24,15 @@ _EMPTY_OR_COMMENT = re.compile(rb"^[ \t\f]*(#|$)")
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A file's text, newlines untouched and the byte order mark taken off, with what it takes to encode it again."""
+    """A file's text, newlines untouched and the byte order mark taken off, with what it takes to encode it again.
+
+    notebook: the one whose cells the text is.
+    """
 
     text: str
     encoding: str
     bom: bool
+    notebook: Notebook | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ def may_train(data: bytes) -> bool:
 
 
 def decode(data: bytes, path: str) -> Decoded:
-    """Decode as Python would: byte order mark, then the coding comment (PEP 263), else UTF-8.
+    """Decode as Python would: byte order mark, then the coding comment (PEP 263), else UTF-8; of a notebook, its cells.
 
     Raises: CannotRead at the byte that does not decode, or at the comment that names an unknown encoding.
     """
@@ -73,12 +81,41 @@ def decode(data: bytes, path: str) -> Decoded:
         raise CannotRead(path, 1, 0, f"cannot be decoded as {encoding}: {error}") from error
     if not lossless:
         raise CannotRead(path, 1, 0, f"cannot be written back as {encoding} without changing other bytes")
+    if is_notebook(path):
+        from accelify.codemod.notebook import read as read_notebook  # most files are none, and do not pay for it
+
+        notebook = read_notebook(text, path)
+        return Decoded(notebook.python, encoding, bom, notebook)
     return Decoded(text=text, encoding=encoding, bom=bom)
 
 
+def is_notebook(path: str) -> bool:
+    """Whether a file is a Jupyter notebook, by its name."""
+    return path.endswith(".ipynb")
+
+
 def encode(text: str, like: Decoded) -> bytes:
-    """The bytes of `text` in the encoding of the file it came from, its byte order mark put back."""
+    """The bytes of `text` in the encoding of the file it came from, its byte order mark put back.
+
+    Raises: CannotParse where the text does not go back into the cells of a notebook.
+    """
+    if like.notebook is not None:
+        text = like.notebook.with_python(text)
     return (codecs.BOM_UTF8 if like.bom else b"") + text.encode(like.encoding)
+
+
+def changed_cells(path: str, before: bytes, after: bytes) -> Iterator[tuple[int, str, str]]:
+    """The number of each cell that differs in two versions of a notebook, and what it holds, with a last newline."""
+    old, new = decode(before, path).notebook, decode(after, path).notebook
+    assert old is not None
+    assert new is not None
+    for one, other in zip(old.cells, new.cells, strict=True):
+        if one.source != other.source:
+            yield one.number, _with_newline(one.source), _with_newline(other.source)
+
+
+def _with_newline(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"
 
 
 def replace(replacements: Sequence[Replacement]) -> None:

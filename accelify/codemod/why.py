@@ -6,19 +6,39 @@ from collections.abc import Iterator
 
 from accelify.codemod.edits import Obstacle, Remark
 from accelify.codemod.options import Options
+from accelify.codemod.parse import Parsed
+from accelify.codemod.places import told
 from accelify.codemod.plan import plan_for
 from accelify.codemod.project import Project
 from accelify.codemod.untangle import Untangled, untangle
 from accelify.errors import CannotRead
 
 
-def why(path: str, line: int, options: Options) -> Iterator[str]:
-    """The facts behind a line of a file, one a string. Raises: FileError when the file cannot be read or parsed."""
+def why(path: str, line: int, options: Options, cell: int | None = None) -> Iterator[str]:
+    """The facts behind a line of a file, or of a notebook's cell, one a string.
+
+    Raises: FileError when the file cannot be read or parsed, or has no such line.
+    """
     project = Project()
-    named = [project.load(path)]
-    last = len(named[0].text.splitlines())
-    if not 1 <= line <= last:
-        raise CannotRead(path, reason=f"there is no line {line}: it has {last} line{'s' * (last != 1)}")
+    parsed = project.load(path)
+    notebook = parsed.decoded.notebook
+    if notebook is None and cell is not None:
+        raise CannotRead(path, reason="only a notebook has cells: say FILE:LINE")
+    if notebook is None:
+        last = len(parsed.text.splitlines())
+        if not 1 <= line <= last:
+            raise CannotRead(path, reason=f"there is no line {line}: it has {last} line{'s' * (last != 1)}")
+        yield from _why(project, parsed, line, options)
+        return
+    found = notebook.line(cell or 0, line)
+    if found is None:
+        raise CannotRead(path, reason=f"no line {line} of Python in a cell {cell}: say FILE:CELL:LINE")
+    for fact in _why(project, parsed, found, options):
+        yield told(fact, project.notebooks(), notebook)
+
+
+def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Iterator[str]:
+    path, named = parsed.path, [parsed]
     if named[0].is_migrated:
         yield "the file is migrated already, or written for another library that runs training loops"
         return

@@ -94,9 +94,9 @@ def command(
 ) -> None:
     """Migrate training scripts, in place.
 
-    PATH is a file; a folder, for the .py files in it, apart from what .gitignore names, virtual environments and
-    hidden folders; or `-`, to read a script on stdin and write it on stdout. A script is migrated whole, or left as it
-    is with the reasons.
+    PATH is a script or a notebook; a folder, for those in it, apart from what .gitignore names, virtual environments
+    and hidden folders; or `-`, to read a script on stdin and write it on stdout. A script is migrated whole, or left as
+    it is with the reasons.
 
     \b
     Exit status:

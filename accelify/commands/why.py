@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import click
 
 
 @click.command(short_help="Print what is known of a line, and why it changes or stays.")
-@click.argument("place", metavar="FILE:LINE")
+@click.argument("place", metavar="FILE[:CELL]:LINE")
 @click.option("--follow/--no-follow", default=True, help="Also read the project's own files that FILE imports.")
 def command(place: str, follow: bool) -> None:
-    """Print what the rewriter does at FILE:LINE, and what it knows of the names there."""
+    """Print what the rewriter does at FILE:LINE, or NOTEBOOK:CELL:LINE, and what it knows of the names there."""
     from accelify.codemod.options import Options
     from accelify.codemod.why import why
     from accelify.errors import FileError
 
-    path, _, line = place.rpartition(":")
-    if not path or not line.isdigit():
+    found = re.fullmatch(r"(.+?)(?::(?:cell )?(\d+))?(?::|, line )(\d+)", place)
+    if found is None:
         click.echo(f"accelify: {place} is no FILE:LINE", err=True)
         sys.exit(2)
     try:
-        facts = list(why(path, int(line), Options(follow=follow)))
+        path, cell, line = found.groups()
+        facts = list(why(path, int(line), Options(follow=follow), int(cell) if cell else None))
     except FileError as error:
         click.echo(f"{error.path}: error: {error.reason}", err=True)
         sys.exit(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from accelify.codemod.result import FileResult
+from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem
 
 VERSION = 1
 
@@ -21,7 +21,7 @@ def _file(result: FileResult) -> dict[str, object]:
         "status": result.status.value,
         "changes": [
             {
-                "line": change.line,
+                **_place(change),
                 "rule": change.rule,
                 "tier": change.tier.value,
                 "reason": change.reason,
@@ -31,7 +31,7 @@ def _file(result: FileResult) -> dict[str, object]:
         ],
         "notes": [
             {
-                "line": note.line,
+                **_place(note),
                 "rule": note.rule,
                 "tier": note.tier.value,
                 "message": note.message,
@@ -40,5 +40,9 @@ def _file(result: FileResult) -> dict[str, object]:
             for note in result.notes
         ],
         "error": result.error
-        and {"line": result.error.line, "column": result.error.column, "message": result.error.message},
+        and {**_place(result.error), "column": result.error.column, "message": result.error.message},
     }
+
+
+def _place(found: ChangeRecord | Note | Problem) -> dict[str, object]:
+    return {"line": found.line} if found.cell is None else {"cell": found.cell, "line": found.line}

@@ -37,9 +37,13 @@ class _Row:
 def render(result: FileResult, style: Style) -> str:
     """What is said of one file that was read: a headline, what was done, what is left."""
     changes = [
-        _Row(place(result.path, it.line), it.rule, it.tier, it.reason) for it in sorted(result.changes, key=_line)
+        _Row(place(result.path, it.line, cell=it.cell), it.rule, it.tier, it.reason)
+        for it in sorted(result.changes, key=_line)
     ]
-    notes = [_Row(place(result.path, it.line), it.rule, it.tier, it.message) for it in sorted(result.notes, key=_line)]
+    notes = [
+        _Row(place(result.path, it.line, cell=it.cell), it.rule, it.tier, it.message)
+        for it in sorted(result.notes, key=_line)
+    ]
     rows = [*changes, *notes]
     columns = max((len(row.place) for row in rows), default=0), max((len(row.rule) for row in rows), default=0)
     lines = [_headline(result, style)]
@@ -54,7 +58,7 @@ def render_error(result: FileResult, style: Style) -> str:
     """One line for a file that could not be read, parsed or written."""
     error = result.error
     assert error is not None
-    where = place(result.path, error.line, error.column)
+    where = place(result.path, error.line, error.column, error.cell)
     return f"{style.paint('bold', where)}: {style.paint('bold red', 'error:')} {error.message}\n"
 
 
@@ -105,8 +109,8 @@ def _lines(row: _Row, columns: tuple[int, int], style: Style) -> Iterator[str]:
         yield " " * len(before) + line
 
 
-def _line(finding: ChangeRecord | Note) -> int:
-    return finding.line
+def _line(finding: ChangeRecord | Note) -> tuple[int, int]:
+    return finding.cell or 0, finding.line
 
 
 def _many(count: int, noun: str) -> str:

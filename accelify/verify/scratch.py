@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelify.codemod.source import is_notebook
 from accelify.errors import AccelifyError
 
 LEFT_OUT = {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
@@ -40,6 +41,8 @@ class Project:
         if not script.is_file():
             is_folder = (current / given).is_dir()
             raise CannotVerify("a folder: name the script in it" if is_folder else f"there is no script {script}")
+        if is_notebook(script.name):
+            raise CannotVerify("a notebook: verify what `jupyter nbconvert --to script` makes of it")
         root = _repository(script.parent)
         if root is None:
             root = current if current in script.parents and not _is_crowd(current) else script.parent

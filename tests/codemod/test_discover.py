@@ -37,10 +37,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_paths_are_as_the_user_would_write_them_and_in_order(here: Path) -> None:
     make(here, "b/z.py", "b/a.py", "b/a/c.py", "a.py", "b/a.txt", "b/notes.ipynb")
-    assert names(".") == ["a.py", "b/a/c.py", "b/a.py", "b/z.py"]
-    assert names("b") == ["b/a/c.py", "b/a.py", "b/z.py"]
-    assert names("./b/", "a.py") == ["b/a/c.py", "b/a.py", "b/z.py", "a.py"]
-    assert names(str(here / "b")) == [str(here / "b" / name) for name in ("a/c.py", "a.py", "z.py")]
+    assert names(".") == ["a.py", "b/a/c.py", "b/a.py", "b/notes.ipynb", "b/z.py"]
+    assert names("b") == ["b/a/c.py", "b/a.py", "b/notes.ipynb", "b/z.py"]
+    assert names("./b/", "a.py") == ["b/a/c.py", "b/a.py", "b/notes.ipynb", "b/z.py", "a.py"]
+    assert names(str(here / "b")) == [str(here / "b" / name) for name in ("a/c.py", "a.py", "notes.ipynb", "z.py")]
 
 
 def test_other_peoples_code_is_skipped(here: Path) -> None:

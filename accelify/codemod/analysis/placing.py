@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 def import_block(script: Script, root: Scope) -> list[ast.stmt]:
     """The run of imports nearest above the first place in a module that needs the accelerator."""
+    runs = _import_runs(script, root)
+    return runs[-1] if runs else []
+
+
+def _import_runs(script: Script, root: Scope) -> list[list[ast.stmt]]:
+    """The runs of imports above the first place in a module that needs the accelerator."""
     first = first_use(script, root)
     runs: list[list[ast.stmt]] = []
     previous: ast.stmt | None = None
@@ -27,7 +33,7 @@ def import_block(script: Script, root: Scope) -> list[ast.stmt]:
             else:
                 runs.append([statement])
         previous = statement
-    return runs[-1] if runs else []
+    return runs
 
 
 def first_use(script: Script, root: Scope) -> int:
@@ -68,8 +74,11 @@ def _is_future(statement: ast.stmt) -> bool:
 
 
 def import_edit(script: Script, root: Scope, code: str) -> Insert:
-    """An import of the runtime in a module, where an import sorter would put it."""
-    block = import_block(script, root)
+    """An import of the runtime in a module, where an import sorter would put it; in a notebook, beside torch's."""
+    runs = _import_runs(script, root)
+    block = runs[-1] if runs else []
+    if script.program.flow.parsed_of[root.module].decoded.notebook is not None:
+        block = next((run for run in runs if any(_library(s).startswith("torch") for s in run)), block)
     if not block:
         return Insert(body_start(root.body), "before", code, gap=1)
     statement, where = _position(script, block, ast.parse(code).body[0])

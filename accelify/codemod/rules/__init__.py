@@ -24,6 +24,7 @@ from accelify.codemod.rules import (
     launch_options,
     metrics,
     mixed_precision,
+    notebooks,
     notes,
     optional,
     own_methods,
@@ -72,5 +73,6 @@ RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (own_methods.NAME, own_methods.find),
     (elsewhere.NAME, elsewhere.find),
     (accumulation.NAME, accumulation.find),
+    (notebooks.NAME, notebooks.find),
     (notes.NAME, notes.find),
 )

@@ -51,10 +51,13 @@ def rewrite_paths(
 ) -> Batch:
     """Rewrite the files that the paths mean; `progress` is told how many programs are done, and of how many."""
     found = list(discover.find(paths))
-    looked = [_look(item) for item in found]
+    looked = [_look(item, options.follow) for item in found]
     wanted = [item for item in looked if isinstance(item, str)]
     run = _Run(options, jobs or available_cores(), progress)
-    programs = run.rewrite(_groups(wanted, options)) if wanted else []
+    grouped = _groups(wanted, options) if wanted else []
+    idle = set(wanted).difference(*grouped)
+    looked = [_unchanged(item) if item in idle else item for item in looked]
+    programs = run.rewrite(grouped)
     while overlapping := _overlapping(programs):
         merged = tuple(path for index in overlapping for path in programs[index][0])
         programs = [each for index, each in enumerate(programs) if index not in overlapping] + run.rewrite([merged])
@@ -101,8 +104,8 @@ def _unwritten(result: FileResult, error: CannotWrite) -> FileResult:
     return failed(CannotWrite(result.path, reason=f"left as it was, as it belongs with {error}"))
 
 
-def _look(item: discover.Found | CannotRead) -> FileResult | str:
-    """The path of a file that has to be rewritten, or the result of one that has not.
+def _look(item: discover.Found | CannotRead, follow: bool) -> FileResult | str:
+    """The path of a file that has to be rewritten, or may import one that has, or the result of one that has not.
 
     A named file must at least be text; one that was merely met in a folder may be whatever it likes.
     """
@@ -114,7 +117,8 @@ def _look(item: discover.Found | CannotRead) -> FileResult | str:
             source.decode(data, item.path)
     except CannotRead as error:
         return failed(error)
-    return item.path if source.may_train(data) else _unchanged(item.path)
+    may_lead = item.named and follow and b"import" in data
+    return item.path if may_lead or source.may_train(data) else _unchanged(item.path)
 
 
 def _groups(wanted: Sequence[str], options: Options) -> list[Paths]:

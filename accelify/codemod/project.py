@@ -74,6 +74,21 @@ class Project:
                         queue.append(other)
         return list(found.values())
 
+    def leads_to_training(self, path: str) -> bool:
+        """Whether a file imports, itself or through others of the project, one that may train."""
+        first = self._try(path)
+        seen, queue = {absolute(path)}, [first] if first is not None else []
+        while queue and len(seen) < _MOST_FILES:
+            for imported in self._imported(queue.pop(0)):
+                if absolute(imported) in seen:
+                    continue
+                seen.add(absolute(imported))
+                other = self._try(imported)
+                if other is not None and ".backward" in other.text:
+                    return True
+                queue += [other] if other is not None else []
+        return False
+
     def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
         """The scripts that import one of the named files, in the files' own folders and those above them."""
         if not self._is_on_disk:
@@ -191,12 +206,19 @@ def absolute(path: str) -> str:
     return str(Path(path).resolve())
 
 
+def _is_of_interest(path: str, project: Project) -> bool:
+    try:
+        return may_train(read(path)) or project.leads_to_training(path)
+    except FileError:
+        return True  # which is said later
+
+
 def groups(paths: Sequence[str], follow: bool) -> list[tuple[str, ...]]:
-    """Which of the named files must be rewritten together: those that import one another."""
+    """Which files must be rewritten together: those that import one another; those without training are in none."""
     if not follow or len(paths) == 1:
         return [(path,) for path in paths]
     project = Project()
-    index = {absolute(path): path for path in paths}
+    index = {absolute(path): path for path in paths if _is_of_interest(path, project)}
     parent = {key: key for key in index}
 
     def top(key: str) -> str:
@@ -206,12 +228,6 @@ def groups(paths: Sequence[str], follow: bool) -> list[tuple[str, ...]]:
         return key
 
     for key, path in index.items():
-        try:
-            data = read(path)
-        except FileError:
-            continue
-        if not may_train(data):
-            continue
         parsed = project._try(path)
         if parsed is None:
             continue

@@ -33,16 +33,26 @@ def rewrite_together(paths: tuple[str, ...], options: Options) -> tuple[FileResu
     for path in paths:
         try:
             data = read(path)
-            if not may_train(data):
+            if not may_train(data) and not (options.follow and project.leads_to_training(path)):
                 results[path] = FileResult(path, Status.UNCHANGED, data, data)
             else:
                 named.append(project.load(path))
         except FileError as error:  # noqa: PERF203  # one bad file does not stop the rest
             results[path] = failed(error)
-    for result in placed(_rewrite(named, project, options), project.notebooks()):
+    for result in placed(_all(named, project, options), project.notebooks()):
         results[result.path] = result
     order = {path: index for index, path in enumerate(paths)}
     return tuple(sorted(results.values(), key=lambda r: (order.get(r.path, len(order)), r.path)))
+
+
+def _all(named: Sequence[Parsed], project: Project, options: Options) -> list[FileResult]:
+    """Rewrite files as one program or, where that cannot be, each of the programs among them by itself."""
+    together = _rewrite(named, project, options)
+    if len(named) == 1 or not any(r.status is Status.DECLINED for r in together):
+        return together
+    from accelify.codemod.apart import Apart
+
+    return Apart(named, project, options.follow, lambda p: _rewrite([p], project, options)).results() or together
 
 
 def rewrite_source(path: str, data: bytes, options: Options) -> FileResult:

@@ -1,0 +1,131 @@
+"""Several files at once, and scripts whose training is in another file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from accelify.codemod.result import FileResult, Status
+from accelify.codemod.rewrite import Options, rewrite_together
+from accelify.commands.rewrite import command
+
+MIGRATED, DECLINED, UNCHANGED = Status.MIGRATED, Status.DECLINED, Status.UNCHANGED
+NET = """\
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+SCRIPT = """\
+import torch
+from net import Net
+from torch.utils.data import DataLoader, TensorDataset
+
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+    model = Net().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in loader:
+        loss = model(x.to(device)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+SPREAD = SCRIPT.replace("Net().to(device)", 'Net().to("cuda:0").to("cuda:1")')
+TRAINER = """\
+class Trainer:
+    def __init__(self, model, optimizer, device):
+        self.model, self.optimizer, self.device = model, optimizer, device
+
+    def fit(self, loader):
+        for (x,) in loader:
+            loss = self.model(x.to(self.device)).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+SETUP = """\
+import torch
+from net import Net
+from torch.utils.data import DataLoader, TensorDataset
+from trainer import Trainer
+
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+model = Net().to(device)
+trainer = Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), device)
+trainer.fit(DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2))
+"""
+ENTRY = "import argparse\nfrom train import main\n\nargparse.ArgumentParser().parse_args()\nmain()\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def together(**texts: str) -> dict[str, FileResult]:
+    """What becomes of some files that are all named."""
+    for name, text in texts.items():
+        Path(f"{name}.py").write_text(text)
+    return {r.path: r for r in rewrite_together(tuple(f"{name}.py" for name in texts), Options())}
+
+
+def statuses(results: dict[str, FileResult]) -> dict[str, Status]:
+    return {path.removesuffix(".py"): result.status for path, result in results.items()}
+
+
+def test_one_script_that_cannot_be_migrated_does_not_hold_back_another() -> None:
+    results = together(a=SCRIPT, b=SPREAD, net=NET)
+    assert statuses(results) == {"a": MIGRATED, "b": DECLINED, "net": UNCHANGED}
+    assert "spreads itself over several GPUs" in results["b.py"].notes[0].message
+
+
+def test_a_file_that_one_needs_as_it_was_holds_all_back() -> None:
+    other = SETUP.replace("Net().to(device)", 'Net().to("cuda:1")')
+    assert statuses(together(a=SETUP, trainer=TRAINER, net=NET))["trainer"] is MIGRATED
+    results = together(a=SETUP, b=other, trainer=TRAINER, net=NET)
+    assert MIGRATED not in statuses(results).values()
+    assert any("spreads itself over several GPUs" in note.message for note in results["a.py"].notes)
+
+
+def test_what_only_a_script_trains_with_that_cannot_be_migrated_stays_too() -> None:
+    other = SETUP.replace("Net().to(device)", 'Net().to("cuda:1")')
+    results = together(b=other, trainer=TRAINER, net=NET)
+    assert statuses(results) == {"b": DECLINED, "trainer": DECLINED, "net": UNCHANGED}
+    assert results["trainer.py"].notes[0].message == "b.py trains with this, and cannot be migrated"
+
+
+def test_training_is_followed_from_a_script_without_torch() -> None:
+    results = together(main=ENTRY)
+    assert statuses(results) == {"main": UNCHANGED}
+    Path("train.py").write_text(SCRIPT)
+    Path("net.py").write_text(NET)
+    assert statuses(together(main=ENTRY)) == {"main": UNCHANGED, "train": MIGRATED}
+    assert [r.status for r in rewrite_together(("main.py",), Options(follow=False))] == [UNCHANGED]
+    Path("train.py").write_text(SPREAD)
+    (declined,) = rewrite_together(("main.py",), Options())
+    assert declined.status is DECLINED
+    assert declined.notes[0].message.startswith("train.py:8: ")
+
+
+def test_the_command_follows_named_files_only() -> None:
+    for name, text in {"main": ENTRY, "train": SCRIPT, "net": NET, "other": "import json\n"}.items():
+        Path(f"{name}.py").write_text(text)
+    answer = CliRunner().invoke(command, ["--check", "main.py", "other.py"])
+    assert answer.exit_code == 1
+    assert "train.py: would be migrated" in answer.output
+    assert "other.py: unchanged" in answer.output
+    assert CliRunner().invoke(command, ["main.py", "train.py"]).exit_code == 0
+    assert "from accelify" in Path("train.py").read_text()
+    assert "2 files unchanged" in CliRunner().invoke(command, ["main.py", "train.py"]).output

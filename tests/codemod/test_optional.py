@@ -193,3 +193,9 @@ def test_lines_of_notes_and_changes_are_those_of_the_files() -> None:
     noted = [text[n.line - 1] for n in result.notes if n.rule == "distributed"]
     assert noted
     assert all("DataLoader(" in line for line in noted)
+
+
+def test_a_switch_that_is_off_hides_nothing() -> None:
+    ready = "warm = False\n    if warm: dist.barrier()"
+    text = after(end=ready, call="main(None, args)")
+    assert "if warm: accelerator.wait_for_everyone()" in text, text

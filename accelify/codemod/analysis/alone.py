@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Tracer
@@ -35,16 +35,17 @@ _DEPTH = 5
 class Alone:
     """Work out conditions as they are in one process, in which no process group has been started."""
 
-    def __init__(self, program: Program, tracer: Tracer) -> None:
+    def __init__(self, program: Program, tracer: Tracer, answers: Mapping[str, object] = _ANSWERS) -> None:
         self.program = program
         self.tracer = tracer
+        self._answers = answers
 
     def skips(self, node: ast.AST, depth: int = _DEPTH) -> bool:
         """Whether a node is not reached in one process."""
         child = node
         for ancestor in self.program.ancestors(node):
             if isinstance(ancestor, (ast.If, ast.IfExp)) and child is not ancestor.test:
-                value = self.value(ancestor.test)
+                value = self._answer(ancestor.test)
                 in_body = child is ancestor.body or (isinstance(ancestor.body, list) and child in ancestor.body)
                 if value is not UNKNOWN and bool(value) != in_body:
                     return True
@@ -61,10 +62,15 @@ class Alone:
         before = block[: block.index(child)] if child in block else []
         for statement in before:
             if isinstance(statement, ast.If) and isinstance(statement.body[-1], (ast.Return, ast.Raise, ast.Continue)):
-                value = self.value(statement.test)
+                value = self._answer(statement.test)
                 if value is not UNKNOWN and value:
                     return True
         return False
+
+    def _answer(self, test: ast.expr) -> object:
+        """What a condition that asks for the process group gives; UNKNOWN for a mere switch, which may be turned on."""
+        is_switch = Alone(self.program, self.tracer, {}).value(test) is not UNKNOWN
+        return UNKNOWN if is_switch else self.value(test)
 
     def value(self, node: ast.expr | None, depth: int = _DEPTH) -> object:
         """What an expression gives; UNKNOWN where that cannot be told."""
@@ -105,8 +111,8 @@ class Alone:
 
     def _called(self, call: ast.Call, depth: int) -> object:
         for name in self.program.called(call):
-            if name in _ANSWERS:
-                return _ANSWERS[name]
+            if name in self._answers:
+                return self._answers[name]
         callees = self.program.flow.callees.get(call, set())
         return self._returned(next(iter(callees)).body, depth - 1) if len(callees) == 1 else UNKNOWN
 

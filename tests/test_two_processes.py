@@ -36,7 +36,7 @@ OTHER_STEPS = {
     *("gan", "mnist", "random_batches", "replay", "rollout"),  # ... numbers are drawn beside the batch
     *("language_model_slices", "per_sample", "slices"),  # ... no loader makes the batches
     "carried_state",  # ... the state has the size of a whole batch
-    "optional_processes",  # ... the script divides the batch itself
+    *("optional_processes", "settings_at_the_top"),  # ... the script divides the batch itself
 }
 # Scripts whose printed metrics are those of one process: all of them when the processes share each batch ...
 SAME_METRICS = [

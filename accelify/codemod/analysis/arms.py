@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod import names
-from accelify.codemod.analysis.conditions import RANKS, SIZE, Key
+from accelify.codemod.analysis.conditions import RANKS, Key
 from accelify.codemod.analysis.launching import Launching
 from accelify.codemod.analysis.roles import Roles
 
@@ -124,9 +124,9 @@ class Arms:
         return any(self.kind(s) not in (SYNC, SAY, OWN, REFUSE) for s in self.leaves(block, is_launched=False))
 
     def says(self, statement: ast.stmt) -> bool:
-        """Whether a statement prints or logs something."""
+        """Whether a statement prints or logs something, or sets how the library computes."""
         is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-        return is_call and self.kind(statement) == SAY
+        return (is_call or isinstance(statement, ast.Assign)) and self.kind(statement) == SAY
 
     # What a statement is for.
 
@@ -172,6 +172,8 @@ class Arms:
         key = self.launching.key(target)
         if isinstance(target, ast.Subscript) and "os.environ" in self.program.externals(target.value):
             return START
+        if isinstance(target, ast.Attribute) and self._is_a_backend(target.value):
+            return SAY
         if key in self.samplers and self._is_sampler(value):
             return DEAL
         if key in self.launching.words or key in self.launching.on or self._is_number(value):
@@ -184,11 +186,17 @@ class Arms:
             return DEVICE
         return SCALE if self._is_scaled(target, value) else OWN
 
+    def _is_a_backend(self, node: ast.expr) -> bool:
+        return any(n.startswith("torch.backends.") for n in self.program.externals(node))
+
     def _is_again(self, key: Key | None, root: ast.expr) -> bool:
         """Whether a name had what is wrapped before: `inner = model`, and then `inner = model.module`."""
-        text = ast.unparse(root)
+        text, values = ast.unparse(root), self.program.values(root)
+        is_one = len(values) == 1 and all(self.roles.is_module(v) for v in values)
         return any(
-            ast.unparse(s.value) == text for s in self.launching.assigns if self.launching.key(s.targets[0]) == key
+            ast.unparse(s.value) == text or (is_one and self.program.values(s.value) == values)
+            for s in self.launching.assigns
+            if self.launching.key(s.targets[0]) == key
         )
 
     def _is_sampler(self, value: ast.expr) -> bool:
@@ -231,7 +239,7 @@ class Arms:
 
     def _is_scaled(self, target: ast.expr, value: ast.expr) -> bool:
         """Whether a value depends on the number of processes, and is the target's own where there is one."""
-        if not any(self.launching.word(n) == SIZE for n in ast.walk(value)):
+        if not any(isinstance(n, ast.expr) and self.launching.is_size(n) for n in ast.walk(value)):
             return False
         try:
             return all(self._computed(value, target, number) == number for number in (12, 33))
@@ -247,7 +255,7 @@ class Arms:
 
     def _filled(self, node: ast.expr, target: str, number: int) -> ast.expr:
         """An expression with a number for its target, and one for that of the processes."""
-        if self.launching.word(node) == SIZE:
+        if self.launching.is_size(node):
             return ast.Constant(1)
         if ast.unparse(node) == target:
             return ast.Constant(number)

@@ -87,6 +87,6 @@ class Place:
         for ancestor in self.program.ancestors(node):
             if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)) or ancestor is guard:
                 return False
-            if isinstance(ancestor, (ast.If, ast.IfExp)):
+            if isinstance(ancestor, (ast.If, ast.IfExp)) and not isinstance(ancestor.test, ast.Constant):
                 return True
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
@@ -107,13 +107,20 @@ class Launching(Conditions):
         if isinstance(node, ast.Call):
             return self._asked(node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self.word(node.left) in RANKS:
-            return "get_node_local_rank" if self._is_count(node.right) else None
+            return "get_node_local_rank" if self.is_size(node.right) else None
         return None
 
-    def _is_count(self, node: ast.expr) -> bool:
-        """The number of processes of one machine."""
-        is_asked = isinstance(node, ast.Call) and "torch.cuda.device_count" in self.program.called(node)
-        return is_asked or self.word(node) == SIZE
+    def is_size(self, node: ast.expr) -> bool:
+        """The number of processes, or of one machine's GPUs, each of which has one."""
+        return self.word(node) == SIZE or self.is_count(node)
+
+    def is_count(self, node: ast.expr) -> bool:
+        """The number of one machine's GPUs."""
+        if isinstance(node, ast.Call):
+            return "torch.cuda.device_count" in self.program.called(node)
+        key = self.key(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+        given = [s.value for s in self.assigns if self.key(s.targets[0]) == key] if key is not None else []
+        return bool(given) and all(isinstance(g, ast.Call) and self.is_count(g) for g in given)
 
     def _asked(self, call: ast.Call) -> str | None:
         for name in self.program.called(call):
@@ -186,6 +193,7 @@ class Launching(Conditions):
 
     def _spread(self) -> None:
         """Follow what names hold through assignments and calls."""
+        self._opposed()
         for statement in self.assigns:
             target = statement.targets[0]
             key, word, truth = self.key(target), self.word(statement.value), self.truth(statement.value)
@@ -205,6 +213,19 @@ class Launching(Conditions):
                 if word is not None:
                     self.words.setdefault((spawn.worker, parameter.arg), word)
 
+    def _opposed(self) -> None:
+        """A name that is true in one branch and false in the other asks what their condition asks."""
+        for choice in self.place.nodes():
+            truth = self.truth(choice.test) if isinstance(choice, ast.If) and choice.orelse else None
+            if not isinstance(choice, ast.If) or truth is None:
+                continue
+            on, off = (_truths(b) for b in ((choice.body, choice.orelse) if truth else (choice.orelse, choice.body)))
+            for text, (target, value) in on.items():
+                key = self.key(target)
+                written = sum(self.key(s.targets[0]) == key for s in self.assigns)
+                if key is not None and text in off and off[text][1] is not value and written == 2:
+                    self.on.setdefault(key, value)
+
     def _hand_in(self, function: Scope, name: str) -> None:
         key = (function, name)
         calls = [c for c in self.program.flow.callers.get(function, ()) if self.place.holds(c)]
@@ -217,3 +238,12 @@ class Launching(Conditions):
             self.words[key] = str(words.pop())
         elif None not in truths and len(truths) == 1 and not all(isinstance(g, ast.Constant) for g in known):
             self.on[key] = bool(truths.pop())
+
+
+def _truths(block: Sequence[ast.stmt]) -> dict[str, tuple[ast.expr, bool]]:
+    """What a block gives the value True or False, by its text."""
+    return {
+        ast.unparse(s.targets[0]): (s.targets[0], s.value.value)
+        for s in block
+        if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, bool)
+    }

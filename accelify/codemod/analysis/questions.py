@@ -44,6 +44,13 @@ class Questions:
                 for part in (child.iter, *child.ifs):
                     self.look(part)
 
+    def count_processes(self, statement: ast.stmt) -> None:
+        """The number of a machine's GPUs, by which something is scaled, becomes that of the processes."""
+        for node in ast.walk(statement):
+            is_read = isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and is_read and self.launching.is_count(node):
+                self._put(node, "{group}.get_world_size()")
+
     def _is_never(self, node: ast.expr) -> bool:
         return self.launching.truth(node) is False and self.launching.off(node) is False
 

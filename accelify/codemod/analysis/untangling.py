@@ -55,7 +55,7 @@ class Untangling:
             self.found.remove(node)
             return
         chain = list(_chain(node))
-        chosen = self._chosen(chain)
+        chosen = None if isinstance(node.test, ast.Constant) else self._chosen(chain)
         if chosen is None:
             self._keep(chain)
             return
@@ -117,7 +117,10 @@ class Untangling:
             if starts and self._only_numbers(statement) and not self._is_told(statement):
                 self._renumber(statement, on)
         self._block(on)
-        self.found.scaled += [s for s in on if self.arms.kind(s) == SCALE]
+        for statement in on:
+            if self.arms.kind(statement) == SCALE:
+                self.found.scaled.append(statement)
+                self.questions.count_processes(statement)
         left = [s for s in on if s not in self.found.removed and not isinstance(s, ast.Pass)]
         if left:
             test = chain[chosen][0]

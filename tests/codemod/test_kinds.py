@@ -245,6 +245,13 @@ def test_what_is_brought_to_the_cpu_stays_there() -> None:
     assert "print(model.to('cpu').weight.to('cpu').numpy())" in text
 
 
+@pytest.mark.parametrize("brought", ["x.type(torch.FloatTensor)", "x.type('torch.FloatTensor')", "x.cpu()"])
+def test_what_was_brought_to_the_cpu_is_moved_to_the_device_again(brought: str) -> None:
+    assert "x = x.to(device)\n" in migrated(script(batch=f"x = {brought}\nx = x.to(device)"))
+    assert f"x = {brought}.to(device)\n" in migrated(script(batch=f"x = {brought}.to(device)"))
+    assert "x.to(device)" not in migrated(script(batch="x = x.type(torch.float32)\nx = x.to(device)"))
+
+
 def test_a_model_is_moved_before_it_is_asked_where_it_is() -> None:
     text = migrated(script(model="model = model.to(device)\nwhere = next(model.parameters()).device"))
     assert "model = model.to(device)\nwhere = next(model.parameters()).device\n" in text

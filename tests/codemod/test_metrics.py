@@ -104,6 +104,27 @@ def test_a_ratio_of_sums_is_reduced_together() -> None:
     assert not notes
 
 
+def test_a_ratio_that_is_returned_is_of_two_sums_that_are_reduced_or_of_none() -> None:
+    add = "hits += (out.argmax(1) == y).sum(); total += len(y)"
+    after, notes = rewritten(
+        begin="hits = torch.zeros(1).to('cpu'); total = 0",
+        add=add,
+        end="return loss, hits.item() / total",
+        call="_, accuracy = train(loader, epoch); print(accuracy)",
+    )
+    assert '    hits, total = accelerator.reduce((hits, total), "sum")\n' in after
+    assert not notes
+    after, notes = rewritten(
+        begin="hits = first(); total = 0",
+        add=add,
+        end="return loss, hits.item() / total",
+        call="_, accuracy = train(loader, epoch); print(accuracy)",
+        before="def first(): return torch.ones(1)",
+    )
+    assert "reduce" not in after
+    assert len(notes) == 2
+
+
 def test_a_sum_that_begins_again_for_another_loop_is_reduced_for_this() -> None:
     again = "print(total); total = 0\n    for x, y in [(1, 2)]:\n        total += x\n    print(total)"
     after, _ = rewritten(end=again)

@@ -288,3 +288,8 @@ def names_written_in(*nodes: ast.AST) -> frozenset[str]:
     return frozenset(
         n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     )
+
+
+def gone_over(call: ast.Call) -> list[ast.expr]:
+    """What `tqdm(loader)` or `tqdm(iterable=loader)` goes over."""
+    return call.args[:1] or [k.value for k in call.keywords if k.arg == "iterable"]

@@ -161,8 +161,9 @@ class Calls(Containers):
                 found |= self.elements(value)
             return frozenset(found)
         kind = names.iteration(name)
-        if kind is not None and arguments:
-            return self._view(node, kind, name, arguments)
+        gone_over = arguments or [values for keyword, values in keywords if keyword == "iterable"]
+        if kind is not None and gone_over:
+            return self._view(node, kind, name, gone_over)
         if names.returns_its_model(name) and arguments:
             return arguments[0]
         if name in ("map",) and len(arguments) == 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod import names
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, gone_over
 from accelify.codemod.analysis.memory import Key, Memory
 from accelify.codemod.analysis.values import (
     NOTHING,
@@ -215,7 +215,8 @@ class Containers(Memory):
     def view_source(self, view: View) -> Values:
         """What a view goes over: the values of its arguments."""
         assert isinstance(view.node, ast.Call)
-        return frozenset(v for a in view.node.args for v in self.values.get(a, NOTHING))
+        sources = view.node.args or gone_over(view.node)
+        return frozenset(v for a in sources for v in self.values.get(a, NOTHING))
 
     def _mutated(self, node: ast.Call, function: ast.Attribute, arguments: list[Values]) -> None:
         """`items.append(x)` and its like fill a collection."""

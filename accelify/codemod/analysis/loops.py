@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.bindings import Scope, gone_over, names_in
 from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.roles import Roles, stepped
@@ -150,7 +150,16 @@ class Loops:
         found: set[Value] = set()
         for value in self.program.values(node):
             self._owners_of(value, found, 4)
-        return found
+        generated = {v for v in found if isinstance(v, Generated)}
+        return (found - generated).union(*(self._handed_on(g, node) for g in generated))
+
+    def _handed_on(self, generated: Generated, node: ast.expr) -> set[Value]:
+        """The loaders whose batches a generator yields, if it is given them where it is called; else itself."""
+        items = self.flow.elements(generated)
+        loaders = {i.owner for i in items if isinstance(i, Element) and self.roles.is_loader(i.owner)}
+        ends = [chain[-1] for chain in self.tracer.chains(node)]
+        is_given = all(b.kind != "inline" or generated not in self.program.values(b.value) for b in ends if b.value)
+        return loaders if loaders and ends and is_given else {generated}
 
     def _owners_of(self, value: Value, found: set[Value], depth: int) -> None:
         if not depth:
@@ -272,12 +281,10 @@ class Loops:
     def _unwrapped(self, loop: ast.For | ast.AsyncFor) -> ast.expr:
         """The expression inside `enumerate`, `tqdm` and their like."""
         node = loop.iter
-        while isinstance(node, ast.Call) and node.args:
-            called = self.program.called(node)
-            if called & {"enumerate", "reversed"} or self.tracer.is_progress(node):
-                node = node.args[0]
-                continue
-            break
+        while isinstance(node, ast.Call) and gone_over(node):
+            if not self.program.called(node) & {"enumerate", "reversed"} and not self.tracer.is_progress(node):
+                break
+            node = gone_over(node)[0]
         return node
 
     def _deals_out(self, loop: ast.For) -> bool:

@@ -144,6 +144,8 @@ class Prepared:
         while True:
             if isinstance(node, (ast.Attribute, ast.Subscript)):
                 node = node.value
+            elif _brings_to_cpu(node):
+                return node
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not self._is_next(node):
                 node = node.func.value
             elif isinstance(node, ast.Call) and node.args and any("Variable" in n for n in self.program.called(node)):
@@ -214,6 +216,15 @@ class Prepared:
             if group.frame is frame and group.anchor is not None and any(i.text == text for i in group.items):
                 return group if getattr(node, "lineno", 0) <= (group.anchor.end_lineno or 0) + 8 else None
         return None
+
+
+def _brings_to_cpu(node: ast.expr) -> bool:
+    """`x.cpu()`, `x.type(torch.FloatTensor)`: what was on the device is there no more."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    kind = ast.unparse(node.args[0]).strip("'\"") if len(node.args) == 1 else ""
+    is_type = kind.startswith("torch.") and kind.endswith("Tensor") and "cuda" not in kind
+    return node.func.attr == "cpu" or (node.func.attr == "type" and is_type)
 
 
 def _parts(node: ast.expr) -> list[ast.expr] | None:

@@ -14,6 +14,7 @@ from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import node_of
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Binding, Chain, Tracer
+from accelify.codemod.analysis.twice import dealt_twice
 from accelify.codemod.analysis.values import Constant, Made, Value
 
 
@@ -64,6 +65,7 @@ class Preparer:
         for data in [*self.training.data, *shared]:
             self._data(data)
         self._idle_loaders()
+        self.found.obstacles.extend(dealt_twice(self.tracer, [s for _, s in self.found.sharded], self._items))
         bare = [i for i in self._items if not i.assigned]
         grouper = Grouper(self.program, self.training, bare)
         self.found.bare_models.extend(grouper.initialised(i) for i in bare)

@@ -15,6 +15,7 @@ from accelify.codemod.analysis.uses import Use, Uses, line_of
 
 Loop = ast.For | ast.AsyncFor
 _ZEROS = ("torch.zeros", "np.zeros", "numpy.zeros", "torch.tensor", "torch.FloatTensor")
+_MOVES = ("to", "cuda", "float", "double", "long")
 _FAR = 10**9
 FILLS = ("append", "extend", "update", "add", "insert", "setdefault")
 
@@ -254,6 +255,8 @@ def bound_in(loop: Loop) -> set[str]:
 
 def is_zero(value: ast.expr | None) -> bool:
     """Whether a sum begins at nothing: a number or a tensor of zeros."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MOVES:
+        value = value.func.value
     if isinstance(value, ast.Constant):
         return type(value.value) in (int, float) and value.value == 0
     if isinstance(value, ast.Call) and ast.unparse(value.func) in _ZEROS:

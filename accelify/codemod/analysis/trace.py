@@ -6,8 +6,9 @@ import ast
 from dataclasses import dataclass
 
 from accelify.codemod import names
-from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bindings import Scope, gone_over
 from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.reaching import reaching
 from accelify.codemod.analysis.values import External, Instance, Made
 
 _THROUGH = frozenset(
@@ -105,7 +106,7 @@ class Tracer:
         """The expressions whose things a call hands on; None when it makes something of its own."""
         called = self.program.called(node)
         if any(names.iteration(n) for n in called) or self.is_progress(node):
-            return node.args if "zip" in called else node.args[:1]
+            return node.args if "zip" in called else gone_over(node)
         if any(names.returns_its_model(n) for n in called) and node.args:
             return node.args[:1]
         callees = self.flow.callees.get(node, set())
@@ -131,7 +132,7 @@ class Tracer:
             if isinstance(node.func, ast.Attribute)
             else ""
         )
-        return bool(node.args) and ("tqdm" in name.lower() or "progress" in name.lower() or name == "track")
+        return bool(gone_over(node)) and ("tqdm" in name.lower() or "progress" in name.lower() or name == "track")
 
     def is_pass_through(self, node: ast.expr) -> bool:
         """Whether an expression only hands on what another holds."""
@@ -141,17 +142,19 @@ class Tracer:
 
     def _name(self, node: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
         owner = self.program.scope(node).owner(node.id)
-        if owner is None or (owner, node.id) in seen:
+        if owner is None:
             return []
-        return self.variable(owner, node.id, seen)
+        return self._bound(owner, node.id, reaching(self.program, node, self.writes(owner, node.id)), seen)
 
     def variable(self, owner: Scope, name: str, seen: tuple[object, ...] = ()) -> list[Chain]:
-        """The ways back from a variable."""
-        seen = (*seen, (owner, name))
-        found: list[Chain] = []
-        for write in self.writes(owner, name):
-            found.extend(self._write(owner, name, write, seen))
-        return found
+        """The ways back from a variable, whoever reads it."""
+        return self._bound(owner, name, self.writes(owner, name), seen)
+
+    def _bound(self, owner: Scope, name: str, writes: list[ast.AST], seen: tuple[object, ...]) -> list[Chain]:
+        key = (owner, name, *writes)
+        if key in seen:
+            return []
+        return [chain for write in writes for chain in self._write(owner, name, write, (*seen, key))]
 
     def writes(self, owner: Scope, name: str) -> list[ast.AST]:
         """The places where a variable is bound, `global` ones of functions included."""
@@ -263,7 +266,7 @@ class Tracer:
         binding = Binding("import", owner, alias, statement)
         if isinstance(statement, ast.ImportFrom):
             root = self.flow.module_named(self.program.path(alias), statement.module or "", statement.level)
-            if root is not None and alias.name in root.writes and (root, alias.name) not in seen:
+            if root is not None and alias.name in root.writes:
                 return [(binding, *chain) for chain in self.variable(root, alias.name, seen)]
         return [] if External(alias.name) in self.program.values(alias) else [(binding,)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.prepared import Prepared
@@ -77,7 +77,8 @@ class Uses:
         if divisors:
             yield use
         else:
-            yield from self._taken(use, node, frame, depth)
+            for taken in self._taken(use, node, frame, depth):
+                yield replace(taken, others=taken.others | use.others)
 
     @staticmethod
     def _hands_on(call: ast.Call, node: ast.expr) -> bool:

@@ -1,0 +1,151 @@
+"""Loaders with something round them, and names that hold one loader after another: each is dealt out once."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+
+from accelify.codemod.result import Status
+from tests.codemod.pairs import migrated, run
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+STEP = """\
+x, y = x.to(device), y.to(device)
+optimizer.zero_grad()
+loss = nn.functional.mse_loss(model(x), y)
+loss.backward()
+optimizer.step()
+"""
+
+
+def after(text: str) -> str:
+    depth = next(len(line) - len(line.lstrip()) for line in text.splitlines() if line.strip() == "STEP")
+    return migrated(HEAD + text.replace(" " * depth + "STEP\n", indent(STEP, " " * depth)))
+
+
+def test_a_progress_bar_over_a_given_loader_is_not_prepared_again() -> None:
+    text = after("""\
+def train(loader):
+    loader = tqdm(loader)
+    for step, (x, y) in enumerate(loader):
+        STEP
+        loader.desc = f"{step}: {loss.item()}"
+
+loader = DataLoader(data, batch_size=2)
+for epoch in range(2):
+    train(loader)
+""")
+    assert text.count("prepare(") == 1
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in text
+    assert "x.to(" not in text
+
+
+@pytest.mark.parametrize("bar", ["tqdm(loader)", "tqdm(iterable=loader, leave=True)"])
+def test_of_two_bars_of_one_name_the_one_that_trains_is_dealt_out(bar: str) -> None:
+    text = after(f"""\
+loader = DataLoader(data, batch_size=2)
+others = DataLoader(data, batch_size=2)
+for epoch in range(2):
+    bar = {bar}
+    for x, y in bar:
+        STEP
+    bar = {bar.replace("loader", "others")}
+    for x, y in bar:
+        print(model(x.to(device)))
+""")
+    assert text.count("prepare(") == 1
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in text
+    assert "print(model(x.to(device)))" in text
+
+
+def test_a_loader_of_the_scripts_own_that_goes_over_another_is_prepared_alone() -> None:
+    text = after("""\
+class Prepared:
+    def __init__(self, loader, function):
+        self.loader, self.function = loader, function
+    def __len__(self):
+        return len(self.loader)
+    def __iter__(self):
+        for batch in self.loader:
+            yield self.function(*batch)
+
+def fit(loader):
+    for x, y in loader:
+        STEP
+
+loader = DataLoader(data, batch_size=2)
+fit(loader)
+loader = DataLoader(data, batch_size=4)
+loader = Prepared(loader, lambda x, y: (x + 1, y))
+fit(loader)
+""")
+    again = text[text.index("loader = DataLoader(data, batch_size=4)") :].splitlines()
+    assert again[1].startswith("loader = Prepared(loader")
+    assert again[2] == "loader = accelerator.prepare(loader)"
+
+
+def test_a_generator_that_hands_on_batches_gets_a_prepared_loader() -> None:
+    text = after("""\
+class Log:
+    def every(self, batches, count):
+        for i, batch in enumerate(batches):
+            yield batch
+            if i % count == 0:
+                print(i, len(batches))
+
+log = Log()
+loader = DataLoader(data, batch_size=2)
+schedule = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=len(loader))
+for x, y in log.every(loader, 10):
+    STEP
+    schedule.step()
+""")
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)\nschedule" in text
+    assert "for x, y in log.every(loader, 10):\n    optimizer.zero_grad()" in text
+
+
+def test_a_generator_that_makes_something_of_its_own_is_dealt_out_and_its_schedule_told() -> None:
+    text = """\
+def halves(loader):
+    for x, y in loader:
+        yield x[:1], y[:1]
+        yield x[1:], y[1:]
+
+loader = DataLoader(data, batch_size=2)
+schedule = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=2 * len(loader))
+for x, y in halves(loader):
+    STEP
+    schedule.step()
+"""
+    result = run(HEAD + text.replace("    STEP\n", indent(STEP, "    ")))
+    assert "for x, y in accelerator.shard(halves(loader)):" in result.after.decode()
+    assert any("divide the number of steps" in n.message for n in result.notes)
+
+
+def test_what_a_generator_makes_of_a_loader_that_is_prepared_is_not_dealt_out_again() -> None:
+    text = """\
+def halves(loader):
+    for x, y in loader:
+        yield x[:1], y[:1]
+        yield x[1:], y[1:]
+
+loader = DataLoader(data, batch_size=2)
+for x, y in loader:
+    STEP
+for x, y in halves(loader):
+    STEP
+"""
+    result = run(HEAD + text.replace("    STEP\n", indent(STEP, "    ")))
+    assert result.status is Status.DECLINED
+    assert "would be dealt out twice" in result.notes[0].message

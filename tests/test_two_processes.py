@@ -41,10 +41,16 @@ OTHER_STEPS = {
 # Scripts whose printed metrics are those of one process: all of them when the processes share each batch ...
 SAME_METRICS = [
     *("best_so_far", "collected_predictions", "evaluation_by_batches", "evaluation_by_rows", "folds", "globals"),
-    *("loaders_with_something_round_them", "phases", "training_sums", "uneven_epoch"),
+    *("loaders_with_something_round_them", "phases", "train_flag", "training_sums", "uneven_epoch"),
 ]
 # ... and otherwise those of the first lines, which are printed before the weights have changed.
-SAME_AT_FIRST = {"evaluation_by_batches": 3, "evaluation_by_rows": 1, "training_sums": 1, "uneven_epoch": 1}
+SAME_AT_FIRST = {
+    "evaluation_by_batches": 3,
+    "evaluation_by_rows": 1,
+    "train_flag": 4,
+    "training_sums": 1,
+    "uneven_epoch": 1,
+}
 WRONG_TOGETHER: dict[str, str] = {}
 
 

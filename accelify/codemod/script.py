@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from accelify.codemod import names
@@ -202,7 +202,7 @@ class Script:
     def shared_loops(self) -> list[ast.For | ast.AsyncFor]:
         """The loops whose items are dealt out to the processes, each of which keeps what it makes of them."""
         found: set[ast.AST | None] = {n for n in self.prepared.loops if self.path(n) in self.files}
-        found -= {g.loop for g in self.gathered}
+        found -= set(self.evaluations)
         found |= {d.loop for d in self.training.data if d.kind == "loaders"}
         found |= {d.loop for d, _ in self.preparation.sharded}
         loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]
@@ -218,8 +218,15 @@ class Script:
         """The sums that are reduced after their loops; a script that distributes itself does that by itself."""
         if self.distribution is not None or not self.options.runtime.has("reduce"):
             return []
-        found = (self._sums.of(loop) for loop in self.shared_loops if self.accelerator(loop) is not None)
-        return [reduction for listed in found for reduction in listed]
+        loops = [loop for loop in self.shared_loops if self.accelerator(loop) is not None]
+        return [self._in_all_phases(reduction) for loop in loops for reduction in self.sums.of(loop)]
+
+    def _in_all_phases(self, reduction: Reduction) -> Reduction:
+        """A reduction that is made where its loop evaluates, too, if that is dealt out then."""
+        shared = {name for d in self.dealt if d.loop is reduction.loop for name in d.sums}
+        if shared.isdisjoint(reduction.names):
+            return reduction
+        return replace(reduction, condition=None, training=reduction.condition)
 
     def trim(self, reduction: Reduction) -> Trim | None:
         """Where the rows that only even out the last step are left out of sums that are reduced."""
@@ -228,8 +235,10 @@ class Script:
         return trim_of(self.program, reduction.loop, reduction.names)
 
     @cached_property
-    def _sums(self) -> Sums:
-        return Sums(self.program, self.tracer, self.prepared, self.options.keep_global_batch)
+    def sums(self) -> Sums:
+        """What its loops add up."""
+        splits = self.options.keep_global_batch
+        return Sums(self.program, self.tracer, self.prepared, splits, self.training.phases)
 
     @cached_property
     def locality(self) -> Locality:
@@ -239,7 +248,7 @@ class Script:
 
     def read_in(self, loop: ast.AST, name: str) -> list[ast.Name]:
         """Where a loop reads what it adds up."""
-        return self._sums.read_in(loop, name)
+        return self.sums.read_in(loop, name)
 
     @cached_property
     def draws_in_its_data(self) -> bool:

@@ -12,6 +12,7 @@ from accelify.codemod.analysis.batchwise import Batchwise, Dealing
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.distribution import Distributions
 from accelify.codemod.analysis.evaluation import Evaluations, Gathering
+from accelify.codemod.analysis.halves import tell_phases
 from accelify.codemod.analysis.loops import Data, Loops, Training
 from accelify.codemod.analysis.preparing import Preparer
 from accelify.codemod.analysis.program import Program
@@ -41,6 +42,8 @@ def understand(program: Program, options: Options) -> Verdict:
     if not training.backwards or not _trains(program, training):
         return Verdict(None)
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
+    if distribution is None:
+        tell_phases(program, tracer, training)
     model = partial(modelled, program, roles, tracer, training, distribution, options)
     script = model(())
     if distribution is not None:
@@ -128,7 +131,7 @@ def _moving(script: Script, model: Callable[..., Script], devices: set[ast.expr]
 
 def _dealing(script: Script, model: Callable[..., Script]) -> Script:
     """The model of a program that deals out the batches of some more evaluation loops."""
-    batchwise = Batchwise(script.program, script.roles, script.tracer, script.training, script.prepared)
+    batchwise = Batchwise(script.program, script.roles, script.tracer, script.training, script.prepared, script.sums)
     dealt = tuple(batchwise.find([g.loop for g in script.gathered], script.files))
     near = tuple(d for d in dealt if script.accelerator(d.loop) is not None)
     for some in (dealt, near):

@@ -5,26 +5,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
 
 from accelify.codemod.analysis.certainty import Certainty
 from accelify.codemod.analysis.collected import Collected
 from accelify.codemod.analysis.harmless import Harmless
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.meters import Meter, Meters
+from accelify.codemod.analysis.modes import Modes
+from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.rounds import Rounds
-from accelify.codemod.analysis.sums import is_zero
+from accelify.codemod.analysis.sums import Sums, is_zero
 from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import External
 
-_DEPTH = 4
 _HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook")
-_MODES = ("dropout", "batchnorm", "batch_norm", "instancenorm", "rrelu", "transformer")
-_LIBRARIES = ("torchvision.models", "torch.hub", "timm.", "transformers.", "torch_geometric.nn", "dgl.nn")
-_NAMED = (ast.Name, ast.Attribute)
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class Dealing:
     """An evaluation loop whose loader, at `source`, is dealt out in whole batches.
 
     sums and meters: what is added up over the processes after it. lists and objects: what is put together; lists hold
-    nothing but numbers. shown: where it shows what is one process's own.
+    nothing but numbers. shown: where it shows what is one process's own. phase: when it trains, if it does that too.
     """
 
     loop: ast.For
@@ -42,21 +38,26 @@ class Dealing:
     lists: tuple[str, ...]
     objects: tuple[str, ...]
     shown: tuple[ast.AST, ...]
+    phase: Phase | None = None
 
 
 class Batchwise:
     """Find the loops that evaluate a model, and in which no batch needs another."""
 
-    def __init__(self, program: Program, roles: Roles, tracer: Tracer, training: Training, prepared: Prepared) -> None:
+    def __init__(
+        self, program: Program, roles: Roles, tracer: Tracer, training: Training, prepared: Prepared, sums: Sums
+    ) -> None:
         self.program = program
         self.roles = roles
         self.tracer = tracer
         self.training = training
         self.prepared = prepared
+        self.sums = sums
         self.loops = Loops(program, roles, tracer)
         self.certainty = Certainty(program, tracer, training)
         self.harmless = Harmless(program, roles)
         self.meters = Meters(program)
+        self.modes = Modes(program, roles, tracer, self.harmless)
 
     def find(self, others: Collection[ast.AST], files: Collection[str]) -> list[Dealing]:
         """The loops in some files, but for those that are understood otherwise."""
@@ -75,14 +76,17 @@ class Batchwise:
         frame = self.program.frame(loop)
         if frame not in self.program.reachable or loop.orelse or frame.kind not in ("module", "function"):
             return False
-        if loop in {d.loop for d in self.training.data} or any(
+        phase = self.training.phases.get(loop)
+        if phase is None and self._trains(loop):
+            return False
+        if not self.loops.is_loader_loop(loop) or not self.certainty.of(loop):
+            return False
+        return self.modes.evaluates(loop, phase)
+
+    def _trains(self, loop: ast.For) -> bool:
+        return loop in {d.loop for d in self.training.data} or any(
             self.program.inside(b, loop) for b in [*self.training.backwards, *self.training.steps]
-        ):
-            return False
-        if not self.loops.is_loader_loop(loop) or self.prepared.is_loader(loop.iter) or not self.certainty.of(loop):
-            return False
-        calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
-        return not self._has_modes or any(map(self.harmless.sets_eval_mode, calls)) or self._is_in_eval_mode(loop)
+        )
 
     def _source(self, loop: ast.For) -> ast.expr | None:
         """The loader that is looped over as a whole: `loader`, `enumerate(loader)`, `tqdm(loader)`."""
@@ -93,7 +97,7 @@ class Batchwise:
             source = source.args[0]
         if not isinstance(source, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
-        is_for_some = self.prepared.is_loader_for_some(source)
+        is_for_some = loop not in self.training.phases and self.prepared.is_loader_for_some(source)
         return None if is_for_some and self._counts(loop, source) else source
 
     def _counts(self, loop: ast.For, source: ast.expr) -> bool:
@@ -106,8 +110,8 @@ class Batchwise:
         )
 
     def _dealing(self, loop: ast.For) -> Dealing | None:
-        source = self._source(loop)
-        rounds = Rounds(self.program, self.tracer, self.harmless, self.meters, loop)
+        source, phase = self._source(loop), self.training.phases.get(loop)
+        rounds = Rounds(self.program, self.tracer, self.harmless, self.meters, loop, phase)
         if source is None or not rounds.are_independent() or not self._forwards(loop):
             return None
         if self._is_read_elsewhere(loop, rounds):
@@ -126,9 +130,15 @@ class Batchwise:
         meters = tuple((n, rounds.meters[n]) for n in rounds.accumulators if n in rounds.meters)
         lists = [n for n in rounds.lists if all(map(collected.is_number, rounds.lists[n]))]
         objects = [n for n in rounds.lists if n not in lists]
-        if not rounds.accumulators:
+        if not rounds.accumulators or (phase is not None and (rounds.lists or not self._are_reduced(sums, loop))):
             return None
-        return Dealing(loop, source, sums, meters, tuple(lists), tuple(objects), tuple(rounds.shown))
+        return Dealing(loop, source, sums, meters, tuple(lists), tuple(objects), tuple(rounds.shown), phase)
+
+    def _are_reduced(self, names: Collection[str], loop: ast.For) -> bool:
+        """Whether the sums of a loop are those that are reduced after it where it trains."""
+        reductions = self.sums.of(loop)
+        reduced = [n for r in reductions if set(r.names) & set(names) and r.anchor is loop for n in r.names]
+        return sorted(reduced) == sorted(names)
 
     def _forwards(self, loop: ast.For) -> bool:
         """Whether a model is run: what only reads data gains little."""
@@ -136,34 +146,6 @@ class Batchwise:
             isinstance(n, ast.Call) and (self.harmless.is_of_module(n) or self.program.flow.callees.get(n))
             for n in ast.walk(loop)
         )
-
-    # The mode of the model.
-
-    @cached_property
-    def _has_modes(self) -> bool:
-        """Whether anything in the program computes otherwise while it is trained; models of libraries may."""
-        for node, values in self.program.flow.values.items():
-            named = {v.name for v in values if isinstance(v, External)} if isinstance(node, _NAMED) else set()
-            if any(name.startswith(_LIBRARIES) or any(word in name.lower() for word in _MODES) for name in named):
-                return True
-        return False
-
-    def _is_in_eval_mode(self, node: ast.AST, depth: int = _DEPTH) -> bool:
-        """Whether `eval()` is the last that was called to set the mode, in the function of a node or in its callers."""
-        frame = self.program.frame(node)
-        modes = [
-            (c.lineno, c.func.attr == "eval" or (bool(c.args) and ast.unparse(c.args[0]) == "False"))
-            for c in self.program.calls
-            if isinstance(c.func, ast.Attribute)
-            and c.func.attr in ("eval", "train")
-            and self.program.frame(c) is frame
-            and c.lineno < self.program.line(node)
-            and any(self.roles.is_model(v) for v in self.program.values(c.func.value))
-        ]
-        if modes:
-            return max(modes)[1]
-        calls = [c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
-        return bool(depth and calls) and all(self._is_in_eval_mode(c, depth - 1) for c in calls)
 
     # What is there before a loop, and what is read after it.
 

@@ -26,13 +26,15 @@ class Certainty:
         """Whether all that leads to a node is the same in every process: conditions, loops, calls."""
         dealt = {d.loop for d in self.training.data if d.kind == "sequence"}
         frame = self.program.frame(node)
+        child: ast.AST = node
         for ancestor in self.program.ancestors(node):
             if ancestor is frame.node:
                 break
             if ancestor in dealt or isinstance(ancestor, (ast.ExceptHandler, ast.Lambda)):
                 return False
-            if isinstance(ancestor, (ast.If, ast.While)) and not self._is_common(ancestor.test):
+            if not all(map(self._is_common, _asked(ancestor, child))):
                 return False
+            child = ancestor
         if frame.kind == "module":
             return True
         calls = [c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
@@ -71,3 +73,14 @@ class Certainty:
         if isinstance(value, ast.Call):
             return ast.unparse(value.func).endswith(("parse_args", "len", "range", "is_available"))
         return isinstance(value.operand if isinstance(value, ast.UnaryOp) else value, ast.Constant)
+
+
+def _asked(node: ast.AST, child: ast.AST) -> list[ast.expr]:
+    """The conditions on which what a node holds is run."""
+    if isinstance(node, (ast.If, ast.While, ast.IfExp)):
+        return [node.test]
+    if isinstance(node, ast.BoolOp):
+        return node.values[: node.values.index(child)] if isinstance(child, ast.expr) else node.values
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        return [test for generator in node.generators for test in generator.ifs]
+    return []

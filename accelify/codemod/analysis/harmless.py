@@ -111,6 +111,13 @@ class Harmless:
             return False
         return any(self.roles.is_model(v) or self.roles.is_module(v) for v in self.program.values(call.func.value))
 
+    def clears_gradients(self, call: ast.Call) -> bool:
+        """`optimizer.zero_grad()`."""
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "zero_grad":
+            return False
+        held = self.program.values(call.func.value)
+        return any(self.roles.is_optimizer(v) or self.roles.is_model(v) for v in held)
+
     def _fills_what_it_makes(self, function: ast.Attribute) -> bool:
         """`torch.zeros(n, 10).scatter_(1, y, 1)`."""
         made = self.program.called(function.value) if isinstance(function.value, ast.Call) else set()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from accelify.codemod.analysis.bindings import Scope, gone_over, names_in
 from accelify.codemod.analysis.effects import draws_at_random, function_draws
+from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.trace import Tracer
@@ -44,13 +45,14 @@ class Data:
 
 @dataclass
 class Training:
-    """The training code of a program."""
+    """The training code of a program; the loops that do more than train, with what tells when they do."""
 
     backwards: list[ast.Call] = field(default_factory=list)
     steps: list[ast.Call] = field(default_factory=list)
     loops: dict[ast.Call, list[Loop]] = field(default_factory=dict)
     data: list[Data] = field(default_factory=list)
     frames: set[Scope] = field(default_factory=set)
+    phases: dict[ast.AST, Phase] = field(default_factory=dict)
 
 
 class Loops:

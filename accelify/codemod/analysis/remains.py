@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.harmless import kept_in
 from accelify.codemod.analysis.meters import Meter
+from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.sums import added_in
 from accelify.codemod.analysis.trace import Tracer
@@ -22,10 +23,11 @@ class Remains:
     time is read into. shown: where what the rounds before have left is put on the screen.
     """
 
-    def __init__(self, program: Program, tracer: Tracer, loop: ast.For) -> None:
+    def __init__(self, program: Program, tracer: Tracer, loop: ast.For, phase: Phase | None = None) -> None:
         self.program = program
         self.tracer = tracer
         self.loop = loop
+        self.phase = phase
         self.frame: Scope = program.frame(loop)
         self.kept = {name for s in loop.body for name in kept_in(s)}
         self.sums: set[str] = set()
@@ -40,10 +42,18 @@ class Remains:
         self.counters = self._counters()
         self.clocks = {name for name in self.local if self._is_clock(name)}
 
+    def nodes(self) -> Iterator[ast.AST]:
+        """What a round runs; of a loop that also trains, where it does not."""
+        if self.phase is not None:
+            return self.phase.live(*self.loop.body)
+        return (n for s in self.loop.body for n in ast.walk(s))
+
     def _begin(self) -> None:
         """Tell the accumulators from what is bound anew in each round."""
-        added = added_in(self.loop)
-        for name, statements in added.items():
+        live = set(self.nodes())
+        for name, statements in added_in(self.loop).items():
+            if live.isdisjoint(statements):
+                continue
             if stored_in(*self.loop.body).count(name) == len(statements) and name in self.local:
                 self.sums.add(name)
         self.local -= self.sums
@@ -51,7 +61,7 @@ class Remains:
     def _filled(self) -> set[str]:
         """The lists, tables and meters of outside that a round may change."""
         found: set[str] = set()
-        for node in (n for s in self.loop.body for n in ast.walk(s)):
+        for node in self.nodes():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 place = node.func.value if node.func.attr in ("append", "extend", "update") else None
             else:
@@ -82,7 +92,7 @@ class Remains:
     @property
     def accumulators(self) -> list[str]:
         """What outlives the rounds, in the order of the text."""
-        found = [n.id for s in self.loop.body for n in ast.walk(s) if isinstance(n, ast.Name)]
+        found = [n.id for n in self.nodes() if isinstance(n, ast.Name)]
         kept = self.sums | self.tables | self.lists.keys() | self.meters.keys()
         return [name for name in dict.fromkeys(found) if name in kept]
 

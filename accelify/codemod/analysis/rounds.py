@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.harmless import Harmless, is_in
 from accelify.codemod.analysis.meters import Meters
+from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.remains import CLOCKS, Remains, stored_in
 from accelify.codemod.analysis.trace import Tracer
@@ -20,8 +21,16 @@ _CONTEXTS = ("no_grad", "inference_mode", "autocast", "set_grad_enabled", "enabl
 class Rounds(Remains):
     """Go through a loop's body once, as it runs; what it keeps is known once it was found to be independent."""
 
-    def __init__(self, program: Program, tracer: Tracer, harmless: Harmless, meters: Meters, loop: ast.For) -> None:
-        super().__init__(program, tracer, loop)
+    def __init__(
+        self,
+        program: Program,
+        tracer: Tracer,
+        harmless: Harmless,
+        meters: Meters,
+        loop: ast.For,
+        phase: Phase | None = None,
+    ) -> None:
+        super().__init__(program, tracer, loop, phase)
         self.harmless = harmless
         self.meters_of = meters
         self._running: set[str] = set(self.counters)  # what depends on the rounds before, and is good for showing only
@@ -133,6 +142,8 @@ class Rounds(Remains):
         if self.harmless.shows(call):
             self.shown.extend(self._running_in(call))
             return True
+        if self.phase is not None and self.harmless.clears_gradients(call):
+            return True  # as each training round does, too
         function = call.func
         if isinstance(function, ast.Attribute):
             if isinstance(function.value, ast.Name) and self.is_outer(function.value.id):
@@ -174,6 +185,9 @@ class Rounds(Remains):
         return node is not self.loop
 
     def _chosen(self, statement: ast.If, defined: set[str], inner: bool) -> set[str] | None:
+        said = self.phase.said(statement.test) if self.phase is not None else None
+        if said is not None:
+            return self._run(statement.body if said else statement.orelse, defined, inner=inner)
         runs = self._runs(statement.test, defined)
         if runs is None:
             return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.program import LOOPS, Program
 from accelify.codemod.analysis.summands import Summand
@@ -25,7 +26,8 @@ class Reduction:
     """Sums over one process's share of a loop that become sums over all of it, after `anchor`.
 
     how: `sum`, or `mean` for what the script divides by the number of batches that one process takes.
-    condition: when the loop goes over a shared loader at all; None for always.
+    condition: when the loop goes over a shared loader at all; None for always. training: when it trains, of a loop that
+    is dealt out whole batches otherwise; a mean then is a sum where it does not.
     """
 
     loop: Loop
@@ -33,6 +35,7 @@ class Reduction:
     names: tuple[str, ...]
     how: str
     condition: str | None
+    training: str | None = None
 
 
 class Sums:
@@ -44,18 +47,28 @@ class Sums:
     is what is added: of a batch's mean the mean, of what is summed over its rows the sum.
     """
 
-    def __init__(self, program: Program, tracer: Tracer, prepared: Prepared, splits_batches: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        tracer: Tracer,
+        prepared: Prepared,
+        splits_batches: bool,
+        phases: Mapping[ast.AST, Phase],
+    ) -> None:
         self.program = program
         self.tracer = tracer
         self.prepared = prepared
         self.splits_batches = splits_batches
+        self.phases = phases
         self.uses = Uses(program, tracer, prepared)
 
     def of(self, loop: Loop) -> list[Reduction]:
         """What to reduce after a loop over a loader that is shared, or over a share of the script's own data."""
-        phases = self._phases(loop)
-        condition = self._condition(loop) if phases is None else self._row(phases)
-        always = phases is None and (loop in self.prepared.loops or self.prepared.is_dealt_by_hand(loop))
+        phase, phases = self.phases.get(loop), self._phases(loop)
+        condition = phase.text if phase else self._condition(loop) if phases is None else self._row(phases)
+        always = (
+            phase is None and phases is None and (loop in self.prepared.loops or self.prepared.is_dealt_by_hand(loop))
+        )
         if condition is None and not always:
             return []
         frame = self.program.frame(loop)

@@ -23,6 +23,8 @@ Why: each process adds up its own share; what is printed, returned or decided fr
 What the script divides by `len(train_loader)`, which counts the batches of one process, is reduced by its mean. The
 rows that a prepared loader adds to even out the last step of an epoch are trimmed off before rows are counted, where
 nothing else in the loop needs them.
+A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag tells, is dealt out like the
+latter where it evaluates: `for x, y in loader if training else accelerator.shard(loader, even=False)`.
 A loop that evaluates, where all that leaves it is counted row by row, gathers the rows instead, each once, and its
 loader is prepared. Where it adds up or collects numbers of whole batches, as means are, the batches are dealt out as
 they are, and sums, meters and lists are put together after the loop: the numbers are those of one process. Any other
@@ -33,6 +35,7 @@ after the loop cannot be followed. A note names each.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -40,6 +43,7 @@ import libcst as cst
 
 from accelify.codemod import snippets
 from accelify.codemod.analysis.batchwise import Dealing
+from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.sums import Reduction
 from accelify.codemod.analysis.trims import Trim
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Replace
@@ -90,10 +94,10 @@ def _dealt(script: Script, dealing: Dealing) -> Change:
     accelerator = script.accelerator(dealing.loop)
     assert accelerator is not None
     indent = dealing.loop.col_offset
-    sums = [dealing.sums] if dealing.sums else []
-    code = [_summed(names, accelerator, "sum", indent) for names in sums]
+    sums = [dealing.sums] if dealing.sums and dealing.phase is None else []
+    code = [_summed(names, accelerator, '"sum"', indent) for names in sums]
     for name, meter in dealing.meters:
-        code.append(_summed([f"{name}.{part}" for part in meter.sums], accelerator, "sum", indent))
+        code.append(_summed([f"{name}.{part}" for part in meter.sums], accelerator, '"sum"', indent))
         code.extend(f"{name}.{mean} = {value.format(*[name] * value.count('{}'))}" for mean, value in meter.means)
     for name in (*dealing.lists, *dealing.objects):
         how = ", use_gather_object=True" if name in dealing.objects else ""
@@ -101,7 +105,7 @@ def _dealt(script: Script, dealing: Dealing) -> Change:
     inserted = (Insert(dealing.loop, "after", line, order=order) for order, line in enumerate(code))
     deal = Replace(
         dealing.source,
-        partial(_share, function=f"{accelerator}.shard"),
+        partial(_share, function=f"{accelerator}.shard", phase=dealing.phase),
         keeps=(dealing.source,),
         reads=(accelerator.split(".")[0],),
     )
@@ -114,10 +118,14 @@ def _dealt(script: Script, dealing: Dealing) -> Change:
     )
 
 
-def _share(node: cst.CSTNode, function: str) -> cst.CSTNode:
-    """`accelerator.shard(loader, even=False)`."""
+def _share(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.CSTNode:
+    """`accelerator.shard(loader, even=False)`, in a loop that also trains where it does not."""
     assert isinstance(node, cst.BaseExpression)
-    return snippets.expression(f"{function}({{loader}}, even=False)", loader=node)
+    share = f"{function}({{loader}}, even=False)"
+    if phase is None:
+        return snippets.expression(share, loader=node)
+    branches = ("{loader}", share) if phase.trains else (share, "{loader}")
+    return snippets.expression(f"{branches[0]} if {ast.unparse(phase.test)} else {branches[1]}", loader=node)
 
 
 def _shown(script: Script, dealing: Dealing) -> Iterator[Remark]:
@@ -144,10 +152,12 @@ def _running(script: Script, reduction: Reduction) -> Iterator[Remark]:
 
 
 def _statement(reduction: Reduction, accelerator: str) -> str:
-    indent = reduction.anchor.col_offset
+    indent, how = reduction.anchor.col_offset, f'"{reduction.how}"'
+    if reduction.how == "mean" and reduction.training is not None:
+        how = f'{how} if {reduction.training} else "sum"'
     if reduction.condition is None:
-        return _summed(reduction.names, accelerator, reduction.how, indent)
-    inner = _summed(reduction.names, accelerator, reduction.how, indent + 4)
+        return _summed(reduction.names, accelerator, how, indent)
+    inner = _summed(reduction.names, accelerator, how, indent + 4)
     lines = "\n".join(f"    {line}" for line in inner.split("\n"))
     return f"if {reduction.condition}:\n{lines}"
 
@@ -156,4 +166,4 @@ def _summed(variables: Sequence[str], accelerator: str, how: str, indent: int) -
     """`a, b = accelerator.reduce((a, b), "sum")`."""
     names = ", ".join(variables)
     value = f"({names})" if len(variables) > 1 else names
-    return snippets.call_statement(names, f"{accelerator}.reduce", f'{value}, "{how}"', indent)
+    return snippets.call_statement(names, f"{accelerator}.reduce", f"{value}, {how}", indent)

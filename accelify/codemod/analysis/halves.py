@@ -1,0 +1,60 @@
+"""Tell the loaders that a loop trains on from those that it only evaluates, where one loop does both."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.loops import Data, Training
+from accelify.codemod.analysis.phases import Phases
+from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.trace import Tracer
+
+
+def tell_phases(program: Program, tracer: Tracer, training: Training) -> None:
+    """Note in the training code the conditions under which its loops train, and the loaders that they do that on."""
+    training.data = [_told(program, tracer, training, data) for data in training.data]
+
+
+def _told(program: Program, tracer: Tracer, training: Training, data: Data) -> Data:
+    loop = data.loop
+    if data.kind != "loaders" or not isinstance(loop, ast.For) or data.sources != (loop.iter,) or loop.orelse:
+        return data
+    phases = Phases(program, tracer)
+    phase = phases.of(loop, list(_training_calls(program, training, loop)))
+    if phase is None:
+        return data
+    if phases.is_keyed(phase):
+        training.phases[loop] = phase
+        return data
+    found = phases.loaders(phase)
+    if found is None:
+        return data
+    trained, evaluated = ({c[-1].node for e in listed for c in tracer.chains(e)} for listed in found)
+    if not trained or not evaluated or trained & evaluated:
+        return data
+    training.phases[loop] = phase
+    return replace(data, sources=tuple(found[0]))
+
+
+def _training_calls(program: Program, training: Training, loop: ast.For) -> Iterator[ast.Call]:
+    """The backward passes and steps of a loop, and the calls of functions that hold some."""
+    trains = [*training.backwards, *training.steps]
+    frames = {program.frame(c) for c in trains}
+    for node in (n for s in loop.body for n in ast.walk(s)):
+        if isinstance(node, ast.Call) and (node in trains or _leads(program, node, frames, set())):
+            yield node
+
+
+def _leads(program: Program, call: ast.Call, frames: set[Scope], seen: set[Scope]) -> bool:
+    """Whether a call gets to one of some functions."""
+    for callee in program.flow.callees.get(call, ()):
+        if callee in frames:
+            return True
+        if callee not in seen:
+            seen.add(callee)
+            if any(_leads(program, c, frames, seen) for c in program.calls_in(callee)):
+                return True
+    return False

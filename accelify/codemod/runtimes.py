@@ -40,6 +40,6 @@ ACCELERATE = Runtime(
     wraps_models=True,
     sharing="dataloader_config=DataLoaderConfiguration(split_batches=True)",
     names_for_sharing=("DataLoaderConfiguration",),
-    lacks=frozenset({"shard", "seed_by_rank", "reduce", "save_options"}),
+    lacks=frozenset({"shard", "seed_by_rank", "reduce", "save_options", "broadcast_object_list"}),
 )
 RUNTIMES = {runtime.name: runtime for runtime in (ACCELIFY, ACCELERATE)}

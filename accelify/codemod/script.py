@@ -12,9 +12,10 @@ from accelify.codemod.analysis.apex import Apex
 from accelify.codemod.analysis.batchwise import Dealing
 from accelify.codemod.analysis.bindings import Scope, names_read_in
 from accelify.codemod.analysis.calm import Calm
+from accelify.codemod.analysis.clocks import Clocks
 from accelify.codemod.analysis.cpu import Cpu
 from accelify.codemod.analysis.distributing import Distribution
-from accelify.codemod.analysis.effects import clock_behind, draws_at_random, function_draws, is_pure
+from accelify.codemod.analysis.effects import draws_at_random, function_draws, is_pure
 from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.locality import Locality
@@ -274,9 +275,13 @@ class Script:
         """Whether a loop goes over a loader of batches."""
         return Loops(self.program, self.roles, self.tracer).is_loader_loop(loop)
 
-    def clock_in(self, path: ast.expr) -> ast.Call | None:
-        """The call that reads the time into a path."""
-        return clock_behind(self.program, path)
+    def clocks_behind(self, path: ast.expr) -> list[ast.Call]:
+        """The calls that read the time into a path, or what else differs between processes."""
+        return self._clocks.behind(path)
+
+    @cached_property
+    def _clocks(self) -> Clocks:
+        return Clocks(self.program, self.tracer)
 
     @cached_property
     def outputs(self) -> Outputs:

@@ -41,12 +41,42 @@ def test_a_folder_that_may_be_there_anyway_is_left_alone(made: str) -> None:
     changed(imports="import os\nfrom pathlib import Path\nfrom remote import client, where", before=made)
 
 
-def test_a_folder_named_for_the_time_is_told() -> None:
-    made = "name = time.strftime('%H%M')\nwhere = os.path.join('out', name)\nif not os.path.exists(where):\n"
-    text = made + "    os.makedirs(where)"
-    result = changed(
-        "-os.makedirs(where)", "+os.makedirs(where, exist_ok=True)", imports="import os\nimport time", before=text
-    )
+CLOCKED = "import os\nimport time\nfrom pathlib import Path"
+NOW = "time.strftime('%H%M%S')"
+AGREED = f"accelerator.broadcast_object_list([{NOW}])[0]"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "os.makedirs(NOW, exist_ok=True)",
+        "where = os.path.join('out', NOW)\nos.makedirs(where, exist_ok=True)",
+        "where = Path('out') / NOW\nwhere.mkdir(exist_ok=True)",
+        "def where():\n    return NOW\nos.makedirs('out/' + where(), exist_ok=True)",
+        "def make(root, name):\n    os.makedirs(os.path.join(root, name), exist_ok=True)\nmake('out', NOW)",
+        "args.out = 'out' + NOW\nos.makedirs(args.out, exist_ok=True)",
+        "parser.add_argument('--out', default=NOW)\nos.makedirs(args.out, exist_ok=True)",
+    ],
+)
+def test_processes_agree_on_a_folder_named_for_the_time(named: str) -> None:
+    (line,) = (part for part in named.split("\n") if "NOW" in part)
+    imports = CLOCKED + "\nfrom options import args, parser"
+    gone, come = line.replace("NOW", NOW).strip(), line.replace("NOW", AGREED).strip()
+    result = changed("-" + gone, "+" + come, imports=imports, before=named.replace("NOW", NOW))
+    assert not any(n.rule == "folders" for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        f"for _ in range(len(os.listdir('.'))):\n    os.makedirs({NOW}, exist_ok=True)",
+        f"if os.path.exists('old'):\n    os.makedirs({NOW}, exist_ok=True)",
+        f"try:\n    os.makedirs({NOW}, exist_ok=True)\nexcept ValueError:\n    pass",
+        f"class Log:\n    def write(self):\n        os.makedirs({NOW}, exist_ok=True)",
+    ],
+)
+def test_a_clock_that_not_every_process_may_come_to_is_told(named: str) -> None:
+    result = changed(imports=CLOCKED, before=named)
     assert any(n.rule == "folders" and "clocks differ" in n.message for n in result.notes)
 
 

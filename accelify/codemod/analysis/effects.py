@@ -37,7 +37,6 @@ _RANDOM = (
     "np.random.",
 )
 _FILLS_AT_RANDOM = ("uniform_", "normal_", "random_", "bernoulli_", "trunc_normal_", "exponential_")
-_CLOCKS = ("datetime.", "time.", "uuid.", "os.getpid", "tempfile.")
 _ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
 
 
@@ -124,28 +123,3 @@ def _draws_into(program: Program, call: ast.Call) -> bool:
     if any(name.startswith("torch.nn.init.") for name in program.called(call)):
         return True
     return isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS_AT_RANDOM
-
-
-def clock_behind(program: Program, path: ast.expr) -> ast.Call | None:
-    """The call that reads the time, or what else differs between processes, into a path that is put together here."""
-    wanted = _mentioned(path)
-    clocks = [c for c in ast.walk(path) if isinstance(c, ast.Call)]
-    assigned = [n for n in ast.walk(program.frame(path).node) if isinstance(n, ast.Assign)]
-    while True:
-        found = next((c for c in clocks if any(n.startswith(_CLOCKS) for n in program.called(c))), None)
-        sources = [a for a in assigned if any(_mentioned(t) & wanted for t in a.targets)]
-        if found is not None or not sources:
-            return found
-        assigned = [a for a in assigned if a not in sources]
-        wanted = wanted.union(*(_mentioned(a.value) for a in sources))
-        clocks = [c for a in sources for c in ast.walk(a.value) if isinstance(c, ast.Call)]
-
-
-def _mentioned(node: ast.expr) -> set[str]:
-    """The variables of an expression; `self._dir` and its property `self.dir` are one."""
-    if isinstance(node, ast.Attribute):
-        return {node.attr.strip("_")}
-    if isinstance(node, ast.Name):
-        return {node.id}
-    parts = [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
-    return {name for part in parts for name in _mentioned(part)}

@@ -2,26 +2,34 @@
 
     os.makedirs(path)                          ->    os.makedirs(path, exist_ok=True)
     path.mkdir(parents=True, exist_ok=False)   ->    path.mkdir(parents=True, exist_ok=True)
+    out = time.ctime()                         ->    out = accelerator.broadcast_object_list([time.ctime()])[0]
 
-Why: two processes may both find that the folder is missing; the second to make it would fail.
+Why: two processes may both find that the folder is missing; the second to make it would fail. And a folder that is
+named for the time is another one for each process whose clock says something else, so all take the first one's.
 Left alone: calls that say themselves what to do. Where the script did not check first, the change is marked for review:
-a folder that is left from an earlier run is no error any more.
+a folder that is left from an earlier run is no error any more. Clocks that the accelerator does not reach, or that not
+every process may come to, are noted.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
 import libcst as cst
 
 from accelify.codemod import snippets
-from accelify.codemod.edits import Change, Plan, Remark, Replace
+from accelify.codemod.analysis.placing import import_edit
+from accelify.codemod.analysis.reach import main_guard
+from accelify.codemod.edits import Change, Edit, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "folders"
 _MAKERS = {"os.makedirs", "os.mkdir"}
+_MAYBE = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Lambda, ast.BoolOp, ast.IfExp, ast.comprehension)
+_DEPTH = 3
 _STOPS = {"sys.exit", "exit", "quit", "os._exit", "input"}
 _EXISTS = {"BaseException", "Exception", "OSError", "IOError", "EnvironmentError", "FileExistsError"}
 
@@ -29,15 +37,19 @@ _EXISTS = {"BaseException", "Exception", "OSError", "IOError", "EnvironmentError
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     """A change for each folder that is made, also in files that change for nothing else."""
     made: set[str] = set()
+    clocks: dict[ast.Call, None] = {}
     for call in script.program.calls:
         if "shutil.rmtree" in script.program.called(call) and script.program.frame(call) in script.program.reachable:
             message = "every process removes this folder, maybe when another has begun to write there"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-        if script.program.frame(call) not in script.program.reachable or not _fails_the_second_time(script, call):
+        if script.program.frame(call) not in script.program.reachable:
+            continue
+        if _makes_a_folder(script, call):
+            clocks.update(dict.fromkeys(script.clocks_behind(_path_of(call))))
+        if not _fails_the_second_time(script, call):
             continue
         path = script.path(call)
         made.add(ast.unparse(_path_of(call)))
-        yield from _own_folders(script, call)
         if script.is_kept(call) or (isinstance(call.func, ast.Name) and "os.mkdir" in script.program.called(call)):
             message = "a process that comes second fails here, where `exist_ok=True` would not"
             yield Remark(NAME, path, call, message, Tier.REVIEW)
@@ -48,6 +60,16 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         keeps = (call.func, *call.args, *(k.value for k in call.keywords if k.arg != "exist_ok"))
         yield Change(NAME, path, call.lineno, reason, (Replace(call, made_anyway, keeps=keeps),), tier)
     yield from _refusals(script, made)
+    for clock in clocks:
+        yield _one_name(script, clock, plan)
+
+
+def _makes_a_folder(script: Script, call: ast.Call) -> bool:
+    """Whether every process makes a folder by a call."""
+    is_made = bool(script.program.called(call) & _MAKERS) and bool(call.args)
+    is_path = isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir" and not script.program.called(call)
+    own = script.program.flow.callees.get(call)
+    return (is_made or (is_path and not own)) and call not in script.guarding.covered
 
 
 def _fails_the_second_time(script: Script, call: ast.Call) -> bool:
@@ -113,12 +135,57 @@ def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
             yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 
-def _own_folders(script: Script, call: ast.Call) -> Iterator[Remark]:
+def _one_name(script: Script, clock: ast.Call, plan: Plan) -> Change | Remark:
     """A folder that is named for the time is one for each process whose clock says something else."""
-    clock = script.clock_in(_path_of(call))
-    if clock is not None:
+    path, root = script.path(clock), script.program.frame(clock).root
+    speaker = script.accelerator(clock) or script.options.runtime.functions
+    name = speaker.split(".")[0]
+    is_function = script.accelerator(clock) is None
+    if not _may_agree(script, clock) or (is_function and name in root.writes):
         message = "processes whose clocks differ make folders of their own: hand one name to all of them"
-        yield Remark(NAME, script.path(clock), clock, message, Tier.REVIEW)
+        return Remark(NAME, path, clock, message, Tier.REVIEW)
+    edits: list[Edit] = [Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))]
+    added = import_edit(script, root, f"import {speaker}")
+    if is_function and not any(e == added for c in plan.of(path) for e in c.edits):
+        edits.append(added)
+    reason = "all processes take the first one's clock, for one folder"
+    return Change(NAME, path, clock.lineno, reason, tuple(edits))
+
+
+def _may_agree(script: Script, clock: ast.Call) -> bool:
+    """Whether all processes come to a call, once, and can speak to each other there."""
+    makes_it = any(n.startswith("tempfile.") for n in script.program.called(clock))
+    can_speak = script.options.runtime.has("broadcast_object_list") and script.distribution is None
+    return can_speak and not makes_it and _is_run_by_all(script, clock, _DEPTH)
+
+
+def _is_run_by_all(script: Script, call: ast.Call, depth: int) -> bool:
+    """Whether a call is not under a condition, or in a loop, that may not be the same for all processes."""
+    program = script.program
+    frame = program.frame(call)
+    if call in script.guarding.covered:
+        return False
+    for around in program.ancestors(call):
+        if around is frame.node:
+            break
+        if isinstance(around, _MAYBE):
+            return False
+        if isinstance(around, ast.If) and around is not main_guard(frame.root) and _asks(around.test):
+            return False
+    if frame in script.reach.homes:
+        return script.accelerator(call) is not None
+    callers = program.flow.callers.get(frame, ()) if frame.kind == "function" and depth else ()
+    return bool(callers) and all(_is_run_by_all(script, c, depth - 1) for c in callers)
+
+
+def _asks(test: ast.expr) -> bool:
+    return any(isinstance(n, ast.Call) for n in ast.walk(test))
+
+
+def agreed(node: cst.CSTNode, speaker: str) -> cst.BaseExpression:
+    """`accelerator.broadcast_object_list([time.time()])[0]`."""
+    assert isinstance(node, cst.BaseExpression)
+    return snippets.expression(f"{speaker}.broadcast_object_list([{{clock}}])[0]", clock=node)
 
 
 def _path_of(call: ast.Call) -> ast.expr:

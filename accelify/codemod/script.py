@@ -29,11 +29,13 @@ from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reach import Reach
 from accelify.codemod.analysis.roles import Roles, stepped
+from accelify.codemod.analysis.seeds import Seeds
 from accelify.codemod.analysis.settings import Setting, Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.trims import Trim, trim_of
 from accelify.codemod.analysis.values import Argument, Element, Generated, Instance, Member
+from accelify.codemod.analysis.ways import Ways
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap, Wrap
 from accelify.codemod.options import Options
@@ -239,13 +241,31 @@ class Script:
     def sums(self) -> Sums:
         """What its loops add up."""
         splits = self.options.keep_global_batch
-        return Sums(self.program, self.tracer, self.prepared, splits, self.training.phases)
+        return Sums(self.program, self.tracer, self.prepared, splits, self.training.phases, self.trains_only_if)
 
     @cached_property
     def locality(self) -> Locality:
         """Which values are one process's own."""
         draws = any(d.kind == "random" for d in self.training.data)
-        return Locality(self.program, self.shared_loops, self.reductions, draws=draws)
+        counting = {  # loops that ask for their batches by `next`
+            d.loop
+            for d in self.training.data
+            if isinstance(d.loop, ast.For) and not any(self.program.inside(s, d.loop.iter) for s in d.sources)
+        }
+        dealing = [loop for loop in self.shared_loops if loop not in counting or loop in self.prepared.loops]
+        return Locality(self.program, dealing, self.reductions, draws=draws)
+
+    def trains_only_if(self, loop: ast.AST) -> str | None:
+        """The condition under which a loop whose items are dealt out trains; None where it does so always."""
+        if not self.prepared.is_dealt_by_hand(loop):
+            return None
+        frame = self.program.frame(loop)
+        return Ways(self.program, self.tracer).only_if(frame, self.training.told.get(frame, set()))
+
+    @cached_property
+    def seeds(self) -> Seeds:
+        """Where the processes may begin to draw random numbers of their own."""
+        return Seeds(self.program, self.training, self.reach)
 
     def read_in(self, loop: ast.AST, name: str) -> list[ast.Name]:
         """Where a loop reads what it adds up."""

@@ -13,10 +13,7 @@ def with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef
     params = node.params
     listed = list(params.params)
     if edit.instead_of is not None:
-        renamed = [
-            p.with_changes(name=cst.Name(edit.name), annotation=None) if p.name.value == edit.instead_of else p
-            for p in listed
-        ]
+        renamed = [_renamed(p, edit.name) if p.name.value == edit.instead_of else p for p in listed]
         return node.with_changes(params=params.with_changes(params=renamed))
     if edit.position >= len(listed):
         new = cst.Param(cst.Name(edit.name))
@@ -34,6 +31,12 @@ def with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef
         comma = snippets.comma_like(listed[max(edit.position - 1, 0)].comma)
         listed.insert(edit.position, cst.Param(cst.Name(edit.name), comma=comma))
     return node.with_changes(params=params.with_changes(params=listed))
+
+
+def _renamed(parameter: cst.Param, name: str) -> cst.Param:
+    """A parameter that means something else now; its default, which no call uses, means nothing."""
+    default = parameter.default and cst.Name("None")
+    return parameter.with_changes(name=cst.Name(name), annotation=None, default=default)
 
 
 def without_parameter(node: cst.FunctionDef, edit: DropParameter) -> cst.FunctionDef:

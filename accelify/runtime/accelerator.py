@@ -115,6 +115,7 @@ class Accelerator(Keeping):
         self._schedulers: list[Any] = []
         self._loaders: list[Any] = []
         self._shares: dict[int, Any] = {}
+        self._own_seed: int | None = None
         project = project_configuration(project_dir, project_config)
         self._preemption = Preemption()
         self._trackers = Trackers(log_with, project.logging_dir, self._world.rank == 0)
@@ -251,9 +252,11 @@ class Accelerator(Keeping):
         """From here on each rank draws random numbers of its own; rank 0, and so one process, draws what it always did.
 
         For scripts that draw their training data at random. Loaders and `shard` still deal one shared epoch out.
+        Said again, it changes nothing, unless the script has seeded anew.
         """
-        if self._world.rank:
+        if self._world.rank and torch.initial_seed() != self._own_seed:
             set_seed(torch.initial_seed(), device_specific=True, rank=self._world.rank)
+            self._own_seed = torch.initial_seed()
 
     # -- letting go
 

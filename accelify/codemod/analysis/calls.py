@@ -33,6 +33,7 @@ _SAME = frozenset(
     "values keys copy copy_ zero_ xpu mps compile index_select gather narrow chunk split unbind max min "
     "argmax topk resize_ resize_as_ data_ptr bfloat16 unfold masked_fill".split()
 )
+_RUN_UNASKED = ("__enter__", "__exit__", "__del__")  # methods that no call names
 
 
 class Calls(Containers):
@@ -139,6 +140,10 @@ class Calls(Containers):
         init = self.method(cls, "__init__")
         if init is not None:
             self._enter(node, init, instance, arguments, keywords)
+        for name in _RUN_UNASKED:
+            method = self.method(cls, name)
+            if method is not None:
+                self._wake(method)
         return frozenset({instance})
 
     # Libraries.
@@ -158,6 +163,10 @@ class Calls(Containers):
         if name == "next" and arguments:
             found: set[Value] = set()
             for value in arguments[0]:
+                following = self.method(value.cls, "__next__") if isinstance(value, Instance) else None
+                if following is not None:
+                    self.callees[node].add(following)
+                    self.callers[following].add(node)
                 found |= self.elements(value)
             return frozenset(found)
         kind = names.iteration(name)

@@ -171,14 +171,14 @@ class Containers(Memory):
         return self._get(("keys", node))
 
     def _iterated(self, value: Instance) -> Values:
+        found: set[Value] = set()
         iterator = self.method(value.cls, "__iter__")
-        if iterator is None:
-            return frozenset({Element(value)})
-        self._wake(iterator)
-        found: set[Value] = set(self._get(("yield", iterator)))
-        for result in self._get(("return", iterator)):
-            if result != value and not isinstance(result, Instance):
-                found |= self.elements(result)
+        if iterator is not None:
+            self._wake(iterator)
+            found |= self._get(("yield", iterator))
+            for result in self._get(("return", iterator)):
+                if result != value and not isinstance(result, Instance):
+                    found |= self.elements(result)
         following = self.method(value.cls, "__next__")
         if following is not None:
             self._wake(following)

@@ -27,7 +27,7 @@ class Cpu:
         found: dict[str, Setting | None] = {}
         for path in files:
             for node in self.program.flow.parsed_of[path].parents:
-                if not isinstance(node, ast.IfExp) or not self._chooses(node):
+                if not isinstance(node, (ast.IfExp, ast.If)) or not self._chooses(node):
                     continue
                 terms = self._terms(node.test, _DEPTH)
                 if not terms:
@@ -36,13 +36,22 @@ class Cpu:
                 found[setting.text if setting is not None else ""] = setting
         return next(iter(found.values())) if len(found) == 1 else None
 
-    def _chooses(self, node: ast.IfExp) -> bool:
+    def _chooses(self, node: ast.IfExp | ast.If) -> bool:
         """Whether a choice is one between a GPU and the CPU."""
         if self.program.frame(node) not in self.program.reachable:
             return False
+        if isinstance(node, ast.If):
+            return any(map(self._takes_a_model_along, node.body)) and not node.orelse
         gpu, cpu = ast.unparse(node.body), ast.unparse(node.orelse)
         named = all(any(self.roles.is_device(v) for v in self.program.values(b)) for b in (node.body, node.orelse))
         return named and "cuda" in gpu and "cpu" in cpu
+
+    def _takes_a_model_along(self, statement: ast.stmt) -> bool:
+        """`model.cuda()`, `model = model.cuda()`"""
+        move = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+        if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute) or move.func.attr != "cuda":
+            return False
+        return any(self.roles.is_model(v) for v in self.program.values(move.func.value))
 
     def _terms(self, node: ast.expr, depth: int) -> list[ast.expr]:
         """What must hold besides that there is a GPU; nothing where that is not known."""

@@ -37,6 +37,7 @@ _RANDOM = (
     "np.random.",
 )
 _FILLS_AT_RANDOM = ("uniform_", "normal_", "random_", "bernoulli_", "trunc_normal_", "exponential_")
+CLOCKS = {"time.time", "time.perf_counter", "timeit.default_timer", "time.clock", "datetime.datetime.now"}
 _ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
 
 

@@ -36,11 +36,16 @@ class Locality:
         for part in ast.walk(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                 owner = self.program.scope(part).owner(part.id)
-                if owner is not None and part.id in self.names(owner.frame):
+                if owner is not None and part.id in self.names(owner.frame) | self._global(part):
                     return True
             if isinstance(part, ast.Call) and (self._draws(part) or any(map(self._returns_own, self._callees(part)))):
                 return True
         return False
+
+    def _global(self, name: ast.Name) -> set[str]:
+        """The global variables to which the function of a name gives such values."""
+        frame = self.program.frame(name)
+        return self.names(frame) & frame.declared_global
 
     def _callees(self, call: ast.Call) -> set[Scope]:
         return self.program.flow.callees.get(call, set())
@@ -93,7 +98,11 @@ class Locality:
         """The variables that a statement gives a value of one process's own."""
         targets: list[ast.expr] = []
         value: ast.expr | None = None
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.If) and self.is_own(node.test):  # what it sets depends on the one process, too
+            set_here = [s for s in ast.walk(node) if isinstance(s, (ast.Assign, ast.AugAssign))]
+            targets = [t for s in set_here for t in (s.targets if isinstance(s, ast.Assign) else [s.target])]
+            value = node.test
+        elif isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
         elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
             targets, value = [node.target], node.value
@@ -107,4 +116,4 @@ class Locality:
         return names - {n for r in self.reductions if self.program.inside(node, r.loop) for n in r.names}
 
     def _is_of(self, name: ast.Name, frame: Scope) -> bool:
-        return self.program.scope(name).owner(name.id) is frame
+        return self.program.scope(name).owner(name.id) is frame or name.id in frame.declared_global

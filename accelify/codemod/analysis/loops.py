@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -21,12 +22,13 @@ from accelify.codemod.analysis.values import (
     Instance,
     Made,
     Member,
-    Parameters,
     Value,
     View,
 )
+from accelify.codemod.analysis.ways import Wanted, Ways
 
 _COUNTERS = ("range", "trange", "tqdm.trange", "tqdm.auto.trange", "numpy.arange", "itertools.count", "torch.arange")
+_OF_AN_EPOCH = re.compile(r"(per|each|an|one|in|len)_?epoch(?!s)")  # `steps_per_epoch` counts no epochs
 Loop = ast.For | ast.AsyncFor | ast.While
 
 
@@ -45,7 +47,11 @@ class Data:
 
 @dataclass
 class Training:
-    """The training code of a program; the loops that do more than train, with what tells when they do."""
+    """The training code of a program.
+
+    phases: the loops that do more than train, with what tells when they do. told: what the parameters of functions must
+    be for them to train.
+    """
 
     backwards: list[ast.Call] = field(default_factory=list)
     steps: list[ast.Call] = field(default_factory=list)
@@ -53,6 +59,7 @@ class Training:
     data: list[Data] = field(default_factory=list)
     frames: set[Scope] = field(default_factory=set)
     phases: dict[ast.AST, Phase] = field(default_factory=dict)
+    told: dict[Scope, set[frozenset[Wanted]]] = field(default_factory=dict)
 
 
 class Loops:
@@ -63,6 +70,7 @@ class Loops:
         self.roles = roles
         self.tracer = tracer
         self.flow = program.flow
+        self.ways = Ways(program, tracer)
 
     def find(self) -> Training:
         """The backward passes that the named files may run, and all that hangs on them."""
@@ -76,10 +84,12 @@ class Loops:
             elif call.func.attr == "step" and self._is_optimizer_step(call):
                 training.steps.append(call)
         for backward in training.backwards:
-            training.loops[backward] = self.stack(backward, training.frames)
+            training.loops[backward] = self.stack(backward, training)
             for data in self._data(backward, training.loops[backward]):
                 if data not in training.data:
                     training.data.append(data)
+        placed = [d for d in training.data if d.loop is not None]  # the others belong to helpers that nothing calls
+        training.data = placed or training.data
         return training
 
     def _is_tensor_backward(self, call: ast.Call) -> bool:
@@ -101,25 +111,28 @@ class Loops:
 
     # Loops round a place, through callers.
 
-    def stack(self, node: ast.AST, frames: set[Scope] | None = None) -> list[Loop]:
+    def stack(self, node: ast.AST, training: Training | None = None) -> list[Loop]:
         """The loops that hold a node, in its function and in those that call it, from the inside out."""
         found: list[Loop] = []
-        seen: set[Scope] = set()
-        queue: list[ast.AST] = [node]
+        seen: set[tuple[Scope, frozenset[Wanted]]] = set()
+        queue: list[tuple[ast.AST, frozenset[Wanted]]] = [(node, self.ways.to(node))]
         while queue:
-            current = queue.pop(0)
+            current, wanted = queue.pop(0)
             for loop in self.program.loops_round(current):
                 if loop not in found:
                     found.append(loop)
             frame = self._function_round(current)
-            if frames is not None:
-                frames.add(self.program.frame(current))
-            if frame is None or frame in seen:
+            if training is not None:
+                training.frames.add(self.program.frame(current))
+                training.told.setdefault(self.program.frame(current), set()).add(wanted)
+            if frame is None or (frame, wanted) in seen:
                 continue
-            seen.add(frame)
-            queue.extend(c for c in self.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable)
+            seen.add((frame, wanted))
+            calls = [c for c in self.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
+            ways = ((call, self.ways.through(call, frame, wanted)) for call in calls)
+            queue.extend((call, way) for call, way in ways if way is not None)
             if frame in self.flow.escaped:
-                queue.extend(self._uses_of(frame))
+                queue.extend((use, self.ways.to(use)) for use in self._uses_of(frame))
         return found
 
     def _function_round(self, node: ast.AST) -> Scope | None:
@@ -184,7 +197,7 @@ class Loops:
         """Whether a loop goes over what an outer loop deals out: the micro-batches of a batch, its sequences."""
         source = self._unwrapped(loop)
         parts = source.args if isinstance(source, ast.Call) and "zip" in self.program.called(source) else [source]
-        held = [self.program.values(part) for part in parts]
+        held = [self.program.values(_container(part)) for part in parts]
         return all(values and all(isinstance(v, Element) for v in values) for values in held) and bool(held)
 
     def _data(self, backward: ast.Call, loops: list[Loop]) -> list[Data]:
@@ -207,7 +220,7 @@ class Loops:
             )
         for loop in loops:
             source = self._own_source(loop)
-            if source is not None:
+            if source is not None and not self._is_within_a_batch(loop):
                 return [Data(source[0], loop, (source[1],))]
         if self._draws(loops, backward):
             return [Data("random", loops[0] if loops else None)]
@@ -233,7 +246,13 @@ class Loops:
                 continue  # an evaluation, with a loop of its own
             if any(loop in loops for loop in self.stack(call)):
                 found.append(call)
-        return found
+        within = [c for c in found if not self._asks_its_own(c)]
+        return within or found
+
+    def _asks_its_own(self, call: ast.Call) -> bool:
+        """Whether `next` is asked of an object of the project's own, which asks the loaders that it holds."""
+        values = self.program.values(call.args[0] if call.args else _receiver(call))
+        return any(isinstance(v, Instance) and self.flow.method(v.cls, "__next__") for v in values)
 
     def _own_source(self, loop: Loop) -> tuple[str, ast.expr] | None:
         """What a loop of the script's own takes its data from, if it is the loop that deals out the data."""
@@ -244,7 +263,7 @@ class Loops:
         if self._goes_over_a_part(loop):
             return None
         if any(isinstance(o, Made) and o.name in _COUNTERS for o in owners):
-            text = ast.unparse(source).lower()
+            text = _OF_AN_EPOCH.sub("", ast.unparse(source).lower())
             if "epoch" in text or "step" in text.split("(")[0]:
                 return None
             return ("sequence", source) if self._deals_out(loop) else None
@@ -252,6 +271,18 @@ class Loops:
             return None
         kind = self._kind_of(owners)
         return (kind, source) if kind is not None and self._uses_items(loop) else None
+
+    def _is_within_a_batch(self, loop: Loop) -> bool:
+        """Whether a loop counts parts of what a generator of the project's own yields to a loop round it."""
+        for outer in self.program.loops_round(loop):
+            if not isinstance(outer, ast.For) or not any(isinstance(o, Generated) for o in self.owners(outer.iter)):
+                continue
+            made = (
+                v for call in self.program.calls if self.program.inside(call, outer) for v in self.program.values(call)
+            )
+            if not any(map(self.roles.is_optimizer, made)):  # else it yields folds
+                return self._own_source(outer) is not None
+        return False
 
     def _kind_of(self, owners: set[Value]) -> str | None:
         """Whether batches come from a thing that can be prepared, or from one whose items are to be dealt out."""
@@ -292,29 +323,29 @@ class Loops:
     def _deals_out(self, loop: ast.For) -> bool:
         """Whether a counter picks data: it indexes or slices something that is read."""
         counters = _with_derived(names_in(loop.target), list(self._body_nodes(loop)))
-        return any(self._picks(node, counters, loop) for node in self._body_nodes(loop))
+        picked = [p for node in self._body_nodes(loop) for p in self._picked(node, counters)]
+        if any(self.roles.learns(v) for p in picked for v in self.program.values(p)):
+            return False  # which network is trained is no choice of data
+        return any(not self.program.inside(p, loop) or not self._is_only_shown(p, loop) for p in picked)
 
-    def _picks(self, node: ast.AST, counters: set[str], loop: ast.For) -> bool:
+    def _picked(self, node: ast.AST, counters: set[str]) -> Iterator[ast.Subscript]:
+        """What a counter indexes or slices, here or in a function that is given it."""
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and names_in(node.slice) & counters:
-            return not self._is_only_shown(node, loop)
-        if isinstance(node, ast.Call):
+            yield node
+        elif isinstance(node, ast.Call):
             for callee in self.flow.callees.get(node, ()):
                 for parameter in callee.parameters:
                     argument = self.tracer.argument(node, callee, parameter.arg)
-                    if (
-                        argument is not None
-                        and names_in(argument) & counters
-                        and self._indexes_by(callee, parameter.arg)
-                    ):
-                        return True
-        return False
+                    if argument is not None and names_in(argument) & counters:
+                        yield from self._indexed_by(callee, parameter.arg)
 
-    def _indexes_by(self, function: Scope, name: str) -> bool:
+    @staticmethod
+    def _indexed_by(function: Scope, name: str) -> Iterator[ast.Subscript]:
         nodes = list(ast.walk(function.node))
         names = _with_derived({name}, nodes)
-        return any(
-            isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and names_in(n.slice) & names for n in nodes
-        )
+        for node in nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and names_in(node.slice) & names:
+                yield node
 
     def _is_only_shown(self, node: ast.AST, loop: ast.For) -> bool:
         for ancestor in self.program.ancestors(node):
@@ -333,7 +364,7 @@ class Loops:
     def _uses_items(self, loop: ast.For) -> bool:
         targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
         held = [v for t in targets for v in self.program.values(t)]
-        if any(self.roles.is_module(v) or self.roles.is_optimizer(v) or isinstance(v, Parameters) for v in held):
+        if any(map(self.roles.learns, held)):
             return False  # a loop over networks, optimizers or weights deals out no data
         names = {n.id for n in targets}
         return any(
@@ -377,6 +408,18 @@ def _with_derived(names: Iterable[str], nodes: Sequence[ast.AST]) -> set[str]:
             ):
                 found.add(node.targets[0].id)
     return found
+
+
+def _container(node: ast.expr) -> ast.expr:
+    """`batch` of `list(batch.keys())`."""
+    while isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("keys", "values", "items") and not node.args:
+            node = node.func.value
+        elif isinstance(node.func, ast.Name) and node.func.id in ("list", "sorted", "tuple") and len(node.args) == 1:
+            node = node.args[0]
+        else:
+            break
+    return node
 
 
 def _receiver(call: ast.Call) -> ast.expr:

@@ -11,7 +11,7 @@ import ast
 from dataclasses import dataclass, field
 
 from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.program import COMPREHENSIONS, Program
 
 
 @dataclass
@@ -212,14 +212,19 @@ class Reacher:
         return found - nodes
 
     def _callers_in_loops(self, nodes: set[Scope]) -> set[Scope]:
-        """Whoever calls a home again and again: the accelerator is created once."""
+        """Whoever calls or builds a home again and again: the accelerator is created once."""
         found: set[Scope] = set()
         for node in nodes:
             callers = self.callers(node)
-            is_home = node.kind == "function" and not self._sees_global(node, nodes) and not set(callers) & nodes
-            if is_home and any(self.program.loops_round(c) for calls in callers.values() for c in calls):
+            is_home = node.kind != "module" and not self._sees_global(node, nodes) and not set(callers) & nodes
+            if is_home and any(self._is_repeated(c) for calls in callers.values() for c in calls):
                 found |= set(callers)
         return found - nodes
+
+    def _is_repeated(self, call: ast.Call) -> bool:
+        statement = self.program.statement(call)
+        within = (a for a in self.program.ancestors(call) if self.program.inside(a, statement))
+        return bool(self.program.loops_round(call)) or any(isinstance(a, COMPREHENSIONS) for a in within)
 
     def _meeting(self, nodes: set[Scope]) -> Scope | None:
         """A function or module from which several homes are called, so that one accelerator serves them all."""
@@ -284,17 +289,22 @@ class Reacher:
             return  # its base class holds it
         bases = [b for b in self.flow.ancestors(node) if b in nodes]
         if bases and self._calls_base(node):
-            if any(self.callers(b).keys() & nodes - {node, *self.flow.descendants(b)} for b in bases):
+            if any(self._builders(b) & nodes for b in bases):
                 self.reach.parameters.append(init) if init is not None else None
             return
         if init is None:
             self._no_constructor(node)
             return
         self.reach.holders.append(node)
-        if passing - set(self.flow.descendants(node)):
+        if (passing | self._builders(node)) & nodes - set(self.flow.descendants(node)):
             self._settle_function(init)
         else:
             self.reach.homes.append(node)
+
+    def _builders(self, base: Scope) -> set[Scope]:
+        """Whoever builds a class, or one that inherits from it, and is none of them."""
+        family = {base, *self.flow.descendants(base)}
+        return {caller for cls in family for caller in self.callers(cls)} - family
 
     def _calls_base(self, node: Scope) -> bool:
         init = self.flow.method(node, "__init__")

@@ -6,14 +6,13 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.effects import CLOCKS
 from accelify.codemod.analysis.harmless import kept_in
 from accelify.codemod.analysis.meters import Meter
 from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.sums import added_in
 from accelify.codemod.analysis.trace import Tracer
-
-CLOCKS = {"time.time", "time.perf_counter", "timeit.default_timer", "time.clock", "datetime.datetime.now"}
 
 
 class Remains:

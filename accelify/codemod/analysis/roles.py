@@ -6,6 +6,7 @@ import ast
 from functools import cached_property
 
 from accelify.codemod import names
+from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.values import (
     Argument,
@@ -160,3 +161,19 @@ class Roles:
     def is_model(self, value: Value) -> bool:
         """An `nn.Module`, or anything whose parameters an optimizer gets."""
         return (self.is_module(value) and not self.is_loss(value)) or value in self.trained
+
+    def learns(self, value: Value) -> bool:
+        """Whether a value is a network, an optimizer or weights, or an agent of the project's own that holds some."""
+        if isinstance(value, Parameters) or self.is_module(value) or self.is_optimizer(value):
+            return True
+        return isinstance(value, Instance) and value.cls in self._learners
+
+    @cached_property
+    def _learners(self) -> set[Scope]:
+        """The classes whose methods keep an optimizer."""
+        found: set[Scope] = set()
+        for written in self.program.attribute_writes.values():
+            for node in written:
+                if any(self.is_optimizer(v) for v in self.program.values(node)):
+                    found |= {v.cls for v in self.program.values(node.value) if isinstance(v, Instance)}
+        return found

@@ -7,11 +7,12 @@ import itertools
 from collections.abc import Iterable
 
 from accelify.codemod.analysis.bindings import names_in
+from accelify.codemod.analysis.effects import CLOCKS
 from accelify.codemod.analysis.harmless import Harmless, is_in
 from accelify.codemod.analysis.meters import Meters
 from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.program import Program
-from accelify.codemod.analysis.remains import CLOCKS, Remains, stored_in
+from accelify.codemod.analysis.remains import Remains, stored_in
 from accelify.codemod.analysis.trace import Tracer
 
 _ADDS = (ast.Add, ast.Sub)

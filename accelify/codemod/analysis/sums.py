@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.effects import CLOCKS
 from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.program import LOOPS, Program
@@ -54,12 +55,14 @@ class Sums:
         prepared: Prepared,
         splits_batches: bool,
         phases: Mapping[ast.AST, Phase],
+        only_if: Callable[[Loop], str | None],
     ) -> None:
         self.program = program
         self.tracer = tracer
         self.prepared = prepared
         self.splits_batches = splits_batches
         self.phases = phases
+        self.only_if = only_if
         self.uses = Uses(program, tracer, prepared)
 
     def of(self, loop: Loop) -> list[Reduction]:
@@ -71,6 +74,7 @@ class Sums:
         )
         if condition is None and not always:
             return []
+        condition = condition or self.only_if(loop)
         frame = self.program.frame(loop)
         found: dict[str, tuple[str, ast.stmt, set[str]]] = {}
         for name in sorted(added_in(loop), key=lambda n: added_in(loop)[n][0].lineno):
@@ -132,7 +136,7 @@ class Sums:
 
     def _judge(self, name: str, loop: Loop, frame: Scope) -> tuple[str, ast.stmt, set[str]] | None:
         """How a sum is reduced, after which statement, and what else it is calculated with; None where unclear."""
-        if self.program.scope(loop).owner(name) is not frame:
+        if self.program.scope(loop).owner(name) is not frame or _moves_on(name, loop) or self._is_of_time(name, loop):
             return None
         anchor = self._anchor(name, loop, frame)
         if anchor is None or self._is_trained_on(name, frame):
@@ -150,6 +154,21 @@ class Sums:
         if how == "mean":
             others -= names_in(loop.target)
         return how, anchor, others
+
+    def _is_of_time(self, name: str, loop: Loop) -> bool:
+        """Whether what is added is the time that a round took, while the processes work at once."""
+        clocks = {
+            target.id
+            for node in ast.walk(loop)
+            if isinstance(node, ast.Assign) and self._reads_a_clock(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        added = (statement.value for statement in added_in(loop)[name])
+        return any(self._reads_a_clock(value) or names_in(value) & clocks for value in added)
+
+    def _reads_a_clock(self, node: ast.expr) -> bool:
+        return any(isinstance(n, ast.Call) and bool(self.program.called(n) & CLOCKS) for n in ast.walk(node))
 
     def _how_it_is_divided(self, uses: list[Use], loop: Loop) -> str | None:
         counts = {self.uses.counts_own_batches(d, loop) for u in uses for d in u.divisors}
@@ -251,6 +270,11 @@ def _added_to(node: ast.AST) -> str | None:
             if name in sides and name not in names_in(value.right if sides[0] == name else value.left):
                 return name
     return None
+
+
+def _moves_on(name: str, loop: Loop) -> bool:
+    """Whether what is added depends on the sum so far, as in a running mean: `mean += (x - mean) / n`."""
+    return any(isinstance(s, ast.AugAssign) and name in names_in(s.value) for s in added_in(loop)[name])
 
 
 def bound_in(loop: Loop) -> set[str]:

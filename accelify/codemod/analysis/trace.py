@@ -113,9 +113,18 @@ class Tracer:
         if callees and all(c.generates for c in callees):
             fed = [a for a in [*node.args, *[k.value for k in node.keywords]] if self._is_loader(a)]
             return fed or None
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _THROUGH and not self.flow.callees.get(node):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _THROUGH and not callees:
             return [node.func.value]
-        return None
+        given = [self._given_back(node, c) for c in callees]
+        return [g for g in given if g is not None] if given and None not in given else None
+
+    def _given_back(self, call: ast.Call, function: Scope) -> ast.expr | None:
+        """The argument that a function hands back as it got it: `optimizer = adjust(optimizer, epoch)`."""
+        returns = [n.value for s in function.body for n in ast.walk(s) if isinstance(n, ast.Return)]
+        names = {r.id if isinstance(r, ast.Name) else "" for r in returns}
+        name = names.pop() if len(names) == 1 and function.kind == "function" else ""
+        is_kept = [type(w) for w in function.writes.get(name, ())] == [ast.arg]
+        return self.argument(call, function, name) if is_kept else None
 
     def _is_loader(self, node: ast.expr) -> bool:
         values = self.program.values(node)
@@ -182,6 +191,8 @@ class Tracer:
             outer = self.chains(value, seen)
             if outer:
                 return [(binding, *chain) for chain in outer]
+            if isinstance(value, ast.Call) and self.flow.callees.get(value):
+                return []  # the thing itself, handed back by a function that was given it
         return [(binding,)]
 
     def _looped(self, statement: ast.For | ast.AsyncFor, write: ast.Name, seen: tuple[object, ...]) -> list[Chain]:

@@ -24,6 +24,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "checkpoints"
+_DEPTH = 2
 _ASKING = ("exists", "isfile", "isdir", "is_file", "is_dir")
 
 
@@ -61,7 +62,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             edits.append(import_edit(script, root, f"import {saver}"))
         reason = "written by one process, and whole or not at all"
         yield Change(NAME, script.path(call), call.lineno, reason, tuple(edits))
-    yield from _waits(script, saves)
+    yield from _waits(script, [*saves, *(c for c in _saves(script) if c in script.guarding.covered)])
 
 
 def _saves(script: Script) -> list[ast.Call]:
@@ -89,18 +90,42 @@ def _saver(script: Script, call: ast.Call) -> str | None:
 def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
     """No process reads a file before the one that writes it is done."""
     done: set[ast.stmt] = set()
-    for call in script.program.calls:
-        if "torch.load" not in script.program.called(call) or not call.args or script.path(call) not in script.files:
+    for load in script.program.calls:
+        if "torch.load" not in script.program.called(load) or not load.args:
             continue
-        accelerator = script.accelerator(call)
-        statement = _before_asking(script, script.program.statement(call))
-        if statement in done or accelerator is None or not any(_may_be_of(script, call, save) for save in saves):
-            continue
-        done.add(statement)
-        edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
-        yield Change(
-            NAME, script.path(call), call.lineno, "the process that writes this file may not be done yet", (edit,)
-        )
+        for call, path in _readers(script, load):
+            accelerator = script.accelerator(call)
+            statement = _before_asking(script, script.program.statement(call))
+            is_known = script.path(call) in script.files and call not in script.guarding.covered
+            if accelerator is None or not is_known or any(_has_waited(script, w, statement, saves) for w in done):
+                continue
+            if any(_may_be_of(script, call, path, save) for save in saves):
+                done.add(statement)
+                edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
+                reason = "the process that writes this file may not be done yet"
+                yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+
+
+def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt, saves: list[ast.Call]) -> bool:
+    """Whether nothing is saved between a wait and a later statement of its block."""
+    block = script.program.block(before)
+    if statement not in block or block.index(statement) < block.index(before):
+        return False
+    between = [n for s in block[block.index(before) : block.index(statement)] for n in ast.walk(s)]
+    calls = [n for n in between if isinstance(n, ast.Call)]
+    return not any(c is s or _leads_to(script, c, s) for c in calls for s in saves)
+
+
+def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
+    """The load with its path; where the accelerator does not reach it, the calls that lead to it."""
+    if script.path(load) in script.files and script.accelerator(load) is not None:
+        return [(load, load.args[0])]
+    function, path = script.program.frame(load), load.args[0]
+    callers = sorted(script.program.flow.callers.get(function, ()), key=lambda c: c.lineno)
+    is_given = isinstance(path, ast.Name) and any(p.arg == path.id for p in function.parameters)
+    return [
+        (c, (script.tracer.argument(c, function, ast.unparse(path)) if is_given else None) or path) for c in callers
+    ]
 
 
 def _before_asking(script: Script, statement: ast.stmt) -> ast.stmt:
@@ -109,25 +134,37 @@ def _before_asking(script: Script, statement: ast.stmt) -> ast.stmt:
     for around in script.program.ancestors(statement):
         if not isinstance(around, (ast.If, ast.With, ast.Try)):
             break
+        if isinstance(around, ast.With) and any(_opens(i.context_expr) for i in around.items):
+            found = around
         if isinstance(around, ast.If) and script.program.block(around) != [found] and _asks_for_a_file(around.test):
             found = around
     return found
+
+
+def _opens(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "open"
 
 
 def _asks_for_a_file(test: ast.expr) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr in _ASKING for n in ast.walk(test))
 
 
-def _may_be_of(script: Script, load: ast.Call, save: ast.Call) -> bool:
+def _may_be_of(script: Script, load: ast.Call, path: ast.expr, save: ast.Call) -> bool:
     """Whether a load may read what was saved before: the same path, or one that an imported file was given."""
     target = save.args[1] if len(save.args) > 1 else None
-    if target is not None and _path(script, load.args[0]) == _path(script, target):
+    if target is not None and _path(script, path) == _path(script, target):
         return not _comes_first(script, load, save)
-    frame = script.program.frame(load)
-    if script.path(save) == script.path(load) or isinstance(load.args[0], ast.Constant):
+    if script.path(save) == script.path(load) or isinstance(path, ast.Constant):
         return False
-    before = (call for call in script.program.calls_in(frame) if call.lineno < load.lineno)
-    return any(_leads_to(script, call, save) for call in before)
+    return any(_leads_to(script, call, save) for call in _before(script, load, _DEPTH))
+
+
+def _before(script: Script, node: ast.Call, depth: int) -> Iterator[ast.Call]:
+    """The calls that are made before one, in its function and where that is called."""
+    frame = script.program.frame(node)
+    yield from (call for call in script.program.calls_in(frame) if call.lineno < node.lineno)
+    for caller in script.program.flow.callers.get(frame, ()) if depth else ():
+        yield from _before(script, caller, depth - 1)
 
 
 def _path(script: Script, node: ast.expr) -> str:

@@ -24,6 +24,7 @@ from accelify.codemod.edits import AddParameter, Change, Edit, Insert, Obstacle,
 from accelify.codemod.script import Script
 
 NAME = "accelerator"
+_FIRST = -1  # before whatever else is inserted at the same place
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
@@ -35,10 +36,11 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
             yield from _import(script, home)
         yield from _create(script, home)
     waiting = list(dict.fromkeys(script.reach.parameters))
+    given: set[ast.Call] = set()
     while waiting:  # a parameter may become free once the functions that it was handed to have lost theirs
         free = next((f for f in waiting if _replaceable(script, f, plan) is not None), waiting[0])
         waiting.remove(free)
-        yield from _parameter(script, free, plan)
+        yield from _parameter(script, free, plan, given)
 
 
 def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
@@ -64,7 +66,7 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
         guard = script.reach.guarded.get(home)
         block = import_block(script, home)
         if guard is not None:
-            insert = Insert(guard.body[0], "before", f"{name} = {_call(script)}")
+            insert = Insert(guard.body[0], "before", f"{name} = {_call(script)}", order=_FIRST)
         elif block:
             insert = Insert(block[-1], "after", f"{name} = {_call(script)}", gap=1, order=2)
         else:
@@ -76,7 +78,8 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
         yield Change(NAME, home.module, _line(init), reason, (_kept(init, f"{_self(init)}.{name} = {_call(script)}"),))
     else:
         first = body_start(home.body)
-        yield Change(NAME, home.module, first.lineno, reason, (Insert(first, "before", f"{name} = {_call(script)}"),))
+        insert = Insert(first, "before", f"{name} = {_call(script)}", order=_FIRST)
+        yield Change(NAME, home.module, first.lineno, reason, (insert,))
 
 
 def _call(script: Script) -> str:
@@ -97,7 +100,7 @@ def _kept(init: Scope, code: str) -> Insert:
         and isinstance(first.value, ast.Call)
         and ast.unparse(first.value.func).endswith("__init__")
     )
-    return Insert(first, "after" if is_super else "before", code)
+    return Insert(first, "after" if is_super else "before", code, order=_FIRST)
 
 
 def _self(function: Scope) -> str:
@@ -108,18 +111,22 @@ def _line(function: Scope) -> int:
     return int(getattr(function.node, "lineno", 1))
 
 
-def _parameter(script: Script, function: Scope, plan: Plan) -> Iterator[Change | Obstacle]:
+def _parameter(script: Script, function: Scope, plan: Plan, done: set[ast.Call]) -> Iterator[Change | Obstacle]:
+    """The parameter and the arguments, but for calls that gave the accelerator to another function they may go to."""
     node = function.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     name = script.reach.name
     calls = _calls(script, function)
-    old = _replaceable(script, function, plan)
-    at_end = _goes_last(node, calls)
+    alike = [f for f in script.reach.parameters if script.program.flow.callers.get(f, set()) & set(calls)]
+    replaced = {_replaceable(script, f, plan) for f in alike or [function]}
+    old = replaced.pop() if len(replaced) == 1 else None
+    at_end = all(_goes_last(f.node, _calls(script, f)) for f in alike or [function])  # type: ignore[arg-type]  # functions
     position = len(node.args.args) if at_end else int(function.is_method and not function.has_decorator("staticmethod"))
     edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, position, old)]}
     if function.name == "__init__" and function.parent in script.reach.holders:
         edits[function.module].append(_kept(function, f"{_self(function)}.{name} = {name}"))
-    for call in calls:
+    for call in (c for c in calls if c not in done):
+        done.add(call)
         given = _given(script, call)
         if given is None:
             yield Obstacle(

@@ -14,6 +14,8 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
+import libcst as cst
+
 from accelify.codemod import snippets
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Remark, Replace
@@ -21,6 +23,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "data"
+_DRAWN = "training data are drawn at random: each process draws its own; one process draws what it always drew"
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
@@ -47,7 +50,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             edits=(
                 Replace(
                     source,
-                    partial(snippets.passed_to, function=f"{accelerator}.shard"),
+                    partial(dealt_out, accelerator=accelerator, condition=script.trains_only_if(data.loop or source)),
                     keeps=(source,),
                     reads=(accelerator.split(".")[0],),
                 ),
@@ -74,6 +77,16 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             "every process computes on the same data here: the result is right, but more processes bring no speed",
             Tier.REVIEW,
         )
+
+
+def dealt_out(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst.BaseExpression:
+    """`accelerator.shard(x)`, or `accelerator.shard(x) if train else x` in a function that evaluates, too."""
+    assert isinstance(node, cst.BaseExpression)
+    if condition is None:
+        return snippets.passed_to(node, function=f"{accelerator}.shard")
+    whole = node.deep_clone()
+    assert isinstance(whole, cst.BaseExpression)
+    return snippets.expression(f"{accelerator}.shard({{node}}) if {condition} else {{whole}}", node=node, whole=whole)
 
 
 def _counted(script: Script, loop: ast.AST) -> Iterator[Remark]:
@@ -146,19 +159,19 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     if not script.options.runtime.has("seed_by_rank"):
         yield from _without_seeds(script)
         return
-    group = next((g for g in groups if any(i.kind == "optimizer" for i in g.items)), groups[-1])
-    accelerator = script.reach.expression(group.frame)
-    if accelerator is None or group.anchor is None:
+    places = [(s, script.reach.expression(script.program.frame(s))) for s in _where_random_numbers_part(script)]
+    for after, accelerator in places:
+        if accelerator is not None:
+            yield Change(
+                rule=NAME,
+                path=script.path(after),
+                line=after.lineno,
+                reason=_DRAWN,
+                edits=(Insert(after, "after", f"{accelerator}.seed_by_rank()", order=6),),
+                tier=Tier.REVIEW,
+            )
+    if not places:
         return
-    path = script.path(group.anchor)
-    yield Change(
-        rule=NAME,
-        path=path,
-        line=group.anchor.lineno,
-        reason="training data are drawn at random: each process draws its own; one process draws what it always drew",
-        edits=(Insert(group.anchor, "after", f"{accelerator}.seed_by_rank()", order=6),),
-        tier=Tier.REVIEW,
-    )
     yield Remark(
         NAME,
         script.path(backward),
@@ -166,3 +179,12 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         "each process draws its own data: N processes see N times as much in a step",
         Tier.REVIEW,
     )
+
+
+def _where_random_numbers_part(script: Script) -> list[ast.stmt]:
+    """The statements after which all that starts equal is built, one for each way to build it."""
+    groups = script.preparation.groups
+    chosen = [g for g in groups if any(i.kind == "optimizer" for i in g.items)] or groups[-1:]
+    found = list(dict.fromkeys(script.seeds.after(g.anchor) for g in chosen if g.anchor is not None))
+    blocks = {statement: script.program.block(statement) for statement in found}
+    return [s for s in found if not any(o in blocks[s] and o.lineno > s.lineno for o in found)]

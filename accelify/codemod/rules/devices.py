@@ -101,12 +101,28 @@ def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Rema
     if not numbered:
         return
     path = script.path(statement)
-    if all(re.fullmatch(r"cuda:\d+", str(n.value)) for n in numbered):
+    is_read_whole = not _is_taken_apart(script, statement.targets[0])
+    if is_read_whole and all(re.fullmatch(r"cuda:\d+", str(n.value)) for n in numbered):
         edits = tuple(Replace(n, without_number) for n in numbered)
         yield Change(NAME, path, statement.lineno, "each process has a GPU of its own", edits)
         return
     message = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
     yield Remark(NAME, path, statement, message, Tier.REVIEW)
+
+
+def _is_taken_apart(script: Script, target: ast.expr) -> bool:
+    """Whether the script reads the number out of the text: `int(args.device[5])`, `device.split(":")[1]`."""
+    name = ast.unparse(target).rpartition(".")[2].lower()
+    nodes = (n for path in script.files for n in script.program.flow.parsed_of[path].parents)
+    held = (
+        n.value
+        for n in nodes
+        if isinstance(n, ast.Subscript)
+        or (isinstance(n, ast.Attribute) and n.attr in ("split", "partition", "replace"))
+    )
+    return any(
+        isinstance(h, (ast.Name, ast.Attribute)) and ast.unparse(h).rpartition(".")[2].lower() == name for h in held
+    )
 
 
 def without_number(node: cst.CSTNode) -> cst.BaseExpression:

@@ -20,6 +20,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "notes"
+_SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
 _OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.", "params.")
 
 
@@ -29,15 +30,28 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
     for loop in shared:
         if script.distribution is None:  # else the script knows, and reduces by itself
             yield from _sums(script, loop)
+            yield from _lists(script, loop)
         yield from _carried(script, loop)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
             if isinstance(node, (ast.For, ast.AsyncFor)) and node not in [*shared, *script.evaluations]:
                 yield from _evaluation(script, node)
+    yield from _elsewhere(script)
     yield from _uneven(script)
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _lost_choices(script, plan)
+
+
+def _elsewhere(script: Script) -> Iterator[Remark]:
+    """Loops of files that do not change, over loaders that are prepared."""
+    for parsed in script.program.files:
+        if parsed.path in script.files:
+            continue
+        for node in parsed.parents:
+            is_loop = isinstance(node, ast.For) and script.program.frame(node) in script.run_by_training
+            if is_loop and script.prepared.is_loader_for_some(node.iter):  # type: ignore[attr-defined]  # a loop
+                yield Remark(NAME, parsed.path, node, _SHARE, Tier.REVIEW)
 
 
 def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
@@ -48,12 +62,39 @@ def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
             continue
         if not _is_measured(node.value) and not names_in(node) & bound:
             continue
+        if isinstance(node.value, ast.Constant) and not _is_counted_by_data(script, node, loop):
+            continue
         text = ast.unparse(node.target)
         if text not in seen and not _begins_anew(script, node, loop):
             seen.add(text)
             message = (
                 f"`{text}` adds up this process's share only: reduce it over the processes where the whole is meant"
             )
+            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _is_counted_by_data(script: Script, node: ast.AugAssign, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether `correct += 1` stands under a condition that the batch decides; steps are counted alike everywhere."""
+    round_it = (a for a in script.program.ancestors(node) if isinstance(a, ast.If) and script.program.inside(a, loop))
+    return any(script.locality.is_own(a.test) for a in round_it)
+
+
+def _lists(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
+    """Lists into which a loop puts what it measures, and which are read after it."""
+    frame, end = script.program.frame(loop), loop.end_lineno or loop.lineno
+    seen: set[str] = set()
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
+            continue
+        into = node.func.value
+        while isinstance(into, ast.Subscript):
+            into = into.value
+        if node.func.attr not in ("append", "extend") or not isinstance(into, ast.Name) or into.id in seen:
+            continue
+        is_read = any(r.lineno > end for r in frame.reads.get(into.id, ()))
+        if is_read and frame.binds(into.id) and script.locality.is_own(node.args[0]):
+            seen.add(into.id)
+            message = f"`{into.id}` collects this process's share only: gather it where the whole is meant"
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
@@ -130,7 +171,7 @@ def _uneven(script: Script) -> Iterator[Remark]:
                     is_own = script.locality.is_own(node.test)  # between the epochs: what is reduced is everyone's
                 else:
                     is_own = of_batch or bool({n.id for n in read} & measured) or _asks_a_tensor(node.test)
-                    is_own = is_own or (script.locality.draws and script.locality.is_own(node.test))
+                    is_own = is_own or script.locality.is_own(node.test)
                 if is_own:
                     seen.add(node)
                     message = (
@@ -163,7 +204,7 @@ def _decides(node: ast.If | ast.While, backward: ast.Call, loops: Sequence[ast.A
     if isinstance(node, ast.While):
         return node in loops
     inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
-    return backward in inside or any(isinstance(n, (ast.Break, ast.Continue)) for n in inside)
+    return backward in inside or any(isinstance(n, (ast.Break, ast.Continue, ast.Raise)) for n in inside)
 
 
 def _measured_names(loop: ast.AST) -> set[str]:
@@ -232,8 +273,7 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark
     if not script.iterates_a_loader(loop):
         return
     if script.prepared.is_loader_for_some(loop.iter):
-        message = "where this is given a prepared loader it goes over this process's share only: so do its sums"
-        yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
+        yield Remark(NAME, script.path(loop), loop, _SHARE, Tier.REVIEW)
     else:
         message = "stays whole: every process goes over all of it, which is right but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)

@@ -116,9 +116,11 @@ def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
 def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt) -> bool:
     """Whether nothing is written between a wait and a later statement of its block."""
     block = script.program.block(before)
-    if statement not in block or before.lineno > statement.lineno:
+    around = [statement, *(a for a in script.program.ancestors(statement) if isinstance(a, ast.stmt))]
+    later = next((s for s in around if s in block), None)
+    if later is None or before.lineno > later.lineno:
         return False
-    between = block[block.index(before) : block.index(statement)]
+    between = block[block.index(before) : block.index(later)]
     inside = [n for s in between for n in ast.walk(s) if isinstance(n, ast.stmt)]
     return not any(n in script.guarding.covered for n in inside)
 
@@ -149,6 +151,10 @@ def _left(script: Script) -> Iterator[Remark]:
     left: dict[object, list[ast.Call]] = {}
     for call in script.guarding.unguarded:
         if "torch.save" not in script.program.called(call) and call not in script.guarding.handed_on:
+            left.setdefault(script.program.frame(call), []).append(call)
+    for call in script.program.calls:
+        is_run = script.path(call) in script.files and script.program.frame(call) in script.program.reachable
+        if is_run and call not in script.guarding.covered and script.program.called(call) & _COMMANDS:
             left.setdefault(script.program.frame(call), []).append(call)
     for calls in left.values():
         first = min(calls, key=lambda c: c.lineno)

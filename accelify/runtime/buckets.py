@@ -16,30 +16,89 @@ FEW_BUCKETS = 2
 
 
 class Bucket:
-    """Gradients of one dtype and device that travel together; those of floats rounded to another where it is given."""
+    """Gradients of one dtype and device that travel together; those of floats rounded to another where it is given.
 
-    __slots__ = ("flat", "indices", "launched", "tail", "views", "waiting", "work")
+    What comes back in the gradients' own dtype need not be copied: its memory is lent to `.grad`. Where anybody still
+    uses that when the next round begins, the round takes other memory, and its means are copied.
+    """
+
+    __slots__ = (
+        "_members",
+        "_own",
+        "_storage",
+        "flat",
+        "indices",
+        "launched",
+        "lent",
+        "tail",
+        "views",
+        "waiting",
+        "work",
+    )
 
     def __init__(
         self, indices: list[int], parameters: Sequence[torch.Tensor], tail: int, rounded: torch.dtype | None
     ) -> None:
-        members = [parameters[index] for index in indices]
-        size = sum(member.numel() for member in members)
+        self._members = [parameters[index] for index in indices]
+        first = self._members[0]
         self.indices = indices
-        dtype = rounded if rounded and members[0].is_floating_point() else members[0].dtype
-        self.flat = torch.zeros(size + tail, dtype=dtype, device=members[0].device)
-        pieces = torch.split(self.flat[:size], [member.numel() for member in members])
-        self.views = [piece.view(member.shape) for piece, member in zip(pieces, members, strict=True)]
-        self.tail = self.flat[size:]
         self.launched = False
         self.waiting = 0
         self.work: dist.Work | None = None
+        self.lent: torch.UntypedStorage | None = None
+        self._take_memory(tail, rounded if rounded and first.is_floating_point() else first.dtype)
+
+    def _take_memory(self, tail: int, dtype: torch.dtype) -> None:
+        size = sum(member.numel() for member in self._members)
+        self.flat = torch.zeros(size + tail, dtype=dtype, device=self._members[0].device)
+        pieces = torch.split(self.flat[:size], [member.numel() for member in self._members])
+        self.views = [_laid_out_as(member, piece) for piece, member in zip(pieces, self._members, strict=True)]
+        self.tail = self.flat[size:]
+        del pieces
+        self._storage = self.flat.untyped_storage()
+        self._own = _users(self._storage)
+
+    def open(self) -> None:
+        """Begin a round."""
+        self.launched = False
+        self.work = None
+        if self.lent is None:
+            return
+        is_here = self.lent is self._storage
+        if _users(self.lent) <= (self._own if is_here else 1):
+            self.lent = None
+        elif is_here:
+            self._take_memory(len(self.tail), self.flat.dtype)
+
+    @property
+    def lends(self) -> bool:
+        """Whether gradients may be in this memory after the round."""
+        return self.lent is None and self.flat.dtype == self._members[0].dtype
+
+    def lend(self) -> None:
+        """Note that gradients are in this memory from now on."""
+        if self.lends:
+            self.lent = self._storage
 
     def wait(self) -> None:
         """Return once the message that this bucket left with has come back."""
         if self.work is not None:
             self.work.wait()
             self.work = None
+
+
+def _users(storage: torch.UntypedStorage) -> int:
+    """How many tensors use this memory, and the one object by which we hold it."""
+    return torch._C._storage_Use_Count(storage._cdata)
+
+
+def _laid_out_as(parameter: torch.Tensor, piece: torch.Tensor) -> torch.Tensor:
+    """A view of this memory with the parameter's shape; its order in memory, too, if that has no gaps."""
+    order = sorted(range(parameter.dim()), key=parameter.stride, reverse=True)
+    if parameter.is_contiguous() or not parameter.permute(order).is_contiguous():
+        return piece.view(parameter.shape)
+    back = sorted(range(parameter.dim()), key=order.__getitem__)
+    return piece.view([parameter.shape[position] for position in order]).permute(back)
 
 
 def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup | None) -> None:
@@ -78,13 +137,12 @@ def _scatter_into(tensors: list[torch.Tensor], flat: torch.Tensor) -> None:
 
 def fill(view: torch.Tensor, gradient: torch.Tensor | None, world_size: int) -> None:
     """Put a gradient, divided by the world size, where it travels from; none counts as zero."""
-    with torch.no_grad():
-        if gradient is None:
-            view.zero_()
-        elif gradient.is_sparse:
-            view.copy_(gradient.to_dense()).div_(world_size)
-        else:
-            torch.mul(gradient, 1 / world_size, out=view)
+    if gradient is None:
+        view.zero_()
+    elif gradient.is_sparse:
+        view.copy_(gradient.detach().to_dense()).div_(world_size)
+    else:
+        torch.mul(gradient.detach() if gradient.requires_grad else gradient, 1 / world_size, out=view)
 
 
 def grouped(parameters: Sequence[torch.Tensor]) -> Iterator[list[int]]:

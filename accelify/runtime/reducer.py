@@ -4,14 +4,16 @@ Why not DistributedDataParallel's reducer: it has to be armed by a forward throu
 parameter exactly once, and raises or stays silent where a script does anything else (a loss from another method, two
 backward passes over one graph, a shared layer under activation checkpointing). Here nothing is armed. A round is:
 
-1. Each gradient, as autograd completes it, is copied (divided by the world size) into its bucket. A full bucket's
-   all-reduce starts at once, in one fixed order on every rank, while the backward pass goes on.
+1. Each gradient, as autograd completes it, is copied (divided by the world size) into its bucket, and `.grad` is let
+   go, so that its memory serves the next one. A full bucket's all-reduce starts at once, in one fixed order on every
+   rank, while the backward pass goes on.
 2. After the backward pass whatever is missing is filled in (a parameter without a gradient counts as zero), and the
    last bucket leaves, always, with a tail of flags: which parameters have a gradient, which buckets changed after
    they left, which buffers changed. (Of a large model they go ahead of the gradients, in a message of their own.)
-3. Buckets that changed on any rank go again, whole. Since a round averages the whole `.grad`, and what is averaged
+3. Buckets that changed on any rank go again, whole. Since a round averages all that there is, and what is averaged
    already is the same on all ranks, any number of rounds gives the same mean as one.
-4. The means are written into `.grad`; a parameter that has a gradient on no rank keeps None.
+4. The means become `.grad` where they lie, or are copied into it; a parameter without a gradient on any rank keeps
+   None.
 """
 
 from __future__ import annotations
@@ -47,10 +49,12 @@ class Bucketed(Replica):
         # aborts the process when one of them frees a tensor then.
         self._group = weakref.ref(group)
         self.buckets: list[Bucket] = []
-        self._place: list[tuple[Bucket, torch.Tensor]] = []
+        self._place: list[tuple[Bucket, int]] = []
         # A parameter that had no gradient in the first round is not waited for, until it has come too late once.
         self._awaited: list[bool] = []
         self._seen: list[bool] = []
+        # Whose gradient is in its bucket only; `.grad` has what came too late, if anything did.
+        self._taken: list[bool] = []
         self._late: set[int] = set()
         self._late_once: set[int] = set()
         self._next = 0
@@ -77,9 +81,8 @@ class Bucketed(Replica):
             Bucket(indices, self.parameters, flags if position == len(groups) - 1 else 0, self._compressed)
             for position, indices in enumerate(groups)
         ]
-        self._place = [(bucket, view) for bucket in self.buckets for view in bucket.views]
-        order = [index for bucket in self.buckets for index in bucket.indices]
-        self._place = [place for _, place in sorted(zip(order, self._place, strict=True), key=lambda pair: pair[0])]
+        places = {index: (one, at) for one in self.buckets for at, index in enumerate(one.indices)}
+        self._place = [places[index] for index in range(len(self.parameters))]
         self._awaited = [True] * len(self.parameters)
         self.note_buffers()
 
@@ -89,11 +92,11 @@ class Bucketed(Replica):
         """Begin a round."""
         self.is_open = True
         self._seen = [False] * len(self.parameters)
+        self._taken = [False] * len(self.parameters)
         self._late.clear()
         self._next = 0
         for bucket in self.buckets:
-            bucket.launched = False
-            bucket.work = None
+            bucket.open()
             bucket.waiting = sum(self._awaited[index] for index in bucket.indices)
 
     def arrived(self, index: int, parameter: torch.Tensor) -> None:
@@ -103,11 +106,20 @@ class Bucketed(Replica):
             return
         if not self.is_open:
             owner.begin_unannounced()
-        bucket, view = self._place[index]
+        bucket, position = self._place[index]
         if bucket.launched:
             self._late.add(index)
             return
-        fill(view, parameter.grad, self.world_size)
+        view, gradient = bucket.views[position], parameter.grad
+        assert gradient is not None
+        if self._taken[index]:
+            view.add_(gradient, alpha=1 / self.world_size)
+            parameter.grad = None
+            return
+        fill(view, gradient, self.world_size)
+        if bucket.lends and _may_take(parameter, gradient):
+            self._taken[index] = True
+            parameter.grad = None
         if self._seen[index]:
             return
         self._seen[index] = True
@@ -170,16 +182,25 @@ class Bucketed(Replica):
     def flags(self) -> list[float]:
         """What the other ranks must know of this round: touched, gradients there, late buckets, changed buffers."""
         touched = any(self._seen) or bool(self._late)
-        used = [float(parameter.grad is not None) for parameter in self.parameters]
+        used = [
+            float(is_taken or parameter.grad is not None)
+            for is_taken, parameter in zip(self._taken, self.parameters, strict=True)
+        ]
         late_buckets = {id(self._place[index][0]) for index in self._late}
         late = [float(id(bucket) in late_buckets) for bucket in self.buckets]
         return [float(touched), *used, *late, *map(float, self._changed_buffers())]
 
     def _send_again(self, again: list[Bucket]) -> None:
-        """The buckets that some rank added to after they had left; `.grad` still holds the local sums."""
+        """The buckets that some rank added to after they had left: the means so far, and what came too late."""
         for bucket in again:
             for index, view in zip(bucket.indices, bucket.views, strict=True):
-                fill(view, self.parameters[index].grad, self.world_size)
+                gradient = self.parameters[index].grad
+                if not self._taken[index]:
+                    fill(view, gradient, self.world_size)
+                    continue
+                view.div_(self.world_size)
+                if gradient is not None:
+                    view.add_(gradient, alpha=1 / self.world_size)
             self._send(bucket)
 
     def _write_back(self, bucket: Bucket, used: list[float]) -> None:
@@ -192,13 +213,17 @@ class Bucketed(Replica):
                 if id(parameter) in self._sparse:
                     # SparseAdam and its kind take nothing else; rows that no rank used are left out.
                     parameter.grad = view.to(parameter.dtype).to_sparse(1)
-                elif gradient is None or gradient.is_sparse:
-                    parameter.grad = torch.empty_like(parameter).copy_(view)
-                elif gradient.requires_grad:
+                elif gradient is not None and gradient.requires_grad:
                     # Made with create_graph: its graph must not see that the value changed.
                     gradient.data.copy_(view)
+                elif bucket.lends:
+                    # `.data`, as nothing that is called a view may be detached in place.
+                    parameter.grad = view.data
+                elif gradient is None or gradient.is_sparse:
+                    parameter.grad = torch.empty_like(parameter).copy_(view)
                 else:
                     gradient.copy_(view)
+        bucket.lend()
 
     def _learn(self) -> None:
         for index, seen in enumerate(self._seen):
@@ -253,3 +278,9 @@ class Bucketed(Replica):
 
 def _version(tensor: torch.Tensor) -> tuple[int, int]:
     return id(tensor), 0 if tensor.is_inference() else tensor._version
+
+
+def _may_take(parameter: torch.Tensor, gradient: torch.Tensor) -> bool:
+    """Whether `.grad` may be empty until the round ends: hooks of the script's own, beside ours, may want to see it."""
+    has_other_hooks = len(getattr(parameter, "_post_accumulate_grad_hooks", None) or ()) > 1
+    return not (gradient.requires_grad or gradient.is_sparse or has_other_hooks)

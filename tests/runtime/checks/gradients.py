@@ -675,6 +675,76 @@ def different_models_are_refused_on_all_ranks(accelerator):
         accelerator.prepare(nn.Linear(2 + accelerator.process_index, 2))
 
 
+def _step(accelerator, model, number):
+    accelerator.backward(model(_data(accelerator.process_index, number)[0]).square().sum())
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def _two_layers():
+    return nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+
+
+def gradients_stay_where_they_arrived(accelerator):
+    model, _ = _prepared(accelerator, _two_layers)
+    places = []
+    for number in range(3):
+        places.append({gradient.untyped_storage().data_ptr() for gradient in _step(accelerator, model, number)})
+        model.zero_grad()
+    assert len(places[0]) == 1
+    assert places[0] == places[1] == places[2]
+
+
+def hooks_of_the_script_see_the_gradients(accelerator):
+    model, plain = _prepared(accelerator, _two_layers)
+    seen = []
+    model[0].weight.register_post_accumulate_grad_hook(lambda parameter: seen.append(parameter.grad.clone()))
+    _step(accelerator, model, 0)
+    plain(_data(accelerator.process_index, 0)[0]).square().sum().backward()
+    assert torch.equal(seen[0], plain[0].weight.grad)
+
+
+def gradients_that_a_script_keeps_stay_as_they_are(accelerator):
+    model, _ = _prepared(accelerator, _two_layers)
+    kept, copies = [], []
+    for number in range(4):
+        gradients = [gradient.flatten() for gradient in _step(accelerator, model, number)]
+        kept.append(gradients)
+        copies.append([gradient.clone() for gradient in gradients])
+        model.zero_grad()
+    for number, (old, copied) in enumerate(zip(kept, copies, strict=True)):
+        assert all(map(torch.equal, old, copied)), number
+        again = [gradient.flatten() for gradient in _step(accelerator, model, number)]
+        assert all(map(torch.equal, again, copied)), number
+        model.zero_grad()
+
+
+def gradients_zeroed_in_place_stay_the_same_objects(accelerator):
+    model, plain = _prepared(accelerator)
+    first = None
+    for number in range(3):
+
+        def loss_of(net, rank, number=number):
+            return net(_data(rank, number)[0]).square().sum()
+
+        gradients = _step(accelerator, model, number)
+        first = first or gradients
+        assert all(one is other for one, other in zip(gradients, first, strict=True))
+        _assert_means(accelerator, model, plain, loss_of)
+        model.zero_grad(set_to_none=False)
+    model.first.weight.grad.detach_()
+
+
+def gradients_are_laid_out_as_their_parameters(accelerator):
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2)).to(memory_format=torch.channels_last)
+    net[2].weight.data = net[2].weight.data.t().contiguous().t()
+    model = accelerator.prepare(net)
+    for _ in range(2):
+        model.zero_grad()
+        accelerator.backward(model(torch.ones(2, 3, 4, 4)).sum())
+        for parameter in model.parameters():
+            assert parameter.grad.stride() == parameter.stride()
+
+
 def gradients_travel_rounded_where_that_is_asked(accelerator):
     for hook, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
         made = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(comm_hook=hook)])

@@ -296,6 +296,28 @@ def test_an_option_under_which_the_model_is_moved_still_keeps_the_script_on_the_
     assert "accelerator = Accelerator(cpu=not args.cuda)\n" in text
 
 
+def test_a_choice_between_models_on_the_gpu_is_no_choice_of_the_device() -> None:
+    text = after("""\
+        import argparse
+        import torch
+        from torch import nn
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--kind", default="plain")
+        args = parser.parse_args()
+        if args.kind == "plain":
+            model = nn.Linear(4, 1).cuda()
+        elif args.kind == "deep":
+            model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1)).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(8):
+            x = torch.randn(2, 4).cuda()
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+        """)
+    assert "accelerator = Accelerator()\n" in text
+
+
 def test_processes_wait_for_a_checkpoint_that_a_helper_writes_and_another_reads(tmp_path: Path) -> None:
     storage = """\
         import torch

@@ -27,7 +27,7 @@ class Cpu:
         found: dict[str, Setting | None] = {}
         for path in files:
             for node in self.program.flow.parsed_of[path].parents:
-                if not isinstance(node, (ast.IfExp, ast.If)) or not self._chooses(node):
+                if not isinstance(node, (ast.IfExp, ast.If)) or not self._chooses(node, files):
                     continue
                 terms = self._terms(node.test, _DEPTH)
                 if not terms:
@@ -36,22 +36,41 @@ class Cpu:
                 found[setting.text if setting is not None else ""] = setting
         return next(iter(found.values())) if len(found) == 1 else None
 
-    def _chooses(self, node: ast.IfExp | ast.If) -> bool:
+    def _chooses(self, node: ast.IfExp | ast.If, files: Collection[str]) -> bool:
         """Whether a choice is one between a GPU and the CPU."""
         if self.program.frame(node) not in self.program.reachable:
             return False
         if isinstance(node, ast.If):
-            return any(map(self._takes_a_model_along, node.body)) and not node.orelse
+            return not node.orelse and self._only_moves(node.body) and not self._always_moves(files)
         gpu, cpu = ast.unparse(node.body), ast.unparse(node.orelse)
         named = all(any(self.roles.is_device(v) for v in self.program.values(b)) for b in (node.body, node.orelse))
         return named and "cuda" in gpu and "cpu" in cpu
 
-    def _takes_a_model_along(self, statement: ast.stmt) -> bool:
-        """`model.cuda()`, `model = model.cuda()`"""
-        move = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
-        if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute) or move.func.attr != "cuda":
-            return False
-        return any(self.roles.is_model(v) for v in self.program.values(move.func.value))
+    def _only_moves(self, body: list[ast.stmt]) -> bool:
+        """Whether statements do nothing but move things to the GPU, a model among them: `model = model.cuda()`."""
+        moved: list[ast.expr] = []
+        for statement in body:
+            move = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+            if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute) or move.args:
+                return False
+            if move.func.attr != "cuda" or move.keywords:
+                return False
+            kept = statement.targets if isinstance(statement, ast.Assign) else [move.func.value]
+            if ast.unparse(kept[0]) != ast.unparse(move.func.value) or isinstance(move.func.value, ast.Call):
+                return False
+            moved.append(move.func.value)
+        return any(self.roles.is_model(v) for m in moved for v in self.program.values(m))
+
+    def _always_moves(self, files: Collection[str]) -> bool:
+        """Whether something goes to the GPU whatever the options say."""
+        return any(
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr == "cuda"
+            and self.program.path(call) in files
+            and self.program.frame(call) in self.program.reachable
+            and not any(isinstance(a, (ast.If, ast.IfExp)) for a in self.program.ancestors(call))
+            for call in self.program.calls
+        )
 
     def _terms(self, node: ast.expr, depth: int) -> list[ast.expr]:
         """What must hold besides that there is a GPU; nothing where that is not known."""

@@ -411,6 +411,33 @@ def test_a_model_whose_weights_are_sorted_for_the_optimizer_is_prepared() -> Non
     assert found == ["loader, model, optimizer"]
 
 
+@pytest.mark.parametrize(
+    ("second", "is_another"),
+    [("nn.Linear(4, 1).to(device)", True), ("model", False), ("nn.Sequential(model, nn.Linear(1, 1))", False)],
+)
+def test_another_model_under_the_same_name_is_prepared_again(second: str, is_another: bool) -> None:
+    """As in a notebook of several sections: the first model's optimizer is used before the second's is made."""
+    found = prepared(f"""\
+        device = torch.device("cuda")
+        loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+
+        def train():
+            for x, y in loader:
+                loss = (model(x.to(device)) - y.to(device)).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+        model = nn.Linear(4, 1).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        train()
+        model = {second}
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        train()
+        """)
+    assert found == ["loader", "model, optimizer", "model, optimizer" if is_another else "optimizer"]
+
+
 def test_what_only_told_the_wrapper_of_its_devices_goes() -> None:
     wrap = "model = nn.DataParallel(model, device_ids=[int(g) for g in gpus])"
     text = f"gpus = '0,1'.split(',')\nif len(gpus) > 1:\n    {wrap}"

@@ -170,12 +170,27 @@ class Grouper:
         order = {"loader": 0, "model": 1, "optimizer": 2}
         unique: dict[str, Item] = {}
         before = [g for g in self.groups if g.frame is frame and self._is_before(g, block)]
-        earlier = {i.text for g in before for i in g.items if i.kind == "model"}
+        earlier = {
+            i.text
+            for g in before
+            for i in g.items
+            if i.kind == "model" and not self._holds_another(i.text, g, block, end)
+        }
         for item in sorted(items, key=lambda i: (order[i.kind], i.line)):
             if not (item.kind == "model" and item.text in earlier):
                 unique.setdefault(item.text, item)
         if unique:
             self.groups.append(Group(frame, block[end] if end >= 0 else None, list(unique.values())))
+
+    def _holds_another(self, text: str, group: Group, block: list[ast.stmt], end: int) -> bool:
+        """Whether a name got another model after a group prepared the one that it held."""
+        begin = block.index(group.anchor) + 1 if group.anchor in block else 0
+        return any(
+            isinstance(statement, ast.Assign)
+            and self._binds([statement], text)
+            and not any(ast.unparse(n) == text for n in ast.walk(statement.value))
+            for statement in block[begin : end + 1]
+        )
 
     def _is_before(self, group: Group, block: list[ast.stmt]) -> bool:
         """Whether a group that is made already is on every way to a block: it stands there, or in one round it."""

@@ -8,7 +8,7 @@ import libcst as cst
 
 from accelify.codemod import snippets
 from accelify.codemod.edits import Insert, Wrap
-from accelify.codemod.spacing import blank, has_blank, last_blank, lines_above, merge, without_first_blanks
+from accelify.codemod.spacing import blank, has_blank, is_blank, last_blank, lines_above, merge, without_first_blanks
 
 
 class Block:
@@ -73,7 +73,8 @@ class Block:
             return
         if self._open is not None and self._open[0] is wrap and self.body[-1] is self._open[1]:
             block = self._open[1]
-            inside = [*block.body.body, statement]
+            deeper = [line.with_changes(indent=not is_blank(line)) for line in lines_above(statement)]
+            inside = [*block.body.body, statement.with_changes(leading_lines=deeper)]
             self.body.pop()
         else:
             made = snippets.statements(f"{wrap.header}\n    pass", self.indent)[0]

@@ -22,6 +22,7 @@ from accelify.codemod.analysis.locality import Locality
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.losses import AUTOGRAD, Losses, losses_of
 from accelify.codemod.analysis.moves import Move, Moves
+from accelify.codemod.analysis.on_device import OnDevice
 from accelify.codemod.analysis.outputs import Effect, Outputs
 from accelify.codemod.analysis.precision import Precision, Precisions
 from accelify.codemod.analysis.prepared import Prepared
@@ -180,6 +181,11 @@ class Script:
     def prepared(self) -> Prepared:
         """Which expressions are prepared things."""
         return Prepared(self.program, self.tracer, self.preparation)
+
+    @cached_property
+    def on_device(self) -> OnDevice:
+        """Which tensors are on the process's device."""
+        return OnDevice(self.program, self.roles, self.tracer, self.prepared)
 
     @cached_property
     def _moves(self) -> Moves:

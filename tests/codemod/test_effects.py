@@ -271,6 +271,17 @@ def test_a_function_that_downloads_is_called_by_one_process_first(tmp_path: Path
     assert after["sets.py"] == sets.encode()
 
 
+def test_a_file_that_is_imported_downloads_in_one_process_first(tmp_path: Path) -> None:
+    sets = "from torchvision.datasets import MNIST\nfrom torch.utils.data import DataLoader\n"
+    sets += "train = MNIST('d', download=True)\n\ntest = MNIST('d', train=False, download=True)\n"
+    sets += "loader = DataLoader(train)\n"
+    main = script(imports="from sets import loader, test", end="print(test)")
+    main = "".join(line for line in main.splitlines(True) if not line.startswith("loader ="))
+    _, after = scripts.rewrite(tmp_path, {"train.py": main.encode(), "sets.py": sets.encode()})
+    first = after["sets.py"].decode().partition("with accelerator.main_process_first():\n")[2]
+    assert first.startswith("    train = MNIST('d', download=True)\n\n    test = MNIST(")
+
+
 @pytest.mark.parametrize(
     "download",
     [

@@ -144,7 +144,7 @@ class Prepared:
         while True:
             if isinstance(node, (ast.Attribute, ast.Subscript)):
                 node = node.value
-            elif _brings_to_cpu(node):
+            elif brings_to_cpu(node):
                 return node
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not self._is_next(node):
                 node = node.func.value
@@ -218,11 +218,14 @@ class Prepared:
         return None
 
 
-def _brings_to_cpu(node: ast.expr) -> bool:
-    """`x.cpu()`, `x.type(torch.FloatTensor)`: what was on the device is there no more."""
+def brings_to_cpu(node: ast.expr) -> bool:
+    """`x.cpu()`, `x.to("cpu")`, `x.type(torch.FloatTensor)`: what was on the device is there no more."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    kind = ast.unparse(node.args[0]).strip("'\"") if len(node.args) == 1 else ""
+    told = ast.unparse(node.args[0]) if len(node.args) == 1 else ""
+    if node.func.attr == "to":
+        return told in ("'cpu'", "torch.device('cpu')")
+    kind = told.strip("'")
     is_type = kind.startswith("torch.") and kind.endswith("Tensor") and "cuda" not in kind
     return node.func.attr == "cpu" or (node.func.attr == "type" and is_type)
 

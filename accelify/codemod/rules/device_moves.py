@@ -53,7 +53,9 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
 def _helpers(script: Script) -> Iterator[Remark]:
     """Calls of the project's own `cuda(x)`."""
     for call in script.program.calls:
-        if isinstance(call.func, ast.Name) and call.func.id == "cuda" and script.path(call) in script.files:
+        name = ast.unparse(call.func).rpartition(".")[2]
+        is_helper = any(s.name == "cuda" and not s.is_method for s in script.program.flow.callees.get(call, ()))
+        if name == "cuda" and (is_helper or isinstance(call.func, ast.Name)) and script.path(call) in script.files:
             message = "stays: this helper moves things to a device of its own choice"
             yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
 

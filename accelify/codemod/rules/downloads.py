@@ -44,8 +44,16 @@ def _downloads(script: Script) -> Iterator[ast.Call]:
         if wanted is None or (isinstance(wanted, ast.Constant) and not wanted.value):
             continue
         is_known = any(name.startswith(_LIBRARIES) for name in script.program.called(call))
-        if is_known and script.program.frame(call) in script.program.reachable:
+        if is_known and _is_run(script, call):
             yield call
+
+
+def _is_run(script: Script, call: ast.Call) -> bool:
+    """Whether the script comes to a call, in the code of a file that it imports, too."""
+    frame = script.program.frame(call)
+    guard = main_guard(frame.root)
+    is_imported = frame.kind == "module" and (guard is None or not script.program.inside(call, guard))
+    return is_imported or frame in script.program.reachable
 
 
 def _statements(script: Script, call: ast.Call, plan: Plan, depth: int) -> Iterator[ast.stmt | None]:

@@ -1,0 +1,58 @@
+"""What NumPy reads of the device's tensors is brought to the CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.pairs import changed, migrated
+
+NUMPY = "import numpy as np"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("y.numpy()", "y.cpu().numpy()"),
+        ("(x + 1).data.numpy()", "(x + 1).data.cpu().numpy()"),
+        ("np.array(y)", "np.array(y.cpu())"),
+        ("torch.FloatTensor(x.float())", "torch.FloatTensor(x.float().cpu())"),
+        ("torch.max(model(x), 1)[1].data.numpy()", "torch.max(model(x), 1)[1].data.cpu().numpy()"),
+        ("np.array(y - x)", "np.array((y - x).cpu())"),
+    ],
+)
+def test_a_batch_that_numpy_reads_is_brought_to_the_cpu(old: str, new: str) -> None:
+    changed(f"-print({old})", f"+print({new})", imports=NUMPY, batch=f"print({old})")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    ["y.cpu().numpy()", "torch.zeros(1).numpy()", "y.to('cpu').numpy()", "y.tolist()", "np.array([1])", "z.numpy()"],
+)
+def test_what_is_on_the_cpu_already_is_left(kept: str) -> None:
+    changed(imports=NUMPY, before="z = torch.ones(1)", batch=f"print({kept})")
+
+
+def test_losses_and_guesses_are_followed_to_the_model_that_made_them() -> None:
+    text = migrated("""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        def train(model, loader, optimizer, criterion):
+            for x, y in loader:
+                out = model(x)
+                loss = criterion(out, y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                kept = out.cpu().detach()
+                right = torch.max(out, 1)[1].data.numpy() == y.data.numpy()
+                print(loss.data.numpy(), right, kept.numpy())
+
+        loader = DataLoader(TensorDataset(torch.randn(16, 4), torch.randint(0, 2, (16,))), batch_size=2)
+        model = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        train(model, loader, optimizer, nn.CrossEntropyLoss())
+        """)
+    assert "right = torch.max(out, 1)[1].data.cpu().numpy() == y.data.cpu().numpy()\n" in text
+    assert "print(loss.data.cpu().numpy(), right, kept.numpy())\n" in text

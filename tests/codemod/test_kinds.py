@@ -419,3 +419,28 @@ def test_a_choice_that_does_more_than_choose_stays() -> None:
     result = run(CHOSEN.replace('print("there', 'open("log", "w").write("there'))
     assert result.status is Status.DECLINED
     assert "would be left over" in result.notes[0].message
+
+
+PAIRS = """\
+import random
+from torch.utils.data import Dataset
+class Pairs(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, index):
+        return random.choice(self.rows), random.choice(self.rows)
+"""
+
+
+def test_a_data_set_in_another_file_that_draws_its_samples_draws_others_in_each_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.py").write_text(PAIRS)
+    loader = "loader = DataLoader(Pairs(torch.randn(8, 4)), batch_size=2)"
+    Path("train.py").write_text(script(imports="from pairs import Pairs", model=loader))
+    result = next(r for r in rewrite_together(("train.py",), Options()) if r.path == "train.py")
+    assert "accelerator.seed_by_rank()" in result.after.decode()
+    assert any("the data set draws" in c.reason for c in result.changes)

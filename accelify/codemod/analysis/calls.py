@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
@@ -175,6 +176,8 @@ class Calls(Containers):
             return self._view(node, kind, name, gone_over)
         if names.returns_its_model(name) and arguments:
             return arguments[0]
+        if names.is_torch_loader(name):
+            self._hand_out(value for given in [*arguments, *(v for _, v in keywords)] for value in given)
         if name in ("map",) and len(arguments) == 2:
             return self._mapped(node, arguments)
         if name == "dict":
@@ -184,6 +187,16 @@ class Calls(Containers):
         if name in ("torch.autograd.Variable", "torch.autograd.variable.Variable", "torch.tensor", "torch.as_tensor"):
             return only(arguments[0], Element) if arguments else NOTHING
         return frozenset({Made(node, name)})
+
+    def _hand_out(self, given: Iterable[Value]) -> None:
+        """What a loader is given runs: a data set, a sampler, a function that collates."""
+        for value in given:
+            if isinstance(value, FunctionValue):
+                self._wake(value.scope)
+            elif isinstance(value, Instance):
+                methods = (self.method(value.cls, name) for name in ("__getitem__", "__iter__", "__next__", "__call__"))
+                for method in filter(None, methods):
+                    self._wake(method)
 
     def _mapped(self, node: ast.Call, arguments: list[Values]) -> Values:
         found: set[Value] = set()

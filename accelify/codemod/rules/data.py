@@ -23,7 +23,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "data"
-_DRAWN = "training data are drawn at random: each process draws its own; one process draws what it always drew"
+_OWN = "each process draws its own; one process draws what it always drew"
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
@@ -159,6 +159,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     if not script.options.runtime.has("seed_by_rank"):
         yield from _without_seeds(script)
         return
+    is_dealt = not any(d.kind == "random" for d in script.training.data)
+    drawn = "what the data set draws at random" if is_dealt else "training data are drawn at random"
     places = [(s, script.reach.expression(script.program.frame(s))) for s in _where_random_numbers_part(script)]
     for after, accelerator in places:
         if accelerator is not None:
@@ -166,11 +168,13 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
                 rule=NAME,
                 path=script.path(after),
                 line=after.lineno,
-                reason=_DRAWN,
+                reason=f"{drawn}: {_OWN}",
                 edits=(Insert(after, "after", f"{accelerator}.seed_by_rank()", order=6),),
                 tier=Tier.REVIEW,
             )
     if not places:
+        return
+    if is_dealt:
         return
     yield Remark(
         NAME,

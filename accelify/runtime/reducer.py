@@ -19,7 +19,6 @@ backward passes over one graph, a shared layer under activation checkpointing). 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
@@ -59,7 +58,8 @@ class Bucketed(Replica):
         self._late_once: set[int] = set()
         self._next = 0
         self._buffers: list[tuple[nn.Module, str]] = []
-        self._versions: dict[tuple[int, str], tuple[int, int]] = {}
+        self._versions: list[tuple[int, int] | None] = []
+        self._witnesses: list[int] = []
         self._sparse: set[int] = set()
 
     @property
@@ -74,6 +74,9 @@ class Bucketed(Replica):
     def arrange(self, modules: list[nn.Module]) -> None:
         """Put the parameters that train now into buckets, last ones first."""
         self._buffers = [(module, name) for module in modules for name in module._buffers]
+        # The kernel of a batch norm writes its statistics without a new version; only the count of batches tells.
+        counts = {id(module): at for at, (module, name) in enumerate(self._buffers) if name == "num_batches_tracked"}
+        self._witnesses = [counts.get(id(module), at) for at, (module, _) in enumerate(self._buffers)]
         self._sparse = {id(module.weight) for module in modules if getattr(module, "sparse", False) is True}
         groups = list(grouped(self.parameters))
         flags = 1 + len(self.parameters) + len(groups) + len(self._buffers)
@@ -237,23 +240,19 @@ class Bucketed(Replica):
 
     def note_buffers(self) -> None:
         """Take the buffers as they are now for the same on all ranks."""
-        self._versions = {key: _version(tensor) for key, tensor in self._current_buffers() if tensor is not None}
+        self._versions = self._current_versions()
 
-    def _current_buffers(self) -> Iterator[tuple[tuple[int, str], torch.Tensor | None]]:
-        for module, name in self._buffers:
-            yield (id(module), name), module._buffers.get(name)
+    def _current_versions(self) -> list[tuple[int, int] | None]:
+        return [_version(module._buffers.get(name)) for module, name in self._buffers]
 
     def _changed_buffers(self) -> list[bool]:
-        moved = {
-            key: tensor is not None and self._versions.get(key) != _version(tensor)
-            for key, tensor in self._current_buffers()
-        }
-        # The kernel of a batch norm writes its statistics without a new version; only the count of batches tells.
+        if not self._buffers:
+            return []
+        current = self._current_versions()
+        moved = [new is not None and new != old for new, old in zip(current, self._versions, strict=True)]
         return [
-            moved[id(module), name]
-            or moved.get((id(module), "num_batches_tracked"), False)
-            or (isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.training)
-            for module, name in self._buffers
+            moved[at] or moved[witness] or (isinstance(module, _INSTANCE_NORM) and module.training)
+            for at, (witness, (module, _)) in enumerate(zip(self._witnesses, self._buffers, strict=True))
         ]
 
     def share_buffers(self, flags: list[float]) -> None:
@@ -276,7 +275,12 @@ class Bucketed(Replica):
         self.note_buffers()
 
 
-def _version(tensor: torch.Tensor) -> tuple[int, int]:
+_INSTANCE_NORM = nn.modules.instancenorm._InstanceNorm
+
+
+def _version(tensor: torch.Tensor | None) -> tuple[int, int] | None:
+    if tensor is None:
+        return None
     return id(tensor), 0 if tensor.is_inference() else tensor._version
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Protocol  # a strategy of any kind of replica owns one
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+
+from accelify.runtime.structure import Structure, structure_of
 
 if TYPE_CHECKING:
     from accelify.runtime.parallel import Replicas
@@ -50,6 +53,7 @@ class Replica(ABC):
         self.owner: Replicas[Any] | None = None
         self.is_open = False
         self.parameters: list[torch.Tensor] = []
+        self._structure: Structure | None = None
         self._kinds: list[tuple[torch.dtype, torch.device]] = []
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         # Kept alive, so that an id stands for one parameter.
@@ -81,18 +85,20 @@ class Replica(ABC):
 
     def is_stale(self) -> bool:
         """Whether the model trains other parameters now than those laid out."""
-        current = self._trainable()
-        return len(current) != len(self.parameters) or any(
-            new is not old or (new.dtype, new.device) != kind
-            for new, old, kind in zip(current, self.parameters, self._kinds, strict=True)
-        )
+        if self._structure is not None:
+            has_changed = self.model() is None or self._structure.has_changed()
+        else:
+            current = self._trainable()
+            has_changed = len(current) != len(self.parameters) or any(map(is_not, current, self.parameters))
+        return has_changed or self._kinds != _kinds(self.parameters)
 
     def lay_out(self) -> None:
         """Take the parameters that train now, share those that are new, and hook them; on every rank at once."""
         for handle in self._handles:
             handle.remove()
         self.parameters = self._trainable()
-        self._kinds = [(parameter.dtype, parameter.device) for parameter in self.parameters]
+        self._structure = structure_of(self.model())
+        self._kinds = _kinds(self.parameters)
         self._share_new_parameters()
         self.arrange([] if (model := self.model()) is None else list(model.modules()))
         self._handles = [
@@ -129,6 +135,10 @@ class Replica(ABC):
         fresh = [parameter for parameter in everything if id(parameter) not in self._known]
         self.copy_from_rank_0([parameter.data for parameter in fresh])
         self._known.update({id(parameter): parameter for parameter in fresh})
+
+
+def _kinds(parameters: list[torch.Tensor]) -> list[tuple[torch.dtype, torch.device]]:
+    return [(parameter.dtype, parameter.device) for parameter in parameters]
 
 
 def replica_of(model: nn.Module) -> Replica | None:

@@ -349,6 +349,16 @@ class Script:
             return False
         return bool(self.program.values(call.args[0]) & self.preparation.models)
 
+    def _makes_a_plain_wrapper(self, call: ast.Call) -> bool:
+        """Whether a call makes a wrapper of the project's own that only hands on the attributes of what it wraps."""
+        classes = [v.cls for v in self.program.values(call) if isinstance(v, Instance)]
+        for cls in classes:
+            own = {f.name for f in cls.walk() if f.is_method and f.parent is cls}
+            bases = self.program.flow.external_bases(cls)
+            if not any(map(names.is_wrapper, bases)) or not own <= {"__init__", "__getattr__"}:
+                return False
+        return bool(classes)
+
     @cached_property
     def wrappers(self) -> list[ast.Call]:
         """The `DataParallel(model)` calls of the changed files, and of what builds their models."""
@@ -357,7 +367,7 @@ class Script:
             for call in self.program.calls
             if call.args
             and (self.path(call) in self.files or self._wraps_what_trains(call))
-            and any(names.is_wrapper(n) for n in self.program.called(call))
+            and (any(names.is_wrapper(n) for n in self.program.called(call)) or self._makes_a_plain_wrapper(call))
         ]
 
     # What the edits leave.

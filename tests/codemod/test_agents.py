@@ -505,3 +505,38 @@ def test_a_call_that_may_build_either_of_two_classes_is_given_the_accelerator_on
         main()
         """)
     assert "kind(accelerator, model, optimizer=optimizer)" in text
+
+
+def test_a_wrapper_of_the_project_that_only_hands_on_attributes_goes() -> None:
+    text = after("""\
+        import argparse
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        class Parallel(nn.DataParallel):
+            def __getattr__(self, name):
+                try:
+                    return super().__getattr__(name)
+                except AttributeError:
+                    return getattr(self.module, name)
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--cuda", action="store_true")
+        args = parser.parse_args()
+        model = nn.Linear(4, 1)
+        if args.cuda:
+            model = Parallel(model)
+            print("on the GPU")
+            model.cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader([{"x": torch.randn(4)}] * 8, batch_size=2)
+        for batch in loader:
+            if args.cuda:
+                for key in list(batch.keys()):
+                    batch[key] = batch[key].cuda()
+            optimizer.zero_grad()
+            model(batch["x"]).mean().backward()
+            optimizer.step()
+        """)
+    assert "accelerator = Accelerator(cpu=not args.cuda)\n" in text
+    assert "Parallel(model)" not in text
+    assert "for batch in loader:\n    optimizer.zero_grad()\n" in text

@@ -51,6 +51,8 @@ class Cpu:
         moved: list[ast.expr] = []
         for statement in body:
             move = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+            if isinstance(move, ast.Call) and (self._is_wrapped(statement, move) or ast.unparse(move.func) == "print"):
+                continue
             if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute) or move.args:
                 return False
             if move.func.attr != "cuda" or move.keywords:
@@ -60,6 +62,12 @@ class Cpu:
                 return False
             moved.append(move.func.value)
         return any(self.roles.is_model(v) for m in moved for v in self.program.values(m))
+
+    @staticmethod
+    def _is_wrapped(statement: ast.stmt, call: ast.Call) -> bool:
+        """`model = nn.DataParallel(model)`"""
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        return bool(call.args) and [ast.unparse(t) for t in targets] == [ast.unparse(call.args[0])]
 
     def _always_moves(self, files: Collection[str]) -> bool:
         """Whether something goes to the GPU whatever the options say."""

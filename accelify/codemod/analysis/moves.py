@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from functools import cached_property
 
+from accelify.codemod import names
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.roles import Roles
@@ -56,6 +57,8 @@ class Moves:
 
     def is_device(self, node: ast.expr) -> bool:
         """Whether an expression is a device, by its value or, where that is unknown, by its last name."""
+        if isinstance(node, ast.Constant):
+            return names.is_device_text(node.value)
         values = self.program.values(node)
         if any(self.roles.is_device(v) for v in values):
             return True

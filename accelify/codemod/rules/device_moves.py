@@ -193,21 +193,26 @@ def _same(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _emptied(script: Script, removed: set[ast.stmt]) -> Iterator[Change]:
-    """An `if use_cuda:` that only held moves goes with them."""
+    """An `if use_cuda:` that only held moves goes with them, and so does a loop over the items of a batch."""
     for statement in list(removed):
         parent = script.program.parent(statement)
-        while isinstance(parent, ast.If) and parent not in removed:
-            if not all(s in removed for s in [*parent.body, *parent.orelse]) or not is_pure(parent.test):
+        while isinstance(parent, (ast.If, ast.For)) and parent not in removed:
+            if not all(s in removed for s in [*parent.body, *parent.orelse]) or not _does_nothing_else(script, parent):
                 break
             removed.add(parent)
-            yield Change(
-                NAME,
-                script.path(parent),
-                parent.lineno,
-                "nothing is left to do under this condition",
-                (Remove(parent),),
-            )
+            where = "under this condition" if isinstance(parent, ast.If) else "in this loop"
+            yield Change(NAME, script.path(parent), parent.lineno, f"nothing is left to do {where}", (Remove(parent),))
             parent = script.program.parent(parent)
+
+
+def _does_nothing_else(script: Script, node: ast.If | ast.For) -> bool:
+    """Whether a condition, or going over something, does nothing by itself."""
+    if isinstance(node, ast.If):
+        return is_pure(node.test)
+    calls = [n.func for n in ast.walk(node.iter) if isinstance(n, ast.Call)]
+    named = all(ast.unparse(f).rpartition(".")[2] in ("list", "range", "len", "keys", "items", "values") for f in calls)
+    frame, targets = script.program.frame(node), [n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)]
+    return named and all(script.program.inside(r, node) for t in targets for r in frame.reads.get(t, ()))
 
 
 def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:

@@ -13,7 +13,7 @@ from accelify.codemod.analysis.batchwise import Dealing
 from accelify.codemod.analysis.bindings import Scope, names_read_in
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.clocks import Clocks
-from accelify.codemod.analysis.cpu import Cpu
+from accelify.codemod.analysis.cpu import Cpu, options_in
 from accelify.codemod.analysis.distributing import Distribution
 from accelify.codemod.analysis.effects import draws_at_random, function_draws, is_pure
 from accelify.codemod.analysis.evaluation import Gathering
@@ -137,6 +137,15 @@ class Script:
         if found is None or any(self._is_needed_before(s) or self._draws_before(s) for s in found.after):
             return None
         return found
+
+    def ignored_options(self, *nodes: ast.AST) -> str:
+        """What to say of options that chose a device there, and choose it no more; nothing where all still do."""
+        options = sorted({option for node in nodes for option in options_in(node)})
+        if not options or self.cpu is not None:
+            return ""
+        launch = self.options.runtime.launch
+        chooses = "chooses" if len(options) == 1 else "choose"
+        return f"{', '.join(options)} no longer {chooses} the device: `{launch} --cpu` or `Accelerator(cpu=True)` does"
 
     def _draws_before(self, statement: ast.stmt) -> bool:
         """Whether the accelerator's home draws random numbers, or makes a model, before a statement is through."""

@@ -444,3 +444,36 @@ def test_a_data_set_in_another_file_that_draws_its_samples_draws_others_in_each_
     result = next(r for r in rewrite_together(("train.py",), Options()) if r.path == "train.py")
     assert "accelerator.seed_by_rank()" in result.after.decode()
     assert any("the data set draws" in c.reason for c in result.changes)
+
+
+OWN_LOSS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Loss:
+    {slots}
+    def __init__(self, value):
+        self.value = value
+    def __add__(self, other):
+        return Loss(self.value + other.value)
+    def backward(self):
+        self.value.backward()
+def main():
+    loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in loader:
+        optimizer.zero_grad()
+        loss = Loss(model(x).mean()) + Loss(model(x).pow(2).mean())
+        loss.backward()
+        optimizer.step()
+main()
+"""
+
+
+def test_losses_of_the_script_s_own_add_up_to_one() -> None:
+    text = migrated(OWN_LOSS.format(slots="scale = 1"))
+    assert "        self.accelerator.backward(self.value)\n" in text
+    assert "        loss.backward()\n" in text
+    assert "accelerator.prepare(loader, model, optimizer)" in text
+    left_alone(OWN_LOSS.format(slots='__slots__ = ("value",)'), "has `__slots__`")

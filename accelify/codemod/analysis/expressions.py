@@ -16,6 +16,7 @@ from accelify.codemod.analysis.values import (
     Element,
     External,
     FunctionValue,
+    Instance,
     Parameters,
     Value,
     Values,
@@ -184,7 +185,12 @@ class Expressions(Calls):
 
     def _binary(self, node: ast.BinOp) -> Values:
         both = self.eval(node.left) | self.eval(node.right)
-        return only(both, (Parameters, Collection, Element)) or device_of(node.left)
+        # the project's own losses add up to one of their kind
+        own = {v for v in both if isinstance(v, Instance) and isinstance(node.op, ast.Add) and self._adds_up(v)}
+        return only(both, (Parameters, Collection, Element)) | own or device_of(node.left)
+
+    def _adds_up(self, value: Instance) -> bool:
+        return any(self.method(value.cls, name) is not None for name in ("__add__", "__radd__"))
 
     def _joined(self, node: ast.JoinedStr) -> Values:
         self._children(node)

@@ -295,6 +295,10 @@ class Reacher:
         if init is None:
             self._no_constructor(node)
             return
+        if "__slots__" in node.writes:
+            message = f"class {node.name} has `__slots__`, none of which could keep the accelerator"
+            self.reach.obstacles.append((node.node, message))
+            return
         self.reach.holders.append(node)
         if (passing | self._builders(node)) & nodes - set(self.flow.descendants(node)):
             self._settle_function(init)

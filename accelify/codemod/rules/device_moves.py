@@ -17,6 +17,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod import snippets
+from accelify.codemod.analysis.cpu import options_in
 from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.moves import Move, is_cpu
 from accelify.codemod.analysis.rebuilt import is_only_indexed, is_unpacked, rebuilt
@@ -192,6 +193,15 @@ def _same(one: ast.expr, other: ast.expr) -> bool:
     return ast.unparse(one).strip("()") == ast.unparse(other).strip("()")
 
 
+def _is_where_another_is(device: ast.expr | None) -> bool:
+    """Whether a move brings a value to where another one is, `x.to(y.device)`, which is right in any process."""
+    if not isinstance(device, ast.Attribute) or device.attr != "device":
+        return False
+    owner = device.value
+    is_holder = isinstance(owner, ast.Name) and owner.id == "self"  # or an option
+    return not is_holder and not options_in(device)
+
+
 def _emptied(script: Script, removed: set[ast.stmt]) -> Iterator[Change]:
     """An `if use_cuda:` that only held moves goes with them, and so does a loop over the items of a batch."""
     for statement in list(removed):
@@ -228,7 +238,9 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         yield Remark(NAME, path, move.call, "stays: this brings it to the CPU, in every process", Tier.ADVICE)
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
-        yield Remark(NAME, path, move.call, "stays: this move takes whatever device its variable holds", Tier.ADVICE)
+        if not _is_where_another_is(move.device):
+            message = "stays: this move takes whatever device its variable holds"
+            yield Remark(NAME, path, move.call, message, Tier.ADVICE)
         return
     if accelerator is None or inside_data:
         yield Remark(

@@ -26,7 +26,6 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "devices"
-_OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.", "params.")
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
@@ -48,14 +47,19 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             kind = ".type" if _is_compared(script, statement.value) else ""
             code = f"{ast.unparse(target)} = {accelerator}.device{kind}"
             yield Change(NAME, path, statement.lineno, reason, (Remove(choice), Insert(choice, "after", code)))
-            yield from _lost_choice(script, choice, gone)
+            yield from _lost_choice(script, choice)
             continue
         done.add(statement)
-        yield from _lost_choice(script, statement, gone)
+        again = _said_before(script, statement)
+        if again is not None:
+            yield Change(NAME, path, again.lineno, "the accelerator has chosen the device", (Remove(again),))
+            continue
+        yield from _lost_choice(script, statement)
         make = partial(its_device, accelerator=accelerator, as_text=_is_compared(script, statement.value))
         yield Change(
             NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
         )
+    yield from _chosen_by_number(script)
     for statement, target in _among_others(script):
         accelerator = script.accelerator(statement)
         if accelerator is None or script.is_kept(statement) or not _is_left_alone(script, statement, target, gone):
@@ -64,6 +68,24 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         reason = "each process has a device of its own, and nothing reads the rest any more"
         edits = (Remove(statement), Insert(statement, "after", code))
         yield Change(NAME, script.path(statement), statement.lineno, reason, edits)
+
+
+def _chosen_by_number(script: Script) -> Iterator[Change]:
+    """`torch.cuda.set_device(3)` goes: it would give every process the same GPU."""
+    for call in script.program.calls:
+        statement = script.program.statement(call)
+        is_alone = isinstance(statement, ast.Expr) and statement.value is call and script.path(call) in script.files
+        called = script.program.called(call)
+        if not is_alone or script.distribution is not None or "torch.cuda.set_device" not in called:
+            continue
+        block, parent = script.program.block(statement), script.program.parent(statement)
+        if len(block) == 1:
+            if not isinstance(parent, ast.If) or parent.orelse or block is not parent.body or not is_pure(parent.test):
+                continue  # a note says what to do
+            statement = parent
+        if not script.is_kept(statement) and len(script.program.block(statement)) > 1:
+            reason = f"each process has a GPU of its own; `{script.options.runtime.launch} --gpu-ids` says which"
+            yield Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),), Tier.REVIEW)
 
 
 def _among_others(script: Script) -> Iterator[tuple[ast.Assign, ast.Name]]:
@@ -131,18 +153,16 @@ def without_number(node: cst.CSTNode) -> cst.BaseExpression:
     return node.with_changes(value=re.sub(r":\d+", "", node.value))
 
 
-def _lost_choice(script: Script, statement: ast.stmt, gone: set[ast.AST]) -> Iterator[Remark]:
+def _lost_choice(script: Script, statement: ast.stmt) -> Iterator[Remark]:
     """An option of the script that chose the device chooses it no more."""
-    options = {
-        ast.unparse(n)
-        for n in ast.walk(statement)
-        if isinstance(n, ast.Attribute) and ast.unparse(n).startswith(_OPTIONS)
-    }
-    if options and script.cpu is None:
-        named = ", ".join(sorted(options))
-        launch = script.options.runtime.launch
-        message = f"{named} no longer chooses the device: `{launch} --cpu` or `Accelerator(cpu=True)` does"
+    tests = [a.test for a in script.program.ancestors(statement) if isinstance(a, ast.If)]
+    message = script.ignored_options(statement, *filter(_is_about_devices, tests))
+    if message:
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+
+
+def _is_about_devices(test: ast.expr) -> bool:
+    return any(word in ast.unparse(test).lower() for word in ("cpu", "cuda", "gpu", "device"))
 
 
 def its_device(node: cst.CSTNode, accelerator: str, as_text: bool) -> cst.BaseExpression:
@@ -225,6 +245,17 @@ def _choice(script: Script, statement: ast.Assign) -> ast.If | None:
         parent = script.program.parent(parent)
     is_branch = isinstance(parent, ast.If) and parent.orelse == [found]  # of a condition that does more
     return None if is_branch else found
+
+
+def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:
+    """The `if args.cpu:` that does nothing but give another value to what holds a device already."""
+    choice = script.program.parent(statement)
+    if not isinstance(choice, ast.If) or choice.orelse or choice.body != [statement] or not is_pure(choice.test):
+        return None
+    block = script.program.block(choice)
+    before = block[: block.index(choice)]
+    targets = {ast.unparse(s.targets[0]) for s in before if isinstance(s, ast.Assign) and _is_device_value(script, s)}
+    return choice if ast.unparse(statement.targets[0]) in targets else None
 
 
 def _only_assigns(node: ast.If, text: str) -> bool:

@@ -39,7 +39,7 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
     yield from _elsewhere(script)
     yield from _uneven(script)
     yield from _summed(script)
-    yield from _particular_devices(script)
+    yield from _particular_devices(script, script.vanished(plan.changes))
     yield from _lost_choices(script, plan)
 
 
@@ -224,11 +224,11 @@ def _asks_a_tensor(test: ast.expr) -> bool:
     return any(isinstance(f, ast.Attribute) and f.attr in asked for f in calls)
 
 
-def _particular_devices(script: Script) -> Iterator[Remark]:
+def _particular_devices(script: Script, gone: set[ast.AST]) -> Iterator[Remark]:
     """One GPU by its number, chosen before the processes have theirs."""
     for call in script.program.calls:
         called = script.program.called(call)
-        is_gone = script.distribution is not None and script.program.statement(call) in script.distribution.removed
+        is_gone = any(n in gone for n in ast.walk(call.func))
         if "torch.cuda.set_device" in called and script.path(call) in script.files and not is_gone:
             message = "every process would take this one GPU: take it out, `Accelerator()` chooses each process's own"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
@@ -259,14 +259,13 @@ def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
         for edit in change.edits:
             if not isinstance(edit, Remove) or not isinstance(edit.node, (ast.Assign, ast.If)):
                 continue
-            members = {ast.unparse(n) for n in ast.walk(edit.node) if isinstance(n, ast.Attribute)}
-            options = sorted(m for m in members if m.startswith(_OPTIONS))
             text = ast.unparse(edit.node)
-            if options and "device" in text and ("cpu" in text or "cuda" in text):
-                message = (
-                    f"{', '.join(options)} no longer chooses the device: `{script.options.runtime.launch} --cpu` does"
-                )
-                yield Remark(NAME, change.path, edit.node, message, Tier.REVIEW)
+            is_guard = isinstance(edit.node, ast.If) and ".cuda(" in text
+            if is_guard or ("device" in text and ("cpu" in text or "cuda" in text)):
+                message = script.ignored_options(edit.node.test if isinstance(edit.node, ast.If) else edit.node)
+                if message and message not in told:
+                    told.add(message)
+                    yield Remark(NAME, change.path, edit.node, message, Tier.REVIEW)
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:

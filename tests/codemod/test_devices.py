@@ -1,0 +1,83 @@
+"""Which device the script chooses: GPUs by number, options that keep it on the CPU, moves to where something is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.codemod.result import FileResult, Status, Tier
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests.codemod.pairs import changed, run, script
+
+ARGS = "import argparse"
+PARSE = 'parser = argparse.ArgumentParser()\nparser.add_argument("--force_cpu")\nargs = parser.parse_args()'
+
+
+def told(result: FileResult, words: str) -> int:
+    """How often a note says something."""
+    return sum(words in note.message for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "torch.cuda.set_device(3)",
+        "torch.cuda.set_device(args.gpu)",
+        "if torch.cuda.is_available():\n    torch.cuda.set_device(args.gpu)",
+    ],
+)
+def test_a_gpu_that_is_chosen_for_the_process_goes(lines: str) -> None:
+    removed = [f"-{line.strip()}" for line in lines.split("\n")]
+    result = changed(*removed, imports="from options import args", before=lines, end="print(args)")
+    change = next(c for c in result.changes if "--gpu-ids" in c.reason)
+    assert change.tier is Tier.REVIEW
+    assert not told(result, "this one GPU")
+
+
+def test_a_gpu_that_is_chosen_among_other_things_is_told() -> None:
+    both = "if torch.cuda.is_available():\n    torch.cuda.set_device(1)\nelse:\n    print('no GPU')"
+    assert told(changed(before=both), "this one GPU") == 1
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"before": PARSE + '\nif args.force_cpu:\n    device = torch.device("cpu")'},
+        {"before": PARSE + '\ndevice = torch.device("cpu" if args.force_cpu else "cuda")'},
+        {
+            "before": PARSE,
+            "model": "if not args.force_cpu:\n    model.cuda()",
+            "batch": "if not args.force_cpu:\n    x, y = x.cuda(), y.cuda()",
+        },
+    ],
+)
+def test_an_option_that_chose_the_cpu_is_told_once(slots: dict[str, str]) -> None:
+    result = run(script(imports=ARGS, **slots))
+    assert result.status is Status.MIGRATED
+    text = result.after.decode()
+    assert told(result, "args.force_cpu no longer chooses the device") == 1
+    assert "force_cpu" not in text.split("parse_args()")[1]
+
+
+def test_a_move_to_where_another_value_is_needs_no_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("steps.py").write_text(
+        "import torch\n\n"
+        "def step(model, optimizer, x, y):\n"
+        "    noise = torch.randn(1).to(x.device)\n"
+        "    weight = torch.ones(1).to(next(model.parameters()).device)\n"
+        "    optimizer.zero_grad()\n"
+        "    ((model(x) + noise - y) * weight).pow(2).mean().backward()\n"
+        "    optimizer.step()\n"
+    )
+    text = script(imports="from steps import step", backward="step(model, optimizer, x, y)")
+    Path("train.py").write_text(text)
+    results = rewrite_together(("train.py",), Options())
+    assert {r.path: r.status for r in results} == {"train.py": Status.MIGRATED, "steps.py": Status.MIGRATED}
+    assert not any(told(r, "this move takes whatever") for r in results)
+    Path("steps.py").write_text(
+        Path("steps.py").read_text().replace("x.device", "place").replace("x, y):", "x, y, place):")
+    )
+    Path("train.py").write_text(text.replace("optimizer, x, y)", "optimizer, x, y, device)"))
+    assert any(told(r, "this move takes whatever") for r in rewrite_together(("train.py",), Options()))

@@ -540,3 +540,58 @@ def test_a_wrapper_of_the_project_that_only_hands_on_attributes_goes() -> None:
     assert "accelerator = Accelerator(cpu=not args.cuda)\n" in text
     assert "Parallel(model)" not in text
     assert "for batch in loader:\n    optimizer.zero_grad()\n" in text
+
+
+def test_a_loader_that_is_none_at_first_is_prepared_where_it_is_made() -> None:
+    text = after("""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        class Trainer:
+            def __init__(self):
+                self.loader = None
+                self.model = nn.Linear(4, 1)
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            def load(self):
+                self.loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+            def train(self):
+                for (x,) in self.loader:
+                    self.optimizer.zero_grad()
+                    self.model(x).mean().backward()
+                    self.optimizer.step()
+        trainer = Trainer()
+        trainer.load()
+        trainer.train()
+        """)
+    assert text.count("self.loader = self.accelerator.prepare(self.loader)") == 1
+    assert "self.loader = None\n        self.model" in text
+
+
+def test_a_meter_of_a_training_loop_is_told_of() -> None:
+    result = run(
+        dedent("""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        class Meter:
+            def __init__(self):
+                self.sum = self.count = 0
+            def update(self, value, n=1):
+                self.sum += value * n
+                self.count += n
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+        losses = Meter()
+        for (x,) in loader:
+            optimizer.zero_grad()
+            loss = model(x).mean()
+            loss.backward()
+            optimizer.step()
+            losses.update(loss.item(), len(x))
+        print(losses.sum / losses.count)
+        """)
+    )
+    assert result.status is Status.MIGRATED
+    reduced = b"reduce" in result.after
+    assert reduced or any(n.message.startswith("`losses` collects this process's share") for n in result.notes)

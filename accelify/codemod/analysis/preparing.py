@@ -249,7 +249,7 @@ class Preparer:
                 assert isinstance(binding.node, ast.expr)
                 if ("loader", binding.node) not in self.found.wrapped:
                     self.found.wrapped.append(("loader", binding.node))
-            else:
+            elif not (isinstance(binding.value, ast.Constant) and binding.value.value is None):
                 self._add_loader(self._item("loader", binding))
         self._note_loaders(source)
 

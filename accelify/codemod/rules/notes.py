@@ -80,19 +80,19 @@ def _is_counted_by_data(script: Script, node: ast.AugAssign, loop: ast.For | ast
 
 
 def _lists(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    """Lists into which a loop puts what it measures, and which are read after it."""
+    """Lists and meters into which a loop puts what it measures, and which are read after it."""
     frame, end = script.program.frame(loop), loop.end_lineno or loop.lineno
     seen: set[str] = set()
     for node in ast.walk(loop):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
             continue
         into = node.func.value
         while isinstance(into, ast.Subscript):
             into = into.value
-        if node.func.attr not in ("append", "extend") or not isinstance(into, ast.Name) or into.id in seen:
+        if node.func.attr not in ("append", "extend", "update") or not isinstance(into, ast.Name) or into.id in seen:
             continue
         is_read = any(r.lineno > end for r in frame.reads.get(into.id, ()))
-        if is_read and frame.binds(into.id) and script.locality.is_own(node.args[0]):
+        if is_read and frame.binds(into.id) and any(map(script.locality.is_own, node.args)):
             seen.add(into.id)
             message = f"`{into.id}` collects this process's share only: gather it where the whole is meant"
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)

@@ -63,6 +63,24 @@ def test_a_device_that_is_compared_with_text_stays_text(test: str) -> None:
     assert "device = accelerator.device.type\n" in run("\n".join(lines)).after.decode()
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        "with torch.autocast(device_type=device, enabled=bool(epoch)):\n    print(x)",
+        "with torch.amp.autocast(device, enabled=bool(epoch)):\n    print(x)",
+        "print(device.startswith('cuda'))",
+    ],
+)
+def test_a_device_that_must_be_text_stays_text(read: str) -> None:
+    text = script(batch=f"x, y = x.to(device), y.to(device)\n{read}")
+    plain = text.replace(
+        'torch.device("cuda" if torch.cuda.is_available() else "cpu")', "'cuda' if use_cuda else 'cpu'"
+    )
+    plain = plain.replace("use_cuda = torch.cuda.is_available()\n", "")
+    plain = plain.replace("device =", "use_cuda = torch.cuda.is_available()\ndevice =", 1)
+    assert "device = accelerator.device.type\n" in run(plain).after.decode()
+
+
 def test_a_device_that_is_no_text_is_none_afterwards() -> None:
     after = run(script(prepared="if device == 'cuda':\n    print(1)")).after.decode()
     assert "device = accelerator.device\n" in after

@@ -5,8 +5,8 @@
 
 Why: each process has a device of its own, and `"cuda:0"` is the first process's. The tensors that the script makes or
 moves itself follow through the variable.
-Where the accelerator does not reach, `"cuda:0"` becomes `"cuda"`: the process's own one, too. Text that is compared
-with text, as in `if device == "cuda":`, becomes `accelerator.device.type`.
+Where the accelerator does not reach, `"cuda:0"` becomes `"cuda"`: the process's own one, too. Text that is read as
+text, as in `if device == "cuda":` and `torch.autocast(device)`, becomes `accelerator.device.type`.
 Left alone: a variable that nothing reads any more, which goes; other devices where the accelerator does not reach.
 """
 
@@ -19,6 +19,7 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod import names
 from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.values import Argument, Constant, Member
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace
@@ -44,7 +45,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         choice = _choice(script, statement)
         if choice is not None:
             done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
-            kind = ".type" if _is_compared(script, statement.value) else ""
+            kind = ".type" if _is_read_as_text(script, statement.value) else ""
             code = f"{ast.unparse(target)} = {accelerator}.device{kind}"
             yield Change(NAME, path, statement.lineno, reason, (Remove(choice), Insert(choice, "after", code)))
             yield from _lost_choice(script, choice)
@@ -55,7 +56,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             yield Change(NAME, path, again.lineno, "the accelerator has chosen the device", (Remove(again),))
             continue
         yield from _lost_choice(script, statement)
-        make = partial(its_device, accelerator=accelerator, as_text=_is_compared(script, statement.value))
+        make = partial(its_device, accelerator=accelerator, as_text=_is_read_as_text(script, statement.value))
         yield Change(
             NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
         )
@@ -170,20 +171,27 @@ def its_device(node: cst.CSTNode, accelerator: str, as_text: bool) -> cst.BaseEx
     return cst.parse_expression(f"{accelerator}.device.type" if as_text else f"{accelerator}.device")
 
 
-def _is_compared(script: Script, value: ast.expr) -> bool:
-    """Whether a device that is mere text is compared with text, which no `torch.device` equals: `device == "cuda"`."""
+def _is_read_as_text(script: Script, value: ast.expr) -> bool:
+    """Whether a device that is mere text is read where a `torch.device` will not do."""
     texts = {v for v in script.program.values(value) if isinstance(v, Constant)}
     if not texts or len(texts) < len(script.program.values(value)):
         return False
-    compared = (n for path in script.files for n in script.program.flow.parsed_of[path].parents)
-    for node in compared:
-        if isinstance(node, ast.Compare) and all(isinstance(o, (ast.Eq, ast.NotEq, ast.In)) for o in node.ops):
-            sides = [node.left, *node.comparators]
-            literal = [n for n in sides if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-            held = [script.program.values(n) for n in sides if isinstance(n, (ast.Name, ast.Attribute))]
-            if literal and any(texts & values for values in held):
-                return True
-    return False
+    nodes = (n for path in script.files for n in script.program.flow.parsed_of[path].parents)
+    return any(texts & script.program.values(held) for node in nodes for held in _texts_in(script, node))
+
+
+def _texts_in(script: Script, node: ast.AST) -> list[ast.expr]:
+    """`device` of `device == "cuda"`, of `autocast(device)` and of `device.startswith("cuda")`."""
+    if isinstance(node, ast.Compare) and all(isinstance(o, (ast.Eq, ast.NotEq, ast.In)) for o in node.ops):
+        sides = [node.left, *node.comparators]
+        literal = [n for n in sides if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        return [n for n in sides if literal and isinstance(n, (ast.Name, ast.Attribute))]
+    if not isinstance(node, ast.Call):
+        return []
+    if any(names.is_autocast(n) or names.is_scaler(n) for n in script.program.called(node)):
+        return [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("device_type", "device"))]
+    is_method = isinstance(node.func, ast.Attribute) and node.func.attr in ("startswith", "split", "upper", "lower")
+    return [node.func.value] if is_method else []  # type: ignore[attr-defined]  # an attribute
 
 
 def _assignments(script: Script) -> Iterator[tuple[ast.Assign, ast.expr]]:

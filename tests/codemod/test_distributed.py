@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from accelify.codemod.result import FileResult, Status
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests import scripts
 from tests.codemod.pairs import migrated, run
 
 SCRIPT = """\
@@ -157,3 +161,29 @@ def test_what_each_process_writes_and_reduces_is_the_scripts_own_decision() -> N
     )
     assert text.count("if accelerator.is_main_process:") == 1
     assert "    writer = SummaryWriter()\n" in text
+
+
+HELPERS = """\
+import torch
+import torch.distributed as dist
+
+def is_main_process():
+    return dist.get_rank() == 0
+
+def save_on_master(state, path):
+    {guard}
+        torch.save(state, path)
+"""
+
+
+@pytest.mark.parametrize(("guard", "is_told"), [("if is_main_process():", False), ("if len(path):", True)])
+def test_a_helper_that_saves_on_the_first_process_needs_no_note(guard: str, is_told: bool, tmp_path: Path) -> None:
+    slots = {"imports": "import helpers", "end": "helpers.save_on_master(model.state_dict(), 'last.pt')"}
+    text = SCRIPT.format(**{**DEFAULTS, **slots})
+    files = {"train.py": text.encode(), "helpers.py": HELPERS.format(guard=guard).encode()}
+    scripts.write(tmp_path, files)
+    with scripts.inside(tmp_path):
+        results = rewrite_together(("train.py",), Options())
+    assert results[0].status is Status.MIGRATED, results[0].notes
+    notes = [note.message for result in results for note in result.notes]
+    assert any("every process writes this file" in note for note in notes) == is_told

@@ -116,6 +116,10 @@ def test_the_data_keep_the_order_that_they_have_in_one_process(sampler: str, loa
         ("if args.ddp and dist.get_rank() > 0: print(epoch)", "if not accelerator.is_main_process: print(epoch)"),
         ("if args.ddp: print(epoch)", "if accelerator.num_processes > 1: print(epoch)"),
         ("if args.ddp and epoch: print(epoch)", "if accelerator.num_processes > 1 and epoch: print(epoch)"),
+        (
+            "import os\n        if 'RANK' in os.environ and 'WORLD_SIZE' in os.environ: print(epoch)",
+            "if accelerator.num_processes > 1: print(epoch)",
+        ),
         ("if not args.ddp: print(epoch)", "if not accelerator.num_processes > 1: print(epoch)"),
         ("print(args.ddp)", "print(accelerator.num_processes > 1)"),
         ("if dist.is_initialized(): dist.broadcast(loss, 0)", "if dist.is_initialized(): dist.broadcast(loss, 0)"),

@@ -46,7 +46,7 @@ class Certainty:
 
     def _is_common(self, test: ast.expr) -> bool:
         """Whether a condition is decided from counters, options and constants, none of them a process's own."""
-        if any(word in ast.unparse(test).lower() for word in _OF_ONE):
+        if asks_for_one(test):
             return False
         for node in ast.walk(test):
             if isinstance(node, ast.Call) and ast.unparse(node.func) not in _ASKS:
@@ -73,6 +73,11 @@ class Certainty:
         if isinstance(value, ast.Call):
             return ast.unparse(value.func).endswith(("parse_args", "len", "range", "is_available"))
         return isinstance(value.operand if isinstance(value, ast.UnaryOp) else value, ast.Constant)
+
+
+def asks_for_one(test: ast.expr) -> bool:
+    """Whether a condition sounds as if it picked one of the processes."""
+    return any(word in ast.unparse(test).lower() for word in _OF_ONE)
 
 
 def _asked(node: ast.AST, child: ast.AST) -> list[ast.expr]:

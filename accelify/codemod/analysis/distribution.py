@@ -109,7 +109,7 @@ class Distributions:
             if {k.arg for k in call.keywords} - _START or not self.place.is_alone(call):
                 self.found.refuse(call, "the process group is started in a way of its own")
             elif self._is_conditional(call):
-                self.found.refuse(call, "the process group is started under a condition")
+                self.found.refuse(call, "the process group is started under a condition: start it always, or never")
             self.found.remove(statement)
 
     def _addresses(self) -> None:
@@ -195,7 +195,7 @@ class Distributions:
         if {k.arg for k in call.keywords} - _WRAPPER or not call.args:
             self.found.refuse(call, f"`{ast.unparse(call.func)}` has settings of its own")
         elif self.place.is_optional(call):
-            self.found.refuse(call, "the model is wrapped under a condition")
+            self.found.refuse(call, "the model is wrapped under a condition: wrap it always, or never")
         self.found.knows(call)
 
     def data(self, loops: Loops, training: Training) -> list[Data]:

@@ -24,7 +24,9 @@ class Samplers:
         given = {k.arg: k.value for k in call.keywords}
         shuffle = given.get("shuffle", call.args[3] if len(call.args) > 3 else ast.Constant(True))
         if not isinstance(shuffle, ast.Constant) or self.place.is_optional(call):
-            self.found.refuse(call, "how the data are shared out depends on a condition")
+            self.found.refuse(
+                call, "how the data are shared out depends on a condition: use the sampler always, or never"
+            )
             return
         statement = self.program.statement(call)
         users = [n for n in self.program.flow.values if self._holds(n, call) and n is not call]

@@ -67,9 +67,8 @@ class Untangling:
         elif own:
             for statement in own:
                 what = ast.unparse(statement).partition("\n")[0]
-                self.found.refuse(
-                    statement, f"`{what}` runs only where the script does, or does not, distribute itself"
-                )
+                message = f"`{what}` runs only where the script does, or does not, distribute itself"
+                self.found.refuse(statement, f"{message}: do the same in both cases")
         else:
             self._take(node, chain, chosen)
 

@@ -17,6 +17,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.certainty import asks_for_one
 from accelify.codemod.analysis.outputs import opened_round
 from accelify.codemod.analysis.placing import import_edit
 from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Replace
@@ -43,9 +44,10 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             continue
         saver = _saver(script, call)
         if saver is None:
-            yield Remark(
-                NAME, script.path(call), call, "every process writes this file: save from one of them", Tier.ADVICE
-            )
+            around = [a for a in script.program.ancestors(call) if isinstance(a, ast.If)]
+            if script.distribution is None or not any(asks_for_one(a.test) for a in around):
+                message = "every process writes this file: save from one of them"
+                yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
             continue
         saves.append(call)
         edits: list[Edit] = [

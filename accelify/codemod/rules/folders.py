@@ -20,6 +20,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod import snippets
+from accelify.codemod.analysis.certainty import asks_for_one
 from accelify.codemod.analysis.placing import import_edit
 from accelify.codemod.analysis.reach import main_guard
 from accelify.codemod.edits import Change, Edit, Plan, Remark, Replace
@@ -179,7 +180,7 @@ def _is_run_by_all(script: Script, call: ast.Call, depth: int) -> bool:
 
 
 def _asks(test: ast.expr) -> bool:
-    return any(isinstance(n, ast.Call) for n in ast.walk(test))
+    return asks_for_one(test) or any(isinstance(n, ast.Call) for n in ast.walk(test))
 
 
 def agreed(node: cst.CSTNode, speaker: str) -> cst.BaseExpression:

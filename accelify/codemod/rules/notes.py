@@ -248,7 +248,7 @@ def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
     """An option of the script that chose the device, and chooses it no more."""
     if script.cpu is not None:
         return
-    told: set[str] = set()
+    told = {r.message for r in plan.remarks}
     for move in script.moves:
         text = ast.unparse(move.device) if move.device is not None else ""
         if script.is_needless(move) and text.startswith(_OPTIONS) and text not in told:

@@ -49,7 +49,7 @@ def find(script: Launched, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
         kept = choice.body if is_body else choice.orelse
         edit = Replace(choice, partial(snippets.chosen, is_body=is_body), keeps=(kept,))
         yield Change(NAME, script.path(choice), choice.lineno, _REASON, (edit,))
-    for test, (code, parts) in found.tests.items():
+    for test, (code, parts) in _tests(script).items():
         text = code.replace("{group}", script.group(test))
         reads = tuple(sorted(names_in(ast.parse(text, mode="eval"))))
         edit = Replace(test, partial(snippets.coded, code=text), keeps=parts, reads=reads)
@@ -67,6 +67,17 @@ def find(script: Launched, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
     for statement in found.scaled:
         message = "this counts the processes of all machines now; in one process it leaves the value as it is"
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+
+
+def _tests(script: Launched) -> dict[ast.expr, tuple[str, tuple[ast.expr, ...]]]:
+    """The questions to ask anew; one for both of `"RANK" in os.environ and "WORLD_SIZE" in os.environ`."""
+    known = script.tangle.tests
+    found = {}
+    for test, asked in known.items():
+        parent = script.program.parent(test)
+        is_one = isinstance(parent, ast.BoolOp) and not asked[1] and all(known.get(v) == asked for v in parent.values)
+        found[parent if is_one and isinstance(parent, ast.expr) else test] = asked
+    return found
 
 
 def in_order(call: cst.CSTNode, shuffles: bool) -> cst.BaseExpression:

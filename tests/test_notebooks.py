@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from accelify.codemod.result import Status
+from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.notebooks import CELLS, content, sources, written
 
 nbformat = pytest.importorskip("nbformat", reason="the notebook tests need nbformat, nbclient and ipykernel")
@@ -85,6 +87,17 @@ def test_a_folder_s_notebooks_change_with_the_scripts_that_they_import(here: Pat
     assert all(("cell" in change) == (path == "book.ipynb") for path in files for change in files[path]["changes"])
     assert "def train_epoch(model, loader, optimizer, accelerator):" in Path("steps.py").read_text()
     assert sources(Path("book.ipynb").read_bytes())[-1].endswith("train_epoch(model, loader, optimizer, accelerator)")
+
+
+def test_a_script_that_a_notebook_sets_up_is_migrated_with_it(here: Path) -> None:
+    loop = "from steps import train_epoch\ntrain_epoch(model, loader, optimizer, device)"
+    Path("steps.py").write_text(STEPS)
+    for number in range(5):  # with more, the script is migrated by itself
+        Path(f"book{number}.ipynb").write_bytes(written(content(*CELLS[:4], loop)))
+        (result, *books) = rewrite_together(("steps.py",), Options())
+        assert result.status is Status.MIGRATED
+        assert [book.path for book in books] == [f"book{n}.ipynb" for n in range(number + 1 if number < 4 else 0)]
+        assert (b"device" not in result.after) == bool(books)
 
 
 def test_check_diff_and_stdin_write_nothing(here: Path) -> None:

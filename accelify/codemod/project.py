@@ -90,7 +90,7 @@ class Project:
         return False
 
     def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
-        """The scripts that import one of the named files, in the files' own folders and those above them."""
+        """The scripts and notebooks that import one of the named files, in those files' folders and above them."""
         if not self._is_on_disk:
             return []
         found: dict[str, Parsed] = {absolute(p.path): p for p in named}
@@ -104,11 +104,12 @@ class Project:
         return [p for p in found.values() if p not in named]
 
     def _near(self, path: Path) -> list[Path]:
-        """The scripts that might import a file; without a repository round it, those of its own folder or package."""
+        """Those that might import a file; without a repository round it, those of its own folder or package."""
         folders = self._search_path(path.parent)
         if not any(self._is_there(folder / ".git") for folder in folders):
             folders = folders[: 1 + self._is_there(path.parent / "__init__.py")]
-        listed = [p for folder in folders for p in sorted(folder.glob("*.py")) if not p.name.startswith("test")]
+        found = [p for folder in folders for end in ("py", "ipynb") for p in sorted(folder.glob(f"*.{end}"))]
+        listed = [p for p in found if not p.name.startswith("test")]
         return [p for p in listed if p.is_file()][:_MOST_LISTED]
 
     @staticmethod

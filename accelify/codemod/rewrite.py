@@ -116,6 +116,8 @@ def _rewrite(
     if made is None:
         return unchanged
     callers = project.importers(named) if made.waits and with_callers else []
+    if len(callers) > _MOST_CALLERS:  # a module that many notebooks try out need not wait for them
+        callers = [c for c in callers if c.decoded.notebook is None]
     if callers and not (len(callers) > _MOST_CALLERS and made.stands_alone):
         return _with_callers(named, callers, project, options)
     if made.obstacles:

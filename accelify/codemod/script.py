@@ -21,6 +21,7 @@ from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.locality import Locality
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.losses import AUTOGRAD, Losses, losses_of
+from accelify.codemod.analysis.metering import Metered, Metering
 from accelify.codemod.analysis.moves import Move, Moves
 from accelify.codemod.analysis.on_device import OnDevice
 from accelify.codemod.analysis.outputs import Effect, Outputs
@@ -246,11 +247,20 @@ class Script:
             return reduction
         return replace(reduction, condition=None, training=reduction.condition)
 
+    @cached_property
+    def metered(self) -> list[Metered]:
+        """The meters of loops over shared data; those of a loop that deals its evaluation out are reduced with that."""
+        if self.distribution is not None or not self.options.runtime.has("reduce"):
+            return []
+        metering, dealt = Metering(self.program, self.tracer, self.prepared), {d.loop for d in self.dealt}
+        return [metering.of(n) for n in self.shared_loops if n not in dealt and self.accelerator(n) is not None]
+
     def trim(self, reduction: Reduction) -> Trim | None:
         """Where the rows that only even out the last step are left out of sums that are reduced."""
         if reduction.how != "sum" or self.prepared.is_dealt_by_hand(reduction.loop):
             return None
-        return trim_of(self.program, reduction.loop, reduction.names)
+        updates = [call for m in self.metered if m.loop is reduction.loop for call in m.updates]
+        return trim_of(self.program, reduction.loop, reduction.names, updates)
 
     @cached_property
     def sums(self) -> Sums:
@@ -268,7 +278,14 @@ class Script:
             if isinstance(d.loop, ast.For) and not any(self.program.inside(s, d.loop.iter) for s in d.sources)
         }
         dealing = [loop for loop in self.shared_loops if loop not in counting or loop in self.prepared.loops]
-        return Locality(self.program, dealing, self.reductions, draws=draws)
+        reduced = [*((r.loop, r.names) for r in self.reductions), *self.put_together]
+        return Locality(self.program, dealing, reduced, draws=draws)
+
+    @property
+    def put_together(self) -> list[tuple[ast.For | ast.AsyncFor, list[str]]]:
+        """The meters of shared loops that are made those of all processes after them."""
+        listed = [*((d.loop, d.meters) for d in self.dealt), *((m.loop, m.together) for m in self.metered)]
+        return [(loop, [name for name, _ in meters]) for loop, meters in listed]
 
     def trains_only_if(self, loop: ast.AST) -> str | None:
         """The condition under which a loop whose items are dealt out trains; None where it does so always."""

@@ -451,3 +451,100 @@ def test_what_an_environment_decides_is_told(slots: dict[str, str], told: list[s
 def test_a_schedule_is_told_what_all_environments_gave() -> None:
     text = EPISODES.format(condition="steps % 9", backward="pass", told="running", test="episode > 9")
     assert 'scheduler.step(accelerator.reduce(running, "mean"))' in run(text).after.decode()
+
+
+METERS = """\
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+class AverageMeter:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+def train():
+    {begin}
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {update}
+    {end}
+
+
+for epoch in range(2):
+    train()
+"""
+TOGETHER = (
+    '    losses.sum, losses.count = accelerator.reduce((losses.sum, losses.count), "sum")\n'
+    "    losses.avg = losses.sum / losses.count\n"
+)
+
+
+def metered(
+    begin: str = "losses = AverageMeter()", update: str = "losses.update(loss.item(), len(x))", **end: str
+) -> str:
+    result = run(METERS.format(begin=begin, update=update, end=end.get("end", "print(losses.avg)")))
+    notes = [n.message for n in result.notes if "share" in n.message]
+    return result.after.decode() + "".join(f"note: {n}\n" for n in notes)
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {},
+        {"begin": "losses, other = AverageMeter(), 1"},
+        {"begin": "losses = AverageMeter()\n    losses.reset()"},
+        {"begin": "losses = AverageMeter()\n    meters = [losses]", "end": "print(meters[0].avg)"},
+        {"end": "return losses.avg, losses.count"},
+    ],
+)
+def test_meters_that_are_read_after_a_training_loop_are_put_together(slots: dict[str, str]) -> None:
+    after = metered(**slots)
+    assert TOGETHER in after
+    assert "note:" not in after
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"update": "losses.update(loss.item()); print(losses.avg)", "end": "pass"},
+        {"begin": "losses, end = AverageMeter(), time.time()", "update": "losses.update(time.time() - end)"},
+    ],
+)
+def test_meters_that_are_not_meant_of_all_the_data_stay(slots: dict[str, str]) -> None:
+    after = metered(**slots)
+    assert "reduce" not in after
+    assert "note:" not in after
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"begin": "losses = AverageMeter()\n    losses.update(0.0, 1)"},
+        {"update": "if len(x) > 1: losses.update(loss.item())"},
+        {"end": "print(losses.val)"},
+    ],
+)
+def test_meters_that_cannot_be_put_together_are_told(slots: dict[str, str]) -> None:
+    after = metered(**slots)
+    assert "reduce" not in after
+    assert "note: `losses` collects this process's share only" in after

@@ -57,6 +57,7 @@ def test_rows_are_trimmed_before_they_are_counted(adding: str, names: str) -> No
     [
         ("pass", "total += len(y); hits += 1"),  # y is trained on below
         ("total += len(y); print(y)", "pass"),
+        ("total += len(y); hits += (found == y).float().mean().item() * len(y)", "pass"),  # of no rows: nan
         ("total += loss.item()", "pass"),
         ("size = len(y); total += size; hits += (found == y).sum()", "pass"),
         ("total += len(y)\n        if epoch: hits += (found == y).sum()", "pass"),

@@ -8,24 +8,29 @@ from collections.abc import Sequence
 from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.program import Program
-from accelify.codemod.analysis.sums import FILLS, Reduction
+from accelify.codemod.analysis.sums import FILLS
 
 Loop = ast.For | ast.AsyncFor
 _ROUNDS = 8
 
 
 class Locality:
-    """Follow what shared loops deal out through the functions that hold them; sums that are reduced are everyone's.
+    """Follow what shared loops deal out through the functions that hold them; what is `reduced` is everyone's.
 
     With `draws`, what is drawn at random is each process's own, too.
     """
 
     def __init__(
-        self, program: Program, loops: Sequence[Loop], reductions: Sequence[Reduction], *, draws: bool = False
+        self,
+        program: Program,
+        loops: Sequence[Loop],
+        reduced: Sequence[tuple[Loop, Sequence[str]]],
+        *,
+        draws: bool = False,
     ) -> None:
         self.program = program
         self.loops = loops
-        self.reductions = reductions
+        self.reduced = reduced
         self.draws = draws
         self._drawing: dict[Scope, bool] = {}
         self._names: dict[Scope, set[str]] = {}
@@ -113,7 +118,7 @@ class Locality:
         if value is None or not self.is_own(value):
             return set()
         names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and self._is_of(n, frame)}
-        return names - {n for r in self.reductions if self.program.inside(node, r.loop) for n in r.names}
+        return names - {n for loop, listed in self.reduced if self.program.inside(node, loop) for n in listed}
 
     def _is_of(self, name: ast.Name, frame: Scope) -> bool:
         return self.program.scope(name).owner(name.id) is frame or name.id in frame.declared_global

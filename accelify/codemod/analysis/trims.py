@@ -11,6 +11,7 @@ from accelify.codemod.analysis.summands import Summand
 from accelify.codemod.analysis.sums import added_in
 
 _LOSSES = ("item", "data", "detach")
+_MEANS = ("mean", "average", "nanmean", "std", "var", "median")
 
 
 @dataclass(frozen=True)
@@ -21,21 +22,29 @@ class Trim:
     names: tuple[str, ...]
 
 
-def trim_of(program: Program, loop: ast.For | ast.AsyncFor, sums: Collection[str]) -> Trim | None:
-    """What to trim so that sums over rows are of each row once; None where that would change what else there is."""
+def trim_of(
+    program: Program, loop: ast.For | ast.AsyncFor, sums: Collection[str], updates: Collection[ast.Call] = ()
+) -> Trim | None:
+    """What to trim so that sums over rows are of each row once; None where that would change what else there is.
+
+    updates: those of meters, which are then of each row once, too.
+    """
     summand = Summand(program, loop)
     every = [s for name, listed in added_in(loop).items() if name in sums for s in listed]
     adding = [s for s in every if summand.is_of_rows(_added(s)) is not False]
     if not adding or not all(any(_has_rows(program, n) for n in ast.walk(_added(s))) for s in adding):
         return None
     first = min(adding, key=lambda s: s.lineno)
+    updates = [u for u in updates if u.lineno > first.lineno]
+    if any(_averages(program, n) for s in (*adding, *updates) for n in ast.walk(s)):
+        return None  # a process may have no row that counts, and of none there is no mean
     block = program.block(first)
     bound = _bound_before(loop, first)
     names = [n.id for s in adding for n in ast.walk(_added(s)) if isinstance(n, ast.Name) and _has_rows(program, n)]
     if any(s not in block for s in adding) or not bound.issuperset(names):
         return None
     # What else is done with these names from there on would be done with fewer rows.
-    counted = {n for s in adding for n in ast.walk(s)}
+    counted = {n for s in (*adding, *updates) for n in ast.walk(s)}
     frame = program.frame(loop)
     for name in set(names):
         reads = [r for r in frame.reads.get(name, ()) if r not in counted]
@@ -67,6 +76,17 @@ def _has_rows(program: Program, node: ast.AST) -> bool:
     if isinstance(parent, ast.Attribute):
         return not (parent.attr in _LOSSES and not _is_compared(program, parent))
     return isinstance(parent, (ast.Call, ast.Compare))
+
+
+def _averages(program: Program, node: ast.AST) -> bool:
+    """Whether a part of a summand is a mean over rows, or divides by how many there are."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _MEANS:
+        return _holds_rows(program, node)
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _holds_rows(program, node.right)
+
+
+def _holds_rows(program: Program, node: ast.AST) -> bool:
+    return any(_has_rows(program, n) for n in ast.walk(node))
 
 
 def _is_compared(program: Program, node: ast.AST) -> bool:

@@ -23,6 +23,7 @@ Why: each process adds up its own share; what is printed, returned or decided fr
 What the script divides by `len(train_loader)`, which counts the batches of one process, is reduced by its mean. The
 rows that a prepared loader adds to even out the last step of an epoch are trimmed off before rows are counted, where
 nothing else in the loop needs them.
+The meters of a loop, objects whose `update` adds to sums, are put together where they are read after it.
 A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag tells, is dealt out like the
 latter where it evaluates: `for x, y in loader if training else accelerator.shard(loader, even=False)`.
 A loop that evaluates, where all that leaves it is counted row by row, gathers the rows instead, each once, and its
@@ -43,6 +44,8 @@ import libcst as cst
 
 from accelify.codemod import snippets
 from accelify.codemod.analysis.batchwise import Dealing
+from accelify.codemod.analysis.metering import Metered
+from accelify.codemod.analysis.meters import Meter
 from accelify.codemod.analysis.phases import Phase
 from accelify.codemod.analysis.sums import Reduction
 from accelify.codemod.analysis.trims import Trim
@@ -51,6 +54,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "metrics"
+_AFTER_SUMS = 100  # in the order of what is inserted after a loop
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
@@ -68,6 +72,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     for dealing in script.dealt:
         yield _dealt(script, dealing)
         yield from _shown(script, dealing)
+    for metered in script.metered:
+        yield from _metered(script, metered)
     for order, reduction in enumerate(script.reductions):
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None
@@ -96,13 +102,12 @@ def _dealt(script: Script, dealing: Dealing) -> Change:
     indent = dealing.loop.col_offset
     sums = [dealing.sums] if dealing.sums and dealing.phase is None else []
     code = [_summed(names, accelerator, '"sum"', indent) for names in sums]
-    for name, meter in dealing.meters:
-        code.append(_summed([f"{name}.{part}" for part in meter.sums], accelerator, '"sum"', indent))
-        code.extend(f"{name}.{mean} = {value.format(*[name] * value.count('{}'))}" for mean, value in meter.means)
+    code.extend(_together(dealing.meters, accelerator, indent))
     for name in (*dealing.lists, *dealing.objects):
         how = ", use_gather_object=True" if name in dealing.objects else ""
         code.append(snippets.call_statement(name, f"{accelerator}.gather_for_metrics", f"{name}{how}", indent))
-    inserted = (Insert(dealing.loop, "after", line, order=order) for order, line in enumerate(code))
+    start = _AFTER_SUMS if dealing.phase is not None else 0
+    inserted = (Insert(dealing.loop, "after", line, order=order) for order, line in enumerate(code, start))
     deal = Replace(
         dealing.source,
         partial(_share, function=f"{accelerator}.shard", phase=dealing.phase),
@@ -116,6 +121,26 @@ def _dealt(script: Script, dealing: Dealing) -> Change:
         reason="each batch is evaluated in one process, and what is added up and collected is of all of them",
         edits=(deal, *inserted),
     )
+
+
+def _together(meters: Sequence[tuple[str, Meter]], accelerator: str, indent: int) -> Iterator[str]:
+    """What makes meters those of all processes."""
+    for name, meter in meters:
+        yield _summed([f"{name}.{part}" for part in meter.sums], accelerator, '"sum"', indent)
+        yield from (f"{name}.{mean} = {value.format(*[name] * value.count('{}'))}" for mean, value in meter.means)
+
+
+def _metered(script: Script, metered: Metered) -> Iterator[Change]:
+    """Meters of a shared loop that are read once it is over."""
+    loop, path = metered.loop, script.path(metered.loop)
+    accelerator = script.accelerator(loop)
+    assert accelerator is not None
+    code = _together(metered.together, accelerator, loop.col_offset)
+    edits = tuple(Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS))
+    if edits:
+        names = ", ".join(name for name, _ in metered.together)
+        whole = "all processes; what is added to even out the last step of an epoch counts too"
+        yield Change(NAME, path, loop.end_lineno or loop.lineno, f"{names}: of {whole}", edits, Tier.REVIEW)
 
 
 def _share(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.CSTNode:

@@ -82,7 +82,7 @@ def _is_counted_by_data(script: Script, node: ast.AugAssign, loop: ast.For | ast
 def _lists(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     """Lists and meters into which a loop puts what it measures, and which are read after it."""
     frame, end = script.program.frame(loop), loop.end_lineno or loop.lineno
-    seen: set[str] = set()
+    seen = {name for shared, names in script.put_together if shared is loop for name in names}
     for node in ast.walk(loop):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
             continue

@@ -131,6 +131,18 @@ def test_what_an_imported_file_saves_is_written_by_one_process(tmp_path: Path, m
     assert "accelerator.wait_for_everyone()\nmodel.load_state_dict(" in train
 
 
+def test_what_copies_the_saved_file_in_an_imported_file_is_left_to_its_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copying = "        torch.save(model.state_dict(), path)\n        shutil.copyfile(path, path + '.best')\n"
+    saver = "import shutil\n" + SAVER.replace("        torch.save(model.state_dict(), path)\n", copying)
+    assert copying in saver
+    train, after = with_saver(tmp_path, monkeypatch, saver=saver)
+    guarded = "        if accelify.runtime.PartialState().is_main_process:\n            shutil.copyfile(path, path + '.best')\n"
+    assert guarded in after.after.decode()
+    assert not any("copyfile" in note.message for note in (*train.notes, *after.notes))
+
+
 def test_a_load_before_anything_is_saved_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = "start = torch.load('s' + 't')\nprint(start)"
     monkeypatch.chdir(tmp_path)

@@ -4,7 +4,8 @@
 
 Why: N processes that write one file at once leave a mixture; a run that is stopped while it writes leaves half of it.
 Where the accelerator does not reach, as in an imported file's `EarlyStopping`, the function `accelify.runtime.save`
-does the same. A process that loads what may have been saved before waits first.
+does the same, and what copies or moves the file is left to the process that wrote it. A process that loads what may have
+been saved before waits first.
 Left alone: what is saved before the accelerator is there; a note says so.
 """
 
@@ -20,12 +21,13 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.certainty import asks_for_one
 from accelify.codemod.analysis.outputs import opened_round
 from accelify.codemod.analysis.placing import import_edit
-from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Replace
+from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Replace, Wrap
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "checkpoints"
 _DEPTH = 2
+_COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.move", "os.rename", "os.replace"}
 _ASKING = ("exists", "isfile", "isdir", "is_file", "is_dir")
 
 
@@ -59,12 +61,27 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
             )
         ]
         root = script.program.frame(call).root
-        if saver == script.options.runtime.functions and root not in imported:
+        if saver == script.options.runtime.functions:
+            if saver == script.options.runtime.module:  # elsewhere the functions' module has no such state
+                yield from _copies(script, call, saver)
+            if root not in imported:
+                edits.append(import_edit(script, root, f"import {saver}"))
             imported.add(root)
-            edits.append(import_edit(script, root, f"import {saver}"))
         reason = "written by one process, and whole or not at all"
         yield Change(NAME, script.path(call), call.lineno, reason, tuple(edits))
     yield from _waits(script, [*saves, *(c for c in _saves(script) if c in script.guarding.covered)])
+
+
+def _copies(script: Script, save: ast.Call, library: str) -> Iterator[Change]:
+    """What copies a file, right after it is saved: to a process that does not write, it may not be there yet."""
+    path = ast.unparse(save.args[1]) if len(save.args) > 1 else ""
+    for call in script.program.calls_in(script.program.frame(save)):
+        statement = script.program.statement(call)
+        is_copy = bool(script.program.called(call) & _COPIES) and bool(call.args) and ast.unparse(call.args[0]) == path
+        if is_copy and call.lineno > save.lineno and isinstance(statement, ast.Expr) and statement.value is call:
+            header = f"if {library}.PartialState().is_main_process:"
+            reason = "the process that wrote this file copies it"
+            yield Change(NAME, script.path(call), call.lineno, reason, (Wrap((statement,), header),))
 
 
 def _saves(script: Script) -> list[ast.Call]:

@@ -52,7 +52,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             )
     yield from _handed_on(script)
     yield from _waits(script, plan)
-    yield from _left(script)
+    yield from _left(script, plan)
 
 
 def _between_inserts(run: Run, plan: Plan) -> Iterator[Run]:
@@ -146,10 +146,13 @@ def only_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     return snippets.expression(f"{{call}} if {accelerator}.is_main_process else None", call=call)
 
 
-def _left(script: Script) -> Iterator[Remark]:
+def _left(script: Script, plan: Plan) -> Iterator[Remark]:
     """One note for each function that writes on every process."""
     left: dict[object, list[ast.Call]] = {}
+    wrapped = {s for e in edits_of(plan.changes) if isinstance(e, Wrap) for s in e.statements}
     for call in script.guarding.unguarded:
+        if script.program.statement(call) in wrapped:
+            continue
         if "torch.save" not in script.program.called(call) and call not in script.guarding.handed_on:
             left.setdefault(script.program.frame(call), []).append(call)
     for call in script.program.calls:

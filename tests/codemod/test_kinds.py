@@ -138,7 +138,7 @@ def test_what_copies_the_saved_file_in_an_imported_file_is_left_to_its_writer(
     saver = "import shutil\n" + SAVER.replace("        torch.save(model.state_dict(), path)\n", copying)
     assert copying in saver
     train, after = with_saver(tmp_path, monkeypatch, saver=saver)
-    guarded = "        if accelify.runtime.PartialState().is_main_process:\n            shutil.copyfile(path, path + '.best')\n"
+    guarded = "if accelify.runtime.PartialState().is_main_process:\n            shutil.copyfile(path, path + '.best')\n"
     assert guarded in after.after.decode()
     assert not any("copyfile" in note.message for note in (*train.notes, *after.notes))
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 # Cell magics that run the rest of their cell as Python in the notebook's own namespace.
-_OF_PYTHON = frozenset({"capture", "memit", "prun", "pyinstrument", "scalene", "snakeviz", "time", "wandb"})
+_OF_PYTHON = frozenset({"capture", "memit", "prun", "pyinstrument", "scalene", "snakeviz", "time", "timeit", "wandb"})
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)[^\r\n]*")
 # No statement of Python begins so.
 _ESCAPED = re.compile(r"[ \t]*(?:[%!?/;]|,\s*\w)")

@@ -124,6 +124,8 @@ def test_a_name_that_a_command_reads_stays() -> None:
     got = sources(after(written(content(*CELLS, "!echo {device} $lr"))))
     assert got[-1] == "!echo {device} $lr"
     assert got[2].startswith("device = accelerator.device\n")
+    got = sources(after(written(content(*CELLS, "%%timeit -n 1\nmodel(torch.randn(1, 4, device=device))"))))
+    assert got[2].startswith("device = accelerator.device\n")
 
 
 def test_definitions_may_come_in_any_cell_before_their_use() -> None:

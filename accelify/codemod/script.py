@@ -34,7 +34,7 @@ from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.seeds import Seeds
 from accelify.codemod.analysis.settings import Setting, Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
-from accelify.codemod.analysis.trace import Tracer
+from accelify.codemod.analysis.trace import Tracer, wrapped_by
 from accelify.codemod.analysis.trims import Trim, trim_of
 from accelify.codemod.analysis.values import Argument, Element, Generated, Instance, Member
 from accelify.codemod.analysis.ways import Ways
@@ -373,7 +373,7 @@ class Script:
         """Whether the training code gets to a call that wraps one of its models."""
         if self.program.frame(call) not in self.run_by_training:
             return False
-        return bool(self.program.values(call.args[0]) & self.preparation.models)
+        return bool(self.program.values(wrapped_by(call)) & self.preparation.models)
 
     def _makes_a_plain_wrapper(self, call: ast.Call) -> bool:
         """Whether a call makes a wrapper of the project's own that only hands on the attributes of what it wraps."""
@@ -391,7 +391,7 @@ class Script:
         return [
             call
             for call in self.program.calls
-            if call.args
+            if wrapped_by(call) is not None
             and (self.path(call) in self.files or self._wraps_what_trains(call))
             and (any(names.is_wrapper(n) for n in self.program.called(call)) or self._makes_a_plain_wrapper(call))
         ]

@@ -595,3 +595,20 @@ def test_a_meter_of_a_training_loop_is_told_of() -> None:
     assert result.status is Status.MIGRATED
     reduced = b"reduce" in result.after
     assert reduced or any(n.message.startswith("`losses` collects this process's share") for n in result.notes)
+
+
+def test_a_wrapper_that_is_given_its_model_by_name_goes() -> None:
+    text = after("""\
+        import torch
+        from torch import nn
+        model = nn.Linear(4, 1)
+        if torch.cuda.device_count() > 1:
+            model = nn.DataParallel(module=model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.randn(2, 4)).mean().backward()
+            optimizer.step()
+        """)
+    assert "DataParallel" not in text
+    assert "model, optimizer = accelerator.prepare(model, optimizer)" in text

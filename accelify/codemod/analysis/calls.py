@@ -174,8 +174,9 @@ class Calls(Containers):
         gone_over = arguments or [values for keyword, values in keywords if keyword == "iterable"]
         if kind is not None and gone_over:
             return self._view(node, kind, name, gone_over)
-        if names.returns_its_model(name) and arguments:
-            return arguments[0]
+        wrapped = [*arguments[:1], *(values for keyword, values in keywords if keyword in ("module", "model"))]
+        if names.returns_its_model(name) and wrapped:
+            return wrapped[0]
         if names.is_torch_loader(name):
             self._hand_out(value for given in [*arguments, *(v for _, v in keywords)] for value in given)
         if name in ("map",) and len(arguments) == 2:

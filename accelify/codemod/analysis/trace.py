@@ -107,8 +107,8 @@ class Tracer:
         called = self.program.called(node)
         if any(names.iteration(n) for n in called) or self.is_progress(node):
             return node.args if "zip" in called else gone_over(node)
-        if any(names.returns_its_model(n) for n in called) and node.args:
-            return node.args[:1]
+        if any(names.returns_its_model(n) for n in called) and (model := wrapped_by(node)) is not None:
+            return [model]
         callees = self.flow.callees.get(node, set())
         if callees and all(c.generates for c in callees):
             fed = [a for a in [*node.args, *[k.value for k in node.keywords]] if self._is_loader(a)]
@@ -297,3 +297,9 @@ class Tracer:
             outer = self.chains(value, (*seen, key)) if value is not None and self.is_pass_through(value) else []
             found.extend([(binding, *chain) for chain in outer] or [(binding,)])
         return found
+
+
+def wrapped_by(call: ast.Call) -> ast.expr | None:
+    """The model of `nn.DataParallel(model)` and of `nn.DataParallel(module=model)`."""
+    named = (k.value for k in call.keywords if k.arg in ("module", "model"))
+    return call.args[0] if call.args else next(named, None)

@@ -16,6 +16,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod import snippets
+from accelify.codemod.analysis.trace import wrapped_by
 from accelify.codemod.analysis.values import Argument, Made, Member
 from accelify.codemod.edits import Change, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
@@ -43,7 +44,7 @@ def _loads(script: Script) -> Iterator[Remark]:
             continue
         frame, values = script.program.frame(call), script.program.values(function.value)
         wrapped = (w for w in script.wrappers if script.program.frame(w) is frame and w.lineno < call.lineno)
-        if any(values & script.program.values(w.args[0]) for w in wrapped):
+        if any(values & script.program.values(wrapped_by(w)) for w in wrapped):
             message = "what was saved of the wrapped model has `module.` before each key: take it off before this"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
@@ -57,15 +58,18 @@ def _unwrap(script: Script, call: ast.Call) -> Change:
         and ast.unparse(statement.targets[0]) == ast.unparse(_inside(script, statement.value))
     ):
         return Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),))
-    return Change(NAME, script.path(call), call.lineno, reason, (Replace(call, first_argument, keeps=(call.args[0],)),))
+    model = wrapped_by(call)
+    assert model is not None
+    make = partial(argument, name=next((k.arg for k in call.keywords if k.value is model), None))
+    return Change(NAME, script.path(call), call.lineno, reason, (Replace(call, make, keeps=(model,)),))
 
 
 def _inside(script: Script, node: ast.expr) -> ast.expr:
     """What is left of an expression without its wrappers and needless moves."""
     needless = {m.call: m.receiver for m in script.moves if script.is_needless(m)}
     while isinstance(node, ast.Call):
-        if node in script.wrappers:
-            node = node.args[0]
+        if node in script.wrappers and (model := wrapped_by(node)) is not None:
+            node = model
         elif node in needless:
             node = needless[node]
         else:
@@ -73,10 +77,11 @@ def _inside(script: Script, node: ast.expr) -> ast.expr:
     return node
 
 
-def first_argument(call: cst.CSTNode) -> cst.BaseExpression:
-    """`model` for `DataParallel(model, ...)`."""
+def argument(call: cst.CSTNode, name: str | None) -> cst.BaseExpression:
+    """`model` for `DataParallel(model, ...)`, or for `DataParallel(module=model)`."""
     assert isinstance(call, cst.Call)
-    return call.args[0].value
+    named = [a for a in call.args if name is not None and a.keyword is not None and a.keyword.value == name]
+    return (named or call.args)[0].value
 
 
 def _members(script: Script) -> Iterator[Change]:

@@ -60,7 +60,7 @@ def test_an_option_that_chose_the_cpu_is_told_once(slots: dict[str, str]) -> Non
     assert "force_cpu" not in text.split("parse_args()")[1]
 
 
-def test_a_move_to_where_another_value_is_needs_no_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_move_to_where_another_value_is_is_told_to_be_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("steps.py").write_text(
         "import torch\n\n"
@@ -76,6 +76,7 @@ def test_a_move_to_where_another_value_is_needs_no_note(tmp_path: Path, monkeypa
     results = rewrite_together(("train.py",), Options())
     assert {r.path: r.status for r in results} == {"train.py": Status.MIGRATED, "steps.py": Status.MIGRATED}
     assert not any(told(r, "this move takes whatever") for r in results)
+    assert sum(told(r, "to where another value is, which is right") for r in results) == 2
     Path("steps.py").write_text(
         Path("steps.py").read_text().replace("x.device", "place").replace("x, y):", "x, y, place):")
     )

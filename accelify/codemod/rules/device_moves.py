@@ -238,9 +238,10 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         yield Remark(NAME, path, move.call, "stays: this brings it to the CPU, in every process", Tier.ADVICE)
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
-        if not _is_where_another_is(move.device):
-            message = "stays: this move takes whatever device its variable holds"
-            yield Remark(NAME, path, move.call, message, Tier.ADVICE)
+        message = "stays: this move takes whatever device its variable holds"
+        if _is_where_another_is(move.device):
+            message = "stays: this goes to where another value is, which is right in every process"
+        yield Remark(NAME, path, move.call, message, Tier.ADVICE)
         return
     if accelerator is None or inside_data:
         yield Remark(

@@ -29,6 +29,7 @@ from accelify.codemod.analysis.ways import Wanted, Ways
 
 _COUNTERS = ("range", "trange", "tqdm.trange", "tqdm.auto.trange", "numpy.arange", "itertools.count", "torch.arange")
 _OF_AN_EPOCH = re.compile(r"(per|each|an|one|in|len)_?epoch(?!s)")  # `steps_per_epoch` counts no epochs
+_MOST_WAYS = 3  # conditions under which one function is followed to its callers
 Loop = ast.For | ast.AsyncFor | ast.While
 
 
@@ -125,6 +126,8 @@ class Loops:
             if training is not None:
                 training.frames.add(self.program.frame(current))
                 training.told.setdefault(self.program.frame(current), set()).add(wanted)
+            if frame is not None and sum(f is frame for f, _ in seen) >= _MOST_WAYS:
+                wanted = frozenset()  # conditions upon conditions: any call may get here
             if frame is None or (frame, wanted) in seen:
                 continue
             seen.add((frame, wanted))

@@ -53,9 +53,15 @@ class Ways:
     def __init__(self, program: Program, tracer: Tracer) -> None:
         self.program = program
         self.tracer = tracer
+        self._to: dict[ast.AST, frozenset[Wanted]] = {}
 
     def to(self, node: ast.AST) -> frozenset[Wanted]:
         """What the parameters of a node's function must be for it to get there."""
+        if node not in self._to:
+            self._to[node] = self._conditions(node)
+        return self._to[node]
+
+    def _conditions(self, node: ast.AST) -> frozenset[Wanted]:
         found: set[Wanted] = set()
         child = node
         for ancestor in self.program.ancestors(node):

@@ -126,12 +126,7 @@ def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
                 continue
             for name, writes in scope.writes.items():
                 reads = list(script.program.reads_of(scope, name))
-                if (
-                    not scope.binds(name)
-                    or not reads
-                    or any(n not in gone for n in reads)
-                    or name in added.get(path, ())
-                ):
+                if not scope.binds(name) or not reads or any(n not in gone for n in reads) or (scope, name) in added:
                     continue
                 left = [w for w in writes if w not in removed and (scope.node, name) not in renamed]
                 left = [w for w in left if not _is_counter(script, w)]

@@ -436,17 +436,19 @@ class Script:
                 gone.update(n for n in _names(edit.node) if n not in kept)
         return gone
 
-    def added_reads(self, changes: Iterable[Change]) -> dict[str, set[str]]:
-        """The names that new code reads, by file."""
-        found: dict[str, set[str]] = {}
-        for change in changes:
-            into = found.setdefault(change.path, set())
-            for edit in change.edits:
-                if isinstance(edit, Replace):
-                    into.update(edit.reads)
-                elif isinstance(edit, (Insert, Wrap)):
-                    code = edit.code if isinstance(edit, Insert) else f"{edit.header}\n    pass"
-                    into.update(names_read_in(ast.parse(code)))
+    def added_reads(self, changes: Iterable[Change]) -> set[tuple[Scope | None, str]]:
+        """The names that new code reads, each with the scope whose it is there."""
+        found: set[tuple[Scope | None, str]] = set()
+        for edit in edits_of(changes):
+            if isinstance(edit, Replace):
+                node, read = edit.node, frozenset(edit.reads)
+            elif isinstance(edit, Insert):
+                node, read = edit.node, names_read_in(ast.parse(edit.code))
+            elif isinstance(edit, Wrap):
+                node, read = edit.statements[0], names_read_in(ast.parse(f"{edit.header}\n    pass"))
+            else:
+                continue
+            found.update((self.program.scope(node).owner(name), name) for name in read)
         return found
 
 

@@ -489,3 +489,49 @@ def test_losses_of_the_script_s_own_add_up_to_one() -> None:
     assert "        loss.backward()\n" in text
     assert "accelerator.prepare(loader, model, optimizer)" in text
     left_alone(OWN_LOSS.format(slots='__slots__ = ("value",)'), "has `__slots__`")
+
+
+STEPS_BY_NAME = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+parser = argparse.ArgumentParser()
+parser.add_argument("--no-cuda", action="store_true")
+parser.add_argument("--huber", action="store_true")
+args = parser.parse_args()
+args.cuda = not args.no_cuda and torch.cuda.is_available()
+def squared(args, model, loader, optimizer):
+    for x, y in loader:
+        if args.cuda:
+            x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+def huber(args, model, loader, optimizer):
+    for x, y in loader:
+        if args.cuda:
+            x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        nn.functional.smooth_l1_loss(model(x), y).backward()
+        optimizer.step()
+def main():
+    model = nn.Linear(4, 1)
+    if args.cuda:
+        model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    if args.huber:
+        train = huber
+    else:
+        train = squared
+    train(args, model, loader, optimizer)
+main()
+"""
+
+
+def test_one_of_several_functions_is_chosen_by_a_name() -> None:
+    text = migrated(STEPS_BY_NAME)
+    assert text.count("accelerator.backward(") == 2
+    assert "train(args, model, loader, optimizer, accelerator)" in text
+    left_alone(STEPS_BY_NAME.replace("= huber", "= compiled(huber)"), "handed on as a value")

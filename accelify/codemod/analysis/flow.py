@@ -56,6 +56,20 @@ class Flow(Expressions):
             self._own_parameters(unit)
             self._enqueue(unit)
         self._drain()
+        self.lost.update(scope for node, scope in self._handed_on if not self._is_followed(node))
+
+    def _is_followed(self, node: ast.expr) -> bool:
+        """Whether a function that is handed on is handed to a name, or to a function, whose calls are known."""
+        parents = self.parsed_of[self.path_of_root[self.scope_of[node].root]].parents
+        parent = parents.get(node)
+        while isinstance(parent, (ast.IfExp, ast.keyword)):
+            parent = parents.get(parent)
+        if isinstance(parent, ast.Assign):
+            return all(isinstance(t, (ast.Name, ast.Attribute)) for t in parent.targets)
+        if isinstance(parent, ast.Call) and parent.func is not node:
+            takers = self.values.get(parent.func, NOTHING)
+            return bool(takers) and all(isinstance(t, (FunctionValue, ClassValue)) for t in takers)
+        return False
 
     def _unit_body(self, unit: Scope) -> None:
         if unit.is_method:
@@ -157,6 +171,7 @@ class Flow(Expressions):
             text = ast.unparse(decorator)
             if text not in harmless and not text.startswith(_SIGNATURE_KEPT):
                 self.escaped.add(scope)
+                self.lost.add(scope)
         self._set_name(self.scope_of[node], node.name, value)
 
     def _define_class(self, node: ast.ClassDef) -> None:

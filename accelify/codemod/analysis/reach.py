@@ -267,7 +267,7 @@ class Reacher:
             return
         if not passing:
             self.reach.homes.append(node)
-            if node in self.flow.escaped and not self.flow.callers.get(node) and self._only_trains(node):
+            if node in self.flow.lost and not self.flow.callers.get(node) and self._only_trains(node):
                 self.reach.obstacles.append(
                     (node.node, f"`{node.name}` is handed on as a value, and what it trains is set up elsewhere")
                 )
@@ -322,7 +322,7 @@ class Reacher:
         )
 
     def _settle_function(self, function: Scope) -> None:
-        if function in self.flow.escaped and not function.is_method:
+        if function in self.flow.lost and not function.is_method:
             self.reach.obstacles.append(
                 (
                     function.node,

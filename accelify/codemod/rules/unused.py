@@ -59,7 +59,7 @@ def _is_unread(script: Script, insert: Insert, plan: Plan) -> bool:
         return False
     gone, reads = script.vanished(plan.changes), script.program.reads_of(scope, name)
     added = script.added_reads(c for c in plan.changes if insert not in c.edits)
-    return bool(reads) and all(r in gone for r in reads) and not any(name in read for read in added.values())
+    return bool(reads) and all(r in gone for r in reads) and (scope, name) not in added
 
 
 def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
@@ -75,17 +75,17 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
                 continue
             for name, writes in list(scope.writes.items()):
                 is_handed = (scope, name) in script.handed
-                is_read = name in added.get(path, ()) and not is_handed
+                is_read = (scope, name) in added and not is_handed
                 if is_read or (name in exported and scope is root) or not scope.binds(name):
                     continue
                 reads = script.program.reads_of(scope, name)
                 if not reads or any(n not in gone for n in reads):
                     continue
                 if is_handed:
-                    yield from _parameter(script, scope, name, changes)
+                    yield from _parameter(script, scope, name, changes, gone)
                 else:
-                    kept = exported if scope is root else set()
-                    unread = partial(_nothing_reads, script, scope, gone, kept | added.get(path, set()))
+                    kept = {n for s, n in added if s is scope} | (exported if scope is root else set())
+                    unread = partial(_nothing_reads, script, scope, gone, kept)
                     yield from _remove(script, path, name, writes, removed, dropped, unread)
 
 
@@ -141,24 +141,37 @@ def _nothing_reads(script: Script, scope: Scope, gone: set[ast.AST], kept: set[s
     return name not in kept and scope.binds(name) and all(r in gone for r in script.program.reads_of(scope, name))
 
 
-def _parameter(script: Script, function: Scope, name: str, changes: list[Change]) -> Iterator[Change]:
-    """A parameter goes from its function and from every call of it."""
-    node = function.node
-    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+def _parameter(
+    script: Script, function: Scope, name: str, changes: list[Change], gone: set[ast.AST]
+) -> Iterator[Change]:
+    """A parameter goes from its function, from every call of it, and from others that the same calls may go to."""
+    flow = script.program.flow
+    alike = {f for call in flow.callers.get(function, ()) for f in flow.callees[call]} | {function}
+    first = min(alike, key=lambda f: (f.module, f.node.lineno))  # type: ignore[attr-defined]  # functions have lines
+    if function is not first or not all(_can_lose(script, f, name, changes, gone) for f in alike):
+        return
+    edits: dict[str, list[Edit]] = {}
+    for other in sorted(alike, key=lambda f: (f.module, f.node.lineno)):  # type: ignore[attr-defined]
+        edits.setdefault(other.module, []).append(DropParameter(other.node, name))  # type: ignore[arg-type]
+    for call in flow.callers.get(function, ()):
+        argument = script.tracer.argument(call, function, name)
+        if argument is not None:
+            edits.setdefault(script.path(call), []).append(DropArgument(call, argument))
+    line = function.node.lineno  # type: ignore[attr-defined]
+    for path, listed in edits.items():
+        yield Change(NAME, path, line, f"nothing reads `{name}` any more", tuple(listed))
+
+
+def _can_lose(script: Script, function: Scope, name: str, changes: list[Change], gone: set[ast.AST]) -> bool:
+    """Whether a function has a parameter that nothing reads any more, and that no other change concerns."""
     taken = {
         (e.node, e.name if isinstance(e, DropParameter) else e.instead_of)
         for e in edits_of(changes)
         if isinstance(e, (DropParameter, AddParameter))
     }
-    if (node, name) in taken or function in script.program.flow.escaped:
-        return
-    edits: dict[str, list[Edit]] = {function.module: [DropParameter(node, name)]}
-    for call in script.program.flow.callers.get(function, ()):
-        argument = script.tracer.argument(call, function, name)
-        if argument is not None:
-            edits.setdefault(script.path(call), []).append(DropArgument(call, argument))
-    for path, listed in edits.items():
-        yield Change(NAME, path, node.lineno, f"nothing reads `{name}` any more", tuple(listed))
+    is_there = any(p.arg == name for p in function.parameters)
+    is_read = any(n not in gone for n in script.program.reads_of(function, name))
+    return is_there and not is_read and (function.node, name) not in taken and function not in script.program.flow.lost
 
 
 def _choice(script: Script, statement: ast.stmt, name: str) -> ast.stmt | None:

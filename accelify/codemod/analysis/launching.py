@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
@@ -118,9 +119,16 @@ class Launching(Conditions):
         """The number of one machine's GPUs."""
         if isinstance(node, ast.Call):
             return "torch.cuda.device_count" in self.program.called(node)
-        key = self.key(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-        given = [s.value for s in self.assigns if self.key(s.targets[0]) == key] if key is not None else []
-        return bool(given) and all(isinstance(g, ast.Call) and self.is_count(g) for g in given)
+        return isinstance(node, (ast.Name, ast.Attribute)) and self.key(node) in self._counts
+
+    @cached_property
+    def _counts(self) -> set[Key | None]:
+        """The names that hold nothing but that number."""
+        given: dict[Key | None, list[ast.expr]] = {}
+        for statement in self.assigns:
+            given.setdefault(self.key(statement.targets[0]), []).append(statement.value)
+        counts = {k for k, values in given.items() if all(isinstance(v, ast.Call) and self.is_count(v) for v in values)}
+        return counts - {None}
 
     def _asked(self, call: ast.Call) -> str | None:
         for name in self.program.called(call):

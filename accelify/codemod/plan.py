@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod.analysis.program import Program
+from accelify.codemod.edited import added_reads, edits_of, vanished
 from accelify.codemod.edits import (
     AddParameter,
     Change,
@@ -22,7 +23,7 @@ from accelify.codemod.options import Options
 from accelify.codemod.parse import Parsed
 from accelify.codemod.project import Project
 from accelify.codemod.rules import RULES
-from accelify.codemod.script import Script, edits_of
+from accelify.codemod.script import Script
 from accelify.codemod.understand import Verdict, understand
 
 _ROUNDS = 6
@@ -112,8 +113,8 @@ def collect(made: Plan, found: Iterable[Change | Remark | Obstacle]) -> None:
 
 def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
     """The statements whose removed moves leave a local variable or a parameter that nothing reads."""
-    gone = script.vanished(made.changes)
-    added = script.added_reads(made.changes)
+    gone = vanished(made.changes)
+    added = added_reads(script.program, made.changes)
     edits = list(edits_of(made.changes))
     removed = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node)}
     removed |= {n for e in edits if isinstance(e, Unwrap) for part in e.gone for n in ast.walk(part)}

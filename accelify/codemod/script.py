@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from accelify.codemod import names
 from accelify.codemod.analysis.apex import Apex
 from accelify.codemod.analysis.batchwise import Dealing
-from accelify.codemod.analysis.bindings import Scope, names_read_in
+from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.clocks import Clocks
 from accelify.codemod.analysis.cpu import Cpu, options_in
@@ -34,12 +32,12 @@ from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.seeds import Seeds
 from accelify.codemod.analysis.settings import Setting, Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
-from accelify.codemod.analysis.trace import Tracer, wrapped_by
+from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.trims import Trim, trim_of
 from accelify.codemod.analysis.values import Argument, Element, Generated, Instance, Member
 from accelify.codemod.analysis.ways import Ways
+from accelify.codemod.analysis.wrappers import Wrappers
 from accelify.codemod.analysis.wrapping import Wrapping
-from accelify.codemod.edits import Change, DropArgument, Edit, Insert, Remove, Replace, Unwrap, Wrap
 from accelify.codemod.options import Options
 
 
@@ -369,98 +367,17 @@ class Script:
         """The functions that the changed files may run, and their own."""
         return self.program.run_by(self.files)
 
-    def _wraps_what_trains(self, call: ast.Call) -> bool:
-        """Whether the training code gets to a call that wraps one of its models."""
-        if self.program.frame(call) not in self.run_by_training:
-            return False
-        return bool(self.program.values(wrapped_by(call)) & self.preparation.models)
-
-    def _makes_a_plain_wrapper(self, call: ast.Call) -> bool:
-        """Whether a call makes a wrapper of the project's own that only hands on the attributes of what it wraps."""
-        classes = [v.cls for v in self.program.values(call) if isinstance(v, Instance)]
-        for cls in classes:
-            own = {f.name for f in cls.walk() if f.is_method and f.parent is cls}
-            bases = self.program.flow.external_bases(cls)
-            if not any(map(names.is_wrapper, bases)) or not own <= {"__init__", "__getattr__"}:
-                return False
-        return bool(classes)
-
     @cached_property
     def wrappers(self) -> list[ast.Call]:
         """The `DataParallel(model)` calls of the changed files, and of what builds their models."""
-        return [
-            call
-            for call in self.program.calls
-            if wrapped_by(call) is not None
-            and (self.path(call) in self.files or self._wraps_what_trains(call))
-            and (any(names.is_wrapper(n) for n in self.program.called(call)) or self._makes_a_plain_wrapper(call))
-        ]
+        return Wrappers(self.program, self.files, self.run_by_training, self.preparation.models).find()
 
     # What the edits leave.
-
-    @cached_property
-    def imported_from(self) -> dict[Scope, set[str]]:
-        """The names that the program's files import from each of its modules; after a `*`, those that they read."""
-        found: dict[Scope, set[str]] = {}
-        starred: dict[Scope, list[Scope]] = {}
-        for built in self.program.flow.bindings.values():
-            for node in built.scope_of:
-                if isinstance(node, ast.ImportFrom):
-                    root = self.program.flow.module_named(built.root.module, node.module or "", node.level)
-                    if root is not None and node.names[0].name == "*":
-                        starred.setdefault(root, []).append(built.root)
-                    elif root is not None:
-                        found.setdefault(root, set()).update(a.name for a in node.names)
-        for root, importers in starred.items():
-            read = {n for importer in importers for s in importer.walk() for n in s.reads if not s.writes_of(n)}
-            is_handed_on = any(importer in starred for importer in importers)
-            found.setdefault(root, set()).update(root.writes if is_handed_on else read)
-        return found
 
     def is_kept(self, node: ast.AST) -> bool:
         """Whether a statement round a node was found to be needed, because a name would be left over without it."""
         return any(a in self.kept_moves for a in [node, *self.program.ancestors(node)])
 
-    def vanished(self, changes: Iterable[Change]) -> set[ast.AST]:
-        """The names that the user's code no longer reads or writes once some changes are made."""
-        gone: set[ast.AST] = set()
-        for edit in edits_of(changes):
-            if isinstance(edit, Remove):
-                gone.update(_names(edit.node))
-            elif isinstance(edit, DropArgument):
-                gone.update(_names(edit.argument))
-            elif isinstance(edit, Unwrap):
-                gone.update(n for part in edit.gone for n in _names(part))
-            elif isinstance(edit, Replace):
-                kept = {n for k in edit.keeps for n in _names(k)}
-                gone.update(n for n in _names(edit.node) if n not in kept)
-        return gone
-
-    def added_reads(self, changes: Iterable[Change]) -> set[tuple[Scope | None, str]]:
-        """The names that new code reads, each with the scope whose it is there."""
-        found: set[tuple[Scope | None, str]] = set()
-        for edit in edits_of(changes):
-            if isinstance(edit, Replace):
-                node, read = edit.node, frozenset(edit.reads)
-            elif isinstance(edit, Insert):
-                node, read = edit.node, names_read_in(ast.parse(edit.code))
-            elif isinstance(edit, Wrap):
-                node, read = edit.statements[0], names_read_in(ast.parse(f"{edit.header}\n    pass"))
-            else:
-                continue
-            found.update((self.program.scope(node).owner(name), name) for name in read)
-        return found
-
-
-def edits_of(changes: Iterable[Change]) -> Iterator[Edit]:
-    """All edits of some changes."""
-    for change in changes:
-        yield from change.edits
-
 
 def _line(node: ast.AST) -> int:
     return int(getattr(node, "lineno", 0))
-
-
-def _names(node: ast.AST) -> list[ast.AST]:
-    return [n for n in ast.walk(node) if isinstance(n, ast.Name)]

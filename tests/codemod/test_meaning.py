@@ -118,7 +118,7 @@ for phase, data in [("train", loader), ("valid", valid)]:
     result = run(text)
     after = result.after.decode()
     assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
-    assert "    total = accelerator.reduce(total, \"mean\" if phase == 'train' else \"sum\")\n    print(phase" in after
+    assert '    total = accelerator.reduce(total, "mean" if phase == \'train\' else "sum")\n    print(phase' in after
     assert "    for x, y in data if phase == 'train' else accelerator.shard(data, even=False):\n" in after
 
 

@@ -119,6 +119,25 @@ class Program:
                     found.setdefault((scope.owner(name), name), []).append(scope)
         return found
 
+    @cached_property
+    def imported_from(self) -> dict[Scope, set[str]]:
+        """The names that the program's files import from each of its modules; after a `*`, those that they read."""
+        found: dict[Scope, set[str]] = {}
+        starred: dict[Scope, list[Scope]] = {}
+        for built in self.flow.bindings.values():
+            for node in built.scope_of:
+                if isinstance(node, ast.ImportFrom):
+                    root = self.flow.module_named(built.root.module, node.module or "", node.level)
+                    if root is not None and node.names[0].name == "*":
+                        starred.setdefault(root, []).append(built.root)
+                    elif root is not None:
+                        found.setdefault(root, set()).update(a.name for a in node.names)
+        for root, importers in starred.items():
+            read = {n for importer in importers for s in importer.walk() for n in s.reads if not s.writes_of(n)}
+            is_handed_on = any(importer in starred for importer in importers)
+            found.setdefault(root, set()).update(root.writes if is_handed_on else read)
+        return found
+
     def externals(self, node: ast.AST | None) -> set[str]:
         """The library names that an expression may stand for."""
         return {v.name for v in self.values(node) if isinstance(v, External)}

@@ -20,6 +20,7 @@ from accelify.codemod import snippets
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.placing import body_start, import_block, import_edit
 from accelify.codemod.analysis.reach import method_of, node_of
+from accelify.codemod.edited import vanished
 from accelify.codemod.edits import AddParameter, Change, Edit, Insert, Obstacle, Plan, Replace
 from accelify.codemod.script import Script
 
@@ -173,7 +174,7 @@ def _replaceable(script: Script, function: Scope, plan: Plan) -> str | None:
     calls = _calls(script, function)
     if any(script.is_kept(c) for c in calls):
         return None
-    gone = script.vanished(plan.changes)
+    gone = vanished(plan.changes)
     for parameter in function.parameters:
         if parameter.arg not in ("device", "dev", "use_cuda", "cuda", "gpu"):
             continue

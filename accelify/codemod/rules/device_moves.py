@@ -22,9 +22,10 @@ from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.moves import Move, is_cpu
 from accelify.codemod.analysis.rebuilt import is_only_indexed, is_unpacked, rebuilt
 from accelify.codemod.analysis.values import Constant
+from accelify.codemod.edited import edits_of
 from accelify.codemod.edits import Change, Edit, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
-from accelify.codemod.script import Script, edits_of
+from accelify.codemod.script import Script
 
 NAME = "device_moves"
 

@@ -22,6 +22,7 @@ import libcst as cst
 from accelify.codemod import names
 from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.values import Argument, Constant, Member
+from accelify.codemod.edited import vanished
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -31,7 +32,7 @@ NAME = "devices"
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     """A change for each assignment of a device that is still read."""
-    gone = script.vanished(plan.changes)
+    gone = vanished(plan.changes)
     done: set[ast.AST] = set()
     for statement, target in _assignments(script):
         if statement in done or target in gone or script.is_kept(statement) or not _is_read(script, target, gone):

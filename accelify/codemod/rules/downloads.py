@@ -13,9 +13,10 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.analysis.reach import main_guard
+from accelify.codemod.edited import edits_of
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Replace, Unwrap, Wrap
 from accelify.codemod.result import Tier
-from accelify.codemod.script import Script, edits_of
+from accelify.codemod.script import Script
 
 NAME = "downloads"
 _LIBRARIES = ("torchvision.datasets.", "torchaudio.datasets.", "torch_geometric.datasets.", "medmnist.")

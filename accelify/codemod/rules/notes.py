@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.sums import added_in, bound_in
+from accelify.codemod.edited import vanished
 from accelify.codemod.edits import Plan, Remark, Remove
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -39,7 +40,7 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
     yield from _elsewhere(script)
     yield from _uneven(script)
     yield from _summed(script)
-    yield from _particular_devices(script, script.vanished(plan.changes))
+    yield from _particular_devices(script, vanished(plan.changes))
     yield from _lost_choices(script, plan)
 
 

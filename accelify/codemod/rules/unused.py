@@ -16,6 +16,7 @@ from functools import partial
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import is_pure
+from accelify.codemod.edited import added_reads, edits_of, vanished
 from accelify.codemod.edits import (
     AddParameter,
     Change,
@@ -27,7 +28,7 @@ from accelify.codemod.edits import (
     Plan,
     Remove,
 )
-from accelify.codemod.script import Script, edits_of
+from accelify.codemod.script import Script
 
 NAME = "unused"
 
@@ -57,14 +58,14 @@ def _is_unread(script: Script, insert: Insert, plan: Plan) -> bool:
     scope = script.program.frame(insert.node).owner(name) if equals and name.isidentifier() else None
     if scope is None:
         return False
-    gone, reads = script.vanished(plan.changes), script.program.reads_of(scope, name)
-    added = script.added_reads(c for c in plan.changes if insert not in c.edits)
+    gone, reads = vanished(plan.changes), script.program.reads_of(scope, name)
+    added = added_reads(script.program, (c for c in plan.changes if insert not in c.edits))
     return bool(reads) and all(r in gone for r in reads) and (scope, name) not in added
 
 
 def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
-    gone = script.vanished(changes)
-    added = script.added_reads(changes)
+    gone = vanished(changes)
+    added = added_reads(script.program, changes)
     removed = {e.node for c in changes for e in c.edits if isinstance(e, Remove)}
     dropped = {(e.node, n) for c in changes for e in c.edits if isinstance(e, DropNames) for n in e.names}
     for path in sorted(script.files | {c.path for c in changes}):
@@ -91,7 +92,7 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
 
 def _exported(script: Script, root: Scope) -> set[str]:
     """Names that other files of the program import from a module, or that `__all__` lists."""
-    found = set(script.imported_from.get(root, ()))
+    found = set(script.program.imported_from.get(root, ()))
     for statement in root.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             found.update(

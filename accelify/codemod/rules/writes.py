@@ -23,9 +23,10 @@ from accelify.codemod import snippets
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.guarding import Run
 from accelify.codemod.analysis.outputs import Effect
+from accelify.codemod.edited import edits_of
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace, Unwrap, Wrap
 from accelify.codemod.result import Tier
-from accelify.codemod.script import Script, edits_of
+from accelify.codemod.script import Script
 
 NAME = "writes"
 _READERS = {"torch.load", "numpy.load", "numpy.loadtxt", "pandas.read_csv", "pandas.read_pickle", "PIL.Image.open"} | {

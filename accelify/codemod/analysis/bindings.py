@@ -77,6 +77,17 @@ class Scope:
         arguments = self.node.args
         return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
+    @property
+    def defaults(self) -> dict[str, ast.expr]:
+        """The values that parameters have when they are not given."""
+        if not isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return {}
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        found = zip(reversed(positional), reversed(arguments.defaults), strict=False)
+        named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        return {p.arg: value for p, value in [*found, *named] if value is not None}
+
     def has_decorator(self, name: str) -> bool:
         """Whether a function carries `@name`."""
         decorators = getattr(self.node, "decorator_list", [])

@@ -74,24 +74,17 @@ class Flow(Expressions):
     def _unit_body(self, unit: Scope) -> None:
         if unit.is_method:
             self._bind_self(unit)
+        self._defaults(unit)
         if unit.kind == "lambda":
             assert isinstance(unit.node, ast.Lambda)
-            self._defaults(unit, unit.node.args)
             self._add(("return", unit), self.eval(unit.node.body))
             return
-        if unit.kind == "function":
-            assert isinstance(unit.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            self._defaults(unit, unit.node.args)
         for statement in unit.body:
             self._statement(statement)
 
-    def _defaults(self, unit: Scope, arguments: ast.arguments) -> None:
-        positional = [*arguments.posonlyargs, *arguments.args]
-        for parameter, default in zip(reversed(positional), reversed(arguments.defaults), strict=False):
-            self._add(("var", unit, parameter.arg), self._constants(default))
-        for keyword, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-            if value is not None:
-                self._add(("var", unit, keyword.arg), self._constants(value))
+    def _defaults(self, unit: Scope) -> None:
+        for name, default in unit.defaults.items():
+            self._add(("var", unit, name), self._constants(default))
 
     def _constants(self, default: ast.expr) -> Values:
         return frozenset(v for v in self.eval(default) if v != Constant(None))

@@ -38,15 +38,11 @@ class Given:
 
     def _held(self, node: ast.expr, call: ast.Call, frame: Scope) -> Collection[Value]:
         """What a parameter holds for one call; nothing for anything else, and where it is not known."""
-        function = frame.node
-        if not isinstance(node, ast.Name) or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if not isinstance(node, ast.Name) or frame.kind != "function":
             return ()
         if len(writes := self.tracer.writes(frame, node.id)) != 1 or not isinstance(writes[0], ast.arg):
             return ()
-        given = self.tracer.argument(call, frame, node.id)
-        if given is None:
-            is_open = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
-            given = None if is_open else _default(function.args, node.id)
+        given = self.tracer.given(call, frame, node.id)
         if isinstance(given, ast.Constant):
             return (Constant(given.value),)
         return () if given is None or self._is_handed_on(given) else self.program.values(given)
@@ -55,15 +51,6 @@ class Given:
         """Whether an expression is a parameter of the caller's, of whose defaults nothing is known here."""
         owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
         return owner is not None and any(isinstance(w, ast.arg) for w in self.tracer.writes(owner, ast.unparse(node)))
-
-
-def _default(arguments: ast.arguments, name: str) -> ast.expr | None:
-    listed = [*arguments.posonlyargs, *arguments.args]
-    pairs: list[tuple[ast.arg, ast.expr | None]] = [
-        *zip(listed[::-1], arguments.defaults[::-1], strict=False),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    return next((value for parameter, value in pairs if parameter.arg == name), None)
 
 
 def _truth_of(value: Value) -> bool | None:

@@ -123,7 +123,7 @@ class Settings:
         found: dict[str, ast.expr] = {}
         calls = [c for c in self.program.flow.callers.get(function, ()) if self._is_run(c)]
         for call in calls:
-            given = self.tracer.argument(call, function, name) or _default(function, name)
+            given = self.tracer.argument(call, function, name) or function.defaults.get(name)
             code = None if given is None else self._at_home(given, depth)
             if code is None:
                 return None
@@ -173,13 +173,3 @@ class Settings:
             return ast.Attribute(ast.Name(self.frame.parameters[0].arg, ast.Load()), node.attr, ast.Load())
         value = self.tracer.assigned(write)
         return None if value is None or where.name != "__init__" else self._at_home(value, depth - 1)
-
-
-def _default(function: Scope, name: str) -> ast.expr | None:
-    """The value that a parameter has when it is not given."""
-    node = function.node
-    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-    positional = [*node.args.posonlyargs, *node.args.args]
-    defaults = zip(reversed(positional), reversed(node.args.defaults), strict=False)
-    named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-    return next((d for p, d in [*defaults, *named] if p.arg == name), None)

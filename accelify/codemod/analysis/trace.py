@@ -264,6 +264,12 @@ class Tracer:
             return None
         return call.args[position]
 
+    def given(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
+        """What a parameter is for a call: its argument, or the default; None where that cannot be told."""
+        argument = self.argument(call, function, name)
+        is_open = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+        return argument if argument is not None or is_open else function.defaults.get(name)
+
     def _is_unbound(self, call: ast.Call, function: Scope) -> bool:
         """Whether a method is called on its class, with `self` as the first argument."""
         values = self.program.values(call.func)

@@ -89,7 +89,7 @@ class Ways:
         found = set(self.to(call))
         frame = self.program.frame(call)
         for each in wanted:
-            given = self.tracer.argument(call, function, each.parameter) or _default(call, function, each.parameter)
+            given = self.tracer.given(call, function, each.parameter)
             if isinstance(given, ast.Constant) and not each.allows(given.value):
                 return None
             if isinstance(given, ast.Name) and [w for w in frame.writes.get(given.id, ()) if isinstance(w, ast.arg)]:
@@ -103,19 +103,6 @@ class Ways:
         if not wanted or all(self.through(call, function, wanted) is not None for call in calls):
             return None
         return " and ".join(sorted(w.text for w in wanted))
-
-
-def _default(call: ast.Call, function: Scope, name: str) -> ast.expr | None:
-    """What a parameter is where a call says nothing of it."""
-    node = function.node
-    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return None
-    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
-        return None
-    positional = [*node.args.posonlyargs, *node.args.args]
-    pairs = zip(reversed(positional), reversed(node.args.defaults), strict=False)
-    pairs_by_name = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-    return next((value for parameter, value in [*pairs, *pairs_by_name] if parameter.arg == name), None)
 
 
 def _said(test: ast.expr, answer: bool) -> Iterator[Wanted]:

@@ -290,6 +290,37 @@ def test_other_uses_of_apex_are_declined_with_the_reason(slots: dict[str, str], 
     assert any(reason in note.message for note in result.notes), result.notes
 
 
+OPTIONS = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+parser.add_argument("--fp16_opt_level", default="{default}")
+args = parser.parse_args()
+if args.fp16:
+    try:
+        from apex import amp
+    except ImportError:
+        raise ImportError("install apex")
+    model, optimizer = amp.initialize(model, optimizer, opt_level=args.fp16_opt_level)
+"""
+
+
+def test_the_level_of_apex_may_be_an_option() -> None:
+    text = APEX.replace("from apex import amp\n", "").replace(
+        "    with amp.scale_loss(loss / 2, optimizer) as scaled:\n        {inside}\n",
+        "    if args.fp16:\n        with amp.scale_loss(loss / 2, optimizer) as scaled:\n            {inside}\n"
+        "    else:\n        (loss / 2).backward()\n",
+    )
+    result = run(text.format(start=OPTIONS.format(default="O1"), inside="scaled.backward()", end=""))
+    assert result.status is Status.MIGRATED, result.notes
+    after = result.after.decode()
+    assert "apex" not in after
+    assert 'mixed_precision="fp16" if args.fp16 and torch.cuda.is_available() else "no"' in after
+    assert any("`args.fp16_opt_level` is no longer read" in note.message for note in result.notes)
+    other = run(text.format(start=OPTIONS.format(default="O2"), inside="scaled.backward()", end=""))
+    assert other.status is Status.DECLINED
+
+
 def test_with_apex_every_clipping_unscales() -> None:
     inside = "scaled.backward()\n    nn.utils.clip_grad_norm_(model.parameters(), 5.0)"
     text = run(APEX.format(start=O1, inside=inside, end="")).after.decode()

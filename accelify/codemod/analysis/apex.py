@@ -65,14 +65,30 @@ class Apex:
     def _start(self, call: ast.Call) -> None:
         given = {k.arg: k.value for k in call.keywords}
         level = given.get("opt_level", ast.Constant("O1"))
-        if not isinstance(level, ast.Constant) or level.value != "O1" or set(given) - {"opt_level", "verbosity"}:
-            raise NotUnderstood(call, "its level is not plainly `O1`, or it has settings of its own")
+        if isinstance(level, ast.Attribute) and self._default(level.attr) == "O1":
+            self.found.level = level
+        elif not isinstance(level, ast.Constant) or level.value != "O1":
+            raise NotUnderstood(call, "its level is not plainly `O1`")
+        if set(given) - {"opt_level", "verbosity"}:
+            raise NotUnderstood(call, "it has settings of its own")
         statement = self.program.statement(call)
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         names = [ast.unparse(a) for a in call.args]
         if not isinstance(target, ast.Tuple) or [ast.unparse(e) for e in target.elts] != names or len(names) != 2:
             raise NotUnderstood(call, "it does not give a model and an optimizer back under their names")
         self.found.bindings.append(statement)
+
+    def _default(self, name: str) -> object:
+        """The default of the option that a parser of the script's keeps under a name."""
+        for call in self.program.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+                options = [
+                    a.value.lstrip("-") for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)
+                ]
+                default = next((k.value for k in call.keywords if k.arg == "default"), None)
+                if name in [o.replace("-", "_") for o in options] and isinstance(default, ast.Constant):
+                    return default.value
+        return None
 
     def _scaled(self, call: ast.Call) -> frozenset[str]:
         """`with amp.scale_loss(loss, optimizer) as scaled: scaled.backward()`"""

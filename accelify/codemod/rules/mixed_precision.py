@@ -15,7 +15,7 @@ for CUDA does nothing on a CPU, and so does this. Branches that differ in the pr
 Why: one switch instead of five places that must agree; every process skips the same steps and keeps the same scale.
 Left alone: all of it where a part is not understood (the scale is read or saved, losses are scaled for more than their
 backward pass, settings of the scaler's own). It is right as it stands, over many processes too; a note says why.
-Of apex, level O1 is migrated; with another level, or more of apex, the script is declined.
+Of apex, level O1 is migrated, also as an option's default; with another level, or more of apex, the script is declined.
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
         yield Change(NAME, script.path(choice), choice.lineno, reason, (Unwrap(choice, is_body),))
     if not found.library:
         yield from _noted(script, found)
+    elif found.level is not None:
+        message = f"`{ast.unparse(found.level)}` is no longer read: fp16 is what its default, `O1`, does"
+        yield Remark(NAME, script.path(found.level), found.level, message, Tier.REVIEW)
 
 
 def _noted(script: Script, found: Precision) -> Iterator[Remark]:

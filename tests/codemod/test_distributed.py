@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -62,6 +63,35 @@ def made(**slots: str) -> FileResult:
 
 def after(**slots: str) -> str:
     return migrated(SCRIPT.format(**{**DEFAULTS, **slots}))
+
+
+def test_a_sampler_may_be_made_under_the_condition_of_its_loader() -> None:
+    text = dedent("""\
+        import sys
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+        dist.init_process_group("nccl")
+        model = nn.Linear(4, 1)
+        model = nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if "--train" in sys.argv:
+            data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+            sampler = DistributedSampler(data)
+            loader = DataLoader(data, batch_size=2, sampler=sampler)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        """)
+    after = migrated(text)
+    assert "loader = DataLoader(data, batch_size=2, shuffle=True)" in after
+    assert "sampler" not in after.lower()
+    choice = "    sampler = None\n    if len(data) > 4: sampler = D"
+    other = run(text.replace("    sampler = D", choice))
+    assert other.status is Status.DECLINED
 
 
 def test_the_whole_pattern_goes() -> None:

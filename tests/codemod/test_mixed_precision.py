@@ -315,6 +315,7 @@ def test_the_level_of_apex_may_be_an_option() -> None:
     assert result.status is Status.MIGRATED, result.notes
     after = result.after.decode()
     assert "apex" not in after
+    assert "if args.fp16:" not in after
     assert 'mixed_precision="fp16" if args.fp16 and torch.cuda.is_available() else "no"' in after
     assert any("`args.fp16_opt_level` is no longer read" in note.message for note in result.notes)
     other = run(text.format(start=OPTIONS.format(default="O2"), inside="scaled.backward()", end=""))

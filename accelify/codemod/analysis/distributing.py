@@ -83,10 +83,18 @@ class Place:
 
     def is_optional(self, node: ast.AST) -> bool:
         """Whether a node runs under a condition of its function."""
+        return bool(self.branches(node))
+
+    def branches(self, node: ast.AST) -> set[tuple[ast.AST, bool]]:
+        """The conditions of its function under which a node runs, each with whether it is in the body."""
         guard = main_guard(self.program.scope(node).root)
+        found: set[tuple[ast.AST, bool]] = set()
+        child = node
         for ancestor in self.program.ancestors(node):
             if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)) or ancestor is guard:
-                return False
+                break
             if isinstance(ancestor, (ast.If, ast.IfExp)) and not isinstance(ancestor.test, ast.Constant):
-                return True
-        return False
+                body = ancestor.body if isinstance(ancestor.body, list) else [ancestor.body]
+                found.add((ancestor, child in body))
+            child = ancestor
+        return found

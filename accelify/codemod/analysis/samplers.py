@@ -23,13 +23,15 @@ class Samplers:
         self.found.knows(call)
         given = {k.arg: k.value for k in call.keywords}
         shuffle = given.get("shuffle", call.args[3] if len(call.args) > 3 else ast.Constant(True))
-        if not isinstance(shuffle, ast.Constant) or self.place.is_optional(call):
+        users = [n for n in self.program.flow.values if self._holds(n, call) and n is not call]
+        branches = self.place.branches(call)
+        is_always = all(branches <= self.place.branches(n) for n in users)
+        if not isinstance(shuffle, ast.Constant) or (branches and not is_always):
             self.found.refuse(
                 call, "how the data are shared out depends on a condition: use the sampler always, or never"
             )
             return
         statement = self.program.statement(call)
-        users = [n for n in self.program.flow.values if self._holds(n, call) and n is not call]
         if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
             self.found.remove(statement)
         elif not isinstance(self.program.parent(call), ast.keyword):

@@ -184,15 +184,22 @@ def _is_simple(clip: ast.Call) -> bool:
 
 
 def _bindings(script: Script, found: Precision) -> Iterator[Change]:
-    gone: set[ast.stmt] = set(found.bindings)
+    gone: set[ast.stmt] = {*found.bindings, *found.imports}
     reason = "the accelerator has the scaler"
     for statement in found.bindings:
         outermost: ast.stmt = statement
         parent = script.program.parent(statement)
-        while isinstance(parent, ast.If) and is_pure(parent.test) and {*parent.body, *parent.orelse} <= gone:
+        while isinstance(parent, ast.If) and is_pure(parent.test):
+            if not all(s in gone or _imports(s, found.library) for s in [*parent.body, *parent.orelse]):
+                break
             gone.add(parent)
             outermost, parent = parent, script.program.parent(parent)
         yield Change(NAME, script.path(statement), outermost.lineno, reason, (Remove(outermost),))
+
+
+def _imports(statement: ast.stmt, library: str) -> bool:
+    """Whether a statement imports the library whose work the accelerator does."""
+    return bool(library) and isinstance(statement, (ast.Import, ast.ImportFrom)) and library in ast.unparse(statement)
 
 
 def first_argument(call: cst.CSTNode) -> cst.BaseExpression:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.result import FileResult, Status
-from tests.codemod.pairs import migrated, run
+from tests.codemod.pairs import left_alone, migrated, run
 
 SCRIPT = """\
 import argparse
@@ -203,3 +203,13 @@ def test_a_switch_that_is_off_hides_nothing() -> None:
     ready = "warm = False\n    if warm: dist.barrier()"
     text = after(end=ready, call="main(None, args)")
     assert "if warm: accelerator.wait_for_everyone()" in text, text
+
+
+def test_the_class_of_the_sampler_may_be_chosen_first() -> None:
+    made_by = "make = RandomSampler if not args.ddp else DistributedSampler\n    sampler = make(data)"
+    text = after(sampler=made_by, loader="sampler=sampler")
+    assert "loader = DataLoader(data, batch_size=2, shuffle=True)" in text, text
+    assert "make" not in text
+    left_alone(
+        SCRIPT.format(**{**DEFAULTS, "sampler": f"{made_by}\n    print(make)", "loader": "sampler=sampler"}), "itself"
+    )

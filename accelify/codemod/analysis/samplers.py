@@ -21,6 +21,7 @@ class Samplers:
     def add(self, call: ast.Call) -> None:
         """A sampler, with the loaders that it is for."""
         self.found.knows(call)
+        self._named(call.func)
         given = {k.arg: k.value for k in call.keywords}
         shuffle = given.get("shuffle", call.args[3] if len(call.args) > 3 else ast.Constant(True))
         users = [n for n in self.program.flow.values if self._holds(n, call) and n is not call]
@@ -38,6 +39,18 @@ class Samplers:
             self.found.refuse(call, "cannot tell which loader this sampler is for")
         for user in [call, *users]:
             self._user(user, bool(shuffle.value))
+
+    def _named(self, function: ast.expr) -> None:
+        """`make = DistributedSampler` goes where `make` is only called."""
+        owner = self.program.scope(function).owner(function.id) if isinstance(function, ast.Name) else None
+        if owner is None or not isinstance(function, ast.Name):
+            return
+        writes = [self.program.statement(w) for w in owner.writes_of(function.id)]
+        reads = self.program.reads_of(owner, function.id)
+        are_calls = all(isinstance(c := self.program.parent(r), ast.Call) and c.func is r for r in reads)
+        if are_calls and all(isinstance(w, ast.Assign) and len(w.targets) == 1 for w in writes):
+            for write in writes:
+                self.found.remove(write)
 
     def _holds(self, node: ast.AST, sampler: ast.Call) -> bool:
         if isinstance(getattr(node, "ctx", None), ast.Store):

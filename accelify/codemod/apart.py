@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from accelify.codemod.parse import Parsed, parse_text
+from accelify.codemod.parse import Parsed, parse
 from accelify.codemod.project import Project, absolute
 from accelify.codemod.result import FileResult, Note, Status, Tier
 
@@ -65,7 +65,7 @@ class Apart:
         for key, files in self._programs.items():
             if self._status(key) is not Status.MIGRATED:
                 for at in (files & changed.keys()) - {key}:
-                    if _signatures(changed[at].before) != _signatures(changed[at].after):
+                    if _signatures(at, changed[at].before) != _signatures(at, changed[at].after):
                         return False
         return True
 
@@ -75,8 +75,7 @@ def _left(parsed: Parsed, importer: str) -> FileResult:
     return FileResult(parsed.path, Status.DECLINED, parsed.data, parsed.data, notes=(note,))
 
 
-def _signatures(data: bytes) -> list[tuple[str, str]]:
+def _signatures(path: str, data: bytes) -> list[tuple[str, str]]:
     """How the functions of a file are to be called."""
-    tree = parse_text(data.decode("utf-8", "replace"), "")
-    functions = (n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    functions = (n for n in ast.walk(parse(path, data).tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return [(function.name, ast.dump(function.args)) for function in functions]

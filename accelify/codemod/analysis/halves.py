@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.loops import Data, Training
 from accelify.codemod.analysis.phases import Phases
 from accelify.codemod.analysis.program import Program
@@ -44,17 +43,7 @@ def _training_calls(program: Program, training: Training, loop: ast.For) -> Iter
     trains = [*training.backwards, *training.steps]
     frames = {program.frame(c) for c in trains}
     for node in (n for s in loop.body for n in ast.walk(s)):
-        if isinstance(node, ast.Call) and (node in trains or _leads(program, node, frames, set())):
+        if isinstance(node, ast.Call) and (
+            node in trains or program.run_from(program.flow.callees.get(node, ())) & frames
+        ):
             yield node
-
-
-def _leads(program: Program, call: ast.Call, frames: set[Scope], seen: set[Scope]) -> bool:
-    """Whether a call gets to one of some functions."""
-    for callee in program.flow.callees.get(call, ()):
-        if callee in frames:
-            return True
-        if callee not in seen:
-            seen.add(callee)
-            if any(_leads(program, c, frames, seen) for c in program.calls_in(callee)):
-                return True
-    return False

@@ -90,11 +90,7 @@ class Batchwise:
 
     def _source(self, loop: ast.For) -> ast.expr | None:
         """The loader that is looped over as a whole: `loader`, `enumerate(loader)`, `tqdm(loader)`."""
-        source = loop.iter
-        while isinstance(source, ast.Call) and source.args:
-            if "enumerate" not in self.program.called(source) and not self.tracer.is_progress(source):
-                return None
-            source = source.args[0]
+        source = self.tracer.inside(loop.iter)
         if not isinstance(source, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
         is_for_some = loop not in self.training.phases and self.prepared.is_loader_for_some(source)

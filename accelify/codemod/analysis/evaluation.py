@@ -70,11 +70,7 @@ class Evaluations:
 
     def _is_plainly_over(self, source: ast.expr) -> bool:
         """Whether a loop goes over the whole of a variable: `loader`, `enumerate(loader)`, `tqdm(loader)`."""
-        while isinstance(source, ast.Call) and source.args:
-            if "enumerate" not in self.program.called(source) and not self.tracer.is_progress(source):
-                return False
-            source = source.args[0]
-        return isinstance(source, ast.Name)
+        return isinstance(self.tracer.inside(source), ast.Name)
 
     # The loop itself.
 

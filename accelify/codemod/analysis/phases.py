@@ -140,14 +140,7 @@ class Phases:
 
     def source(self, loop: ast.For) -> ast.expr:
         """What a loop goes over, inside `enumerate` and progress bars."""
-        return self._inside(loop.iter)
-
-    def _inside(self, node: ast.expr) -> ast.expr:
-        while isinstance(node, ast.Call) and node.args:
-            if "enumerate" not in self.program.called(node) and not self.tracer.is_progress(node):
-                return node
-            node = node.args[0]
-        return node
+        return self.tracer.inside(loop.iter)
 
     def loaders(self, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """What a loop goes over where it trains, and where it evaluates; None where these cannot be told apart."""
@@ -155,7 +148,7 @@ class Phases:
 
     def _told(self, node: ast.expr, phase: Phase, depth: int) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """What an expression stands for where a loop trains, and where it evaluates."""
-        node = self._inside(node)
+        node = self.tracer.inside(node)
         if isinstance(node, ast.IfExp) and (said := phase.said(node.test)) is not None:
             return ([node.orelse], [node.body]) if said else ([node.body], [node.orelse])
         frame = self.program.frame(phase.loop)

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from accelify.codemod.analysis.bindings import Scope, gone_over, names_in
+from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Tracer
@@ -33,7 +33,7 @@ class Sources:
         """What a loop of the script's own takes its data from, if it is the loop that deals out the data."""
         if not isinstance(loop, ast.For):
             return None
-        source = self._unwrapped(loop)
+        source = self.tracer.inside(loop.iter, "reversed")
         owners = self.owners(source)
         if self.is_part_of_a_batch(loop):
             return None
@@ -49,7 +49,7 @@ class Sources:
 
     def is_part_of_a_batch(self, loop: ast.For | ast.AsyncFor) -> bool:
         """Whether a loop goes over what an outer loop deals out: the micro-batches of a batch, its sequences."""
-        source = self._unwrapped(loop)
+        source = self.tracer.inside(loop.iter, "reversed")
         parts = source.args if isinstance(source, ast.Call) and "zip" in self.program.called(source) else [source]
         held = [self.program.values(_container(part)) for part in parts]
         return all(values and all(isinstance(v, Element) for v in values) for values in held) and bool(held)
@@ -92,15 +92,6 @@ class Sources:
             isinstance(n, (ast.List, ast.Tuple, ast.Dict)) and getattr(n, "elts", getattr(n, "keys", []))
             for n in listed
         )
-
-    def _unwrapped(self, loop: ast.For | ast.AsyncFor) -> ast.expr:
-        """The expression inside `enumerate`, `tqdm` and their like."""
-        node = loop.iter
-        while isinstance(node, ast.Call) and gone_over(node):
-            if not self.program.called(node) & {"enumerate", "reversed"} and not self.tracer.is_progress(node):
-                break
-            node = gone_over(node)[0]
-        return node
 
     def _deals_out(self, loop: ast.For) -> bool:
         """Whether a counter picks data: it indexes or slices something that is read."""

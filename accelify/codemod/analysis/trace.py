@@ -143,6 +143,14 @@ class Tracer:
         )
         return bool(gone_over(node)) and ("tqdm" in name.lower() or "progress" in name.lower() or name == "track")
 
+    def inside(self, node: ast.expr, *others: str) -> ast.expr:
+        """What a loop goes over, inside `enumerate`, progress bars and functions of other names."""
+        while isinstance(node, ast.Call) and gone_over(node):
+            if not self.program.called(node) & {"enumerate", *others} and not self.is_progress(node):
+                break
+            node = gone_over(node)[0]
+        return node
+
     def is_pass_through(self, node: ast.expr) -> bool:
         """Whether an expression only hands on what another holds."""
         if isinstance(node, ast.Call):

@@ -20,7 +20,7 @@ from accelify.verify.trace import Run, read_trace
 # How often a run is looked at. Units: seconds.
 INTERVAL = 0.05
 # How long the stacks of a hanging rank may take to be written. Units: seconds.
-STACKS = 2.0
+STACKS = 10.0
 
 Progress = Callable[[str], None]
 
@@ -154,29 +154,27 @@ class Runner:
                 return f"no sign of life for {limits.silence:g} s"
         return None
 
-    def _end(self, names: list[str], place: Path) -> tuple[str, ...]:
-        """End ranks that hang, after they have said where they stand."""
-        for name in names:
-            self._server.signal(name, signal.SIGUSR1)
+    def _end(self, names: list[str], place: Path) -> tuple[str | None, ...]:
+        """End ranks that hang, after they have said where they stand; None of those that had ended before."""
+        hanging = [not self._server.has_ended(name) for name in names]
+        # The signal that makes a rank write its stacks ends it when they are written. All are halted first: none
+        # goes on to see that another has gone.
+        for number in (signal.SIGSTOP, signal.SIGUSR1, signal.SIGCONT):
+            for name in names:
+                self._server.signal(name, number)
         deadline = time.monotonic() + STACKS
-        files = [place / "own" / f"stacks.{rank}" for rank in range(len(names))]
-        while time.monotonic() < deadline:
-            self._server.wait(INTERVAL)
-            missing = [
-                name
-                for name, file in zip(names, files, strict=True)
-                if not self._server.has_ended(name) and not (file.exists() and file.stat().st_size)
-            ]
-            if not missing:
-                break
-        for name in names:
-            self._server.kill(name)
         while not all(self._server.has_ended(name) for name in names):
             self._server.wait(INTERVAL)
+            if time.monotonic() > deadline:
+                for name in names:
+                    self._server.kill(name)
         front = f"{place / 'project'}{os.sep}"
+        files = [place / "own" / f"stacks.{rank}" for rank in range(len(names))]
         return tuple(
-            shorten_stack(file.read_text(errors="replace").replace(front, "")) if file.exists() else ""
-            for file in files
+            shorten_stack(file.read_text(errors="replace").replace(front, "") if file.exists() else "")
+            if hung
+            else None
+            for hung, file in zip(hanging, files, strict=True)
         )
 
 

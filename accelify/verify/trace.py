@@ -148,7 +148,7 @@ class Run:
     ranks: tuple[Trace, ...]
     seconds: float = 0.0
     hang: str | None = None
-    stacks: tuple[str, ...] = ()
+    stacks: tuple[str | None, ...] = ()
 
     @property
     def world(self) -> int:

@@ -56,6 +56,16 @@ def test_batches_that_are_dealt_whole() -> None:
     assert status is Status.HOLDS
 
 
+def test_where_ranks_stand_that_do_not_end() -> None:
+    stacks = None, "", "/lib/python/site.py:1 in main\ntrain.py:7 in step\ntorch/nn/linear.py:3 in forward"
+    ranks = tuple(traced(rank) for rank in range(3))
+    row = endings.ending(Run("original", (traced(),)), Run("many", ranks, hang="no end after 9 s", stacks=stacks))
+    assert row.words == (
+        "hangs, no end after 9 s: rank 0 has ended; rank 1 does not say where it stands; rank 2 stands at train.py:7"
+    )
+    assert row.at == "train.py:7"
+
+
 def test_a_row_that_fills_up_is_counted_and_no_more_than_that() -> None:
     status, words = sampled(((0, 1), (4,)), ((2, 3), (4,)), original=((0, 1, 2, 3), (4,)))
     assert status is Status.HOLDS

@@ -27,7 +27,7 @@ def run(order: dict[str, Any]) -> NoReturn:
     """Run the script that the order names and end the process."""
     recorder = Recorder(order["trace"], order["root"])
     stacks = os.open(order["stacks"], os.O_WRONLY | os.O_CREAT, 0o600)
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True, chain=True)  # chained to the signal's own end
     _seed(order["seed"])
     ending = Ending(recorder, order["meeting"], order["rank"], order["world"])
     script = order["script"]

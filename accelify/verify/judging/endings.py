@@ -13,11 +13,10 @@ def ending(original: Run, run: Run) -> Row:
     theirs = original.ranks[0].end
     error = run.error
     if run.hang:
-        standing = [stack.splitlines()[-1:] for stack in run.stacks]
-        own = [_own_line(stack) for stack in run.stacks]
+        own = [_own_line(stack or "") for stack in run.stacks]
         parts = [
-            f"rank {rank} {'has ended' if not stack else f'stands at {line or stack[0]}'}"
-            for rank, (stack, line) in enumerate(zip(standing, own, strict=True))
+            f"rank {rank} {_standing(stack, line)}"
+            for rank, (stack, line) in enumerate(zip(run.stacks, own, strict=True))
         ]
         return make_row("ending", run, DIFFERS, f"hangs, {run.hang}: {'; '.join(parts)}", next(filter(None, own), None))
     if error is not None:
@@ -35,6 +34,12 @@ def ending(original: Run, run: Run) -> Row:
 def _ended(trace: Trace) -> str:
     words = {"steps": "was stopped after", "exit": "ended by itself after", "lost": "was lost after"}
     return f"{words.get(trace.end.how, 'failed after')} {counted(len(trace.steps), 'step')}"
+
+
+def _standing(stack: str | None, own: str | None) -> str:
+    if stack is None:
+        return "has ended"
+    return f"stands at {own or stack.splitlines()[-1]}" if stack else "does not say where it stands"
 
 
 def _own_line(stack: str) -> str | None:

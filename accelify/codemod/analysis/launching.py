@@ -170,13 +170,9 @@ class Launching(Conditions):
     def _conditions(self, node: ast.AST, depth: int) -> Iterator[tuple[ast.expr, bool]]:
         """The conditions under which a node runs."""
         guard = main_guard(self.program.scope(node).root)
-        child = node
-        for ancestor in self.program.ancestors(node):
-            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                break
-            if isinstance(ancestor, ast.If) and ancestor is not guard and child is not ancestor.test:
-                yield ancestor.test, child in ancestor.body
-            child = ancestor
+        for branching, holds in self.program.branches_round(node):
+            if isinstance(branching, ast.If) and branching is not guard:
+                yield branching.test, holds
         callers = self.program.flow.callers.get(self.program.frame(node), set())
         if depth and len(callers) == 1:
             yield from self._conditions(next(iter(callers)), depth - 1)

@@ -86,13 +86,9 @@ class Phases:
 
     def _conditions(self, node: ast.AST, loop: ast.For) -> Iterator[tuple[ast.expr, bool]]:
         """What has to hold in a loop for a place in it to be reached, and which way; the outermost last."""
-        child = node
-        for ancestor in self.program.ancestors(node):
-            if ancestor is loop:
-                return
-            if isinstance(ancestor, ast.If) and child is not ancestor.test:
-                yield from _parts(ancestor.test, child in ancestor.body)
-            child = ancestor
+        for branching, holds in self.program.branches_round(node):
+            if isinstance(branching, ast.If) and self.program.inside(branching, loop):
+                yield from _parts(branching.test, holds)
 
     def _is_constant(self, test: ast.expr, loop: ast.For) -> bool:
         """Whether a condition is the same in all rounds of a loop, as far as that can be seen."""

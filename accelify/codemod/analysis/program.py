@@ -89,6 +89,16 @@ class Program:
             child = ancestor
         return found
 
+    def branches_round(self, node: ast.AST) -> Iterator[tuple[ast.If | ast.IfExp, bool]]:
+        """The conditions of its function that a node stands under, from the inside out, and if each has to hold."""
+        child = node
+        for ancestor in self.ancestors(node):
+            if isinstance(ancestor, _FRAMES):
+                break
+            if isinstance(ancestor, (ast.If, ast.IfExp)) and child is not ancestor.test:
+                yield ancestor, child is ancestor.body or (isinstance(ancestor, ast.If) and child in ancestor.body)
+            child = ancestor
+
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that a statement stands in."""
         parent = self.parent(statement)

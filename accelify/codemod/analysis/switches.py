@@ -53,15 +53,11 @@ class Switches:
         for expression in given:
             if not (isinstance(expression, ast.Constant) and expression.value is True):
                 found |= self._setting(expression)
-        child: ast.AST = node
-        for ancestor in self.program.ancestors(node):
-            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-                break
-            if isinstance(ancestor, ast.IfExp) and child is not ancestor.test:
-                found |= self._setting(ancestor.test, is_negated=child is ancestor.orelse)
-            if isinstance(ancestor, ast.If) and ancestor is not self.settings.guard and child is not ancestor.test:
-                found |= self._branch(ancestor, child in ancestor.body)
-            child = ancestor
+        for branching, holds in self.program.branches_round(node):
+            if isinstance(branching, ast.IfExp):
+                found |= self._setting(branching.test, is_negated=not holds)
+            elif branching is not self.settings.guard:
+                found |= self._branch(branching, holds)
         return frozenset(found)
 
     def _branch(self, node: ast.If, in_body: bool) -> set[str]:

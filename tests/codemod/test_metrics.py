@@ -72,6 +72,28 @@ def test_what_is_meant_of_all_batches_is_summed(end: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("add", "how"),
+    [
+        ("total += loss.item() / len(loader)", "mean"),
+        ("total = total + loss.item() * (1 / len(loader))", "mean"),
+        ("batches = len(loader); total += 100 * loss.item() / batches", "mean"),
+        ("total += loss.item() * len(y) / len(loader.dataset)", "sum"),
+        ("total += (loss / x.size(0)).item()", "sum"),
+    ],
+)
+def test_a_mean_that_is_made_part_by_part_is_that_of_all_batches(add: str, how: str) -> None:
+    after, notes = rewritten(add=add, end="print(total)")
+    assert f'    {REDUCED}"{how}")\n' in after
+    assert not notes
+
+
+def test_a_mean_that_is_divided_twice_stays() -> None:
+    after, notes = rewritten(add="total += loss.item() / len(loader)", end="print(total / len(loader))")
+    assert REDUCED not in after
+    assert notes
+
+
+@pytest.mark.parametrize(
     "end",
     [
         "print(total / len(loader))",

@@ -147,7 +147,7 @@ class Sums:
         if self.splits_batches and not self.prepared.is_dealt_by_hand(loop):
             how = self._how_it_adds(name, loop)
         else:
-            how = self._how_it_is_divided(uses, loop)
+            how = self._how_it_is_divided(name, uses, loop)
         if how is None:
             return None
         others = {o for u in uses for o in u.others} - {name}
@@ -170,11 +170,19 @@ class Sums:
     def _reads_a_clock(self, node: ast.expr) -> bool:
         return any(isinstance(n, ast.Call) and bool(self.program.called(n) & CLOCKS) for n in ast.walk(node))
 
-    def _how_it_is_divided(self, uses: list[Use], loop: Loop) -> str | None:
+    def _how_it_is_divided(self, name: str, uses: list[Use], loop: Loop) -> str | None:
         counts = {self.uses.counts_own_batches(d, loop) for u in uses for d in u.divisors}
         if None in counts or len(counts) > 1 or (counts == {True} and any(not u.divisors for u in uses)):
             return None
+        divided = {self._is_divided(statement.value, loop) for statement in added_in(loop)[name]}
+        if divided != {False}:  # part by part: `mean += loss / len(loader)`
+            return "mean" if divided == {True} and counts <= {False} else None
         return "mean" if counts == {True} else "sum"
+
+    def _is_divided(self, summand: ast.expr, loop: Loop) -> bool:
+        """Whether what is added is divided by the number of batches that one process takes."""
+        divisors = [n.right for n in ast.walk(summand) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+        return any(self.uses.is_of_own_count(d, loop) for d in divisors)
 
     def _how_it_adds(self, name: str, loop: Loop) -> str | None:
         kinds = {Summand(self.program, loop).is_of_rows(statement.value) for statement in added_in(loop)[name]}

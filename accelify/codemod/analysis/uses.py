@@ -139,6 +139,10 @@ class Uses:
             return None if by_hand else True
         return not by_hand and self._has_own_count(divisor, loop, _DEPTH)
 
+    def is_of_own_count(self, value: ast.expr, loop: Loop) -> bool:
+        """Whether the number of batches that one process takes goes into a value that the loop calculates."""
+        return not self.prepared.is_dealt_by_hand(loop) and self._has_own_count(value, loop, _DEPTH)
+
     def _has_own_count(self, value: ast.expr, loop: Loop, depth: int) -> bool:
         """Whether the length of the loop's loader is in an expression, or in what gave its names their values."""
         return any(

@@ -43,11 +43,15 @@ def taking(items: Iterator[Any]) -> Take:
     """What gives the next so many items, or what there still is."""
 
     def take(count: int) -> list[Any]:
-        # A generator that hands on a list's elements, as torch's samplers do, need not be resumed for each of them.
-        inner = getattr(items, "gi_yieldfrom", None)
-        taken = list(itertools.islice(inner, count)) if isinstance(inner, _LIST_ITERATOR) else []
-        if len(taken) < count:
-            taken += itertools.islice(items, count - len(taken))
+        taken: list[Any] = []
+        while len(taken) < count and (one := list(itertools.islice(items, 1))):
+            taken += one
+            # A generator that hands on a list's elements, as torch's samplers do, need not be resumed for each of them;
+            # which list these are is seen once it has been resumed.
+            inner = getattr(items, "gi_yieldfrom", None)
+            if not isinstance(inner, _LIST_ITERATOR):
+                return taken + list(itertools.islice(items, count - len(taken)))
+            taken += itertools.islice(inner, count - len(taken))
         return taken
 
     return take

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from accelify.runtime import collectives, optim, parallel, precision, process, randomness, settings, sharding
+from accelify.runtime import collectives, optim, parallel, precision, process, randomness, rewrapped, settings, sharding
 from accelify.runtime.accumulation import Accumulation
 from accelify.runtime.checkpoint import Checkpoints, Parts
-from accelify.runtime.data import is_loader, prepare_loader, share_of
+from accelify.runtime.data import is_loader, is_prepared, original_of, prepare_loader, share_of
 from accelify.runtime.dealing import Sharing
 from accelify.runtime.environment import Environment
 from accelify.runtime.keeping import Keeping
@@ -114,7 +114,7 @@ class Accelerator(Keeping):
         self._optimizers: list[Optimizer] = []
         self._schedulers: list[Any] = []
         self._loaders: list[Any] = []
-        self._shares: dict[int, Any] = {}
+        self._shares: dict[int, tuple[Any, Any]] = {}
         self._own_seed: int | None = None
         project = project_configuration(project_dir, project_config)
         self._preemption = Preemption()
@@ -224,7 +224,11 @@ class Accelerator(Keeping):
 
     def prepare_data_loader(self, data_loader: Any, device_placement: bool | None = None) -> Any:
         """A loader of this rank's batches, on its device; its attributes are the given loader's."""
-        data_loader = in_order(data_loader, self._sharing)
+        # One that another accelerator prepared is dealt by this one's settings.
+        given = data_loader if is_prepared(data_loader, self._passages) else original_of(data_loader)
+        if self._world.size > 1 and rewrapped.is_dealt(given):
+            return given
+        data_loader = in_order(given, self._sharing)
         source = choose_source(data_loader, self._sharing, self._collectives)
         is_moved = self._is_placed(device_placement) and self.device.type != "cpu"
         prepared = prepare_loader(data_loader, source, self._passages, self.device if is_moved else None)
@@ -239,14 +243,19 @@ class Accelerator(Keeping):
         and some ranks may have one fewer; a loader is then dealt out in its own whole batches. That is for evaluation,
         in which no rank waits for another: what each adds up, `reduce` makes the sum of one process.
         """
-        if even or self._world.size == 1 or not is_loader(elements):
+        if self._world.size == 1 or not is_loader(elements):
             return sharding.shard(elements, self._world.rank, self._world.size, even)
+        if rewrapped.is_dealt(elements, anew=not even):
+            return elements
+        if even:
+            return sharding.shard(elements, self._world.rank, self._world.size)
+        # With the loader itself: its number stands for it as long as it is there.
         if id(elements) not in self._shares:
             share = share_of(elements, self._sharing, self._collectives, self._passages)
             if not getattr(elements, "persistent_workers", False):
                 return share
-            self._shares[id(elements)] = share
-        return self._shares[id(elements)]
+            self._shares[id(elements)] = elements, share
+        return self._shares[id(elements)][1]
 
     def seed_by_rank(self) -> None:
         """From here on each rank draws random numbers of its own; rank 0, and so one process, draws what it always did.
@@ -264,6 +273,7 @@ class Accelerator(Keeping):
         """Forget what was prepared and empty the device's cache; assign the Nones returned to the objects' names."""
         for kept in (self._models, self._optimizers, self._schedulers, self._loaders):
             kept.clear()
+        self._shares.clear()
         self._parallel.forget()
         self._precision.forget()
         self._accumulation.forget()

@@ -151,6 +151,16 @@ def prepare_loader(loader: Any, source: Source, passages: Passages, device: torc
     return kind(loader, source, passages, device)
 
 
+def is_prepared(loader: Any, passages: Passages | None = None) -> bool:
+    """Whether this is a prepared loader, and if passes are given, one whose passes these are."""
+    return isinstance(loader, _Prepared) and passages in (None, vars(loader)["_passages"])
+
+
+def original_of(loader: Any) -> Any:
+    """The loader for which a prepared one stands; any other itself."""
+    return vars(loader)["_loader"] if isinstance(loader, _Prepared) else loader
+
+
 def share_of(loader: Any, sharing: Sharing, collectives: Alone, passages: Passages) -> Any:
     """A loader of this rank's whole batches, each of which no other rank has; on the device that the given one uses."""
     own = vars(loader) if isinstance(loader, _Prepared) else {"_loader": in_order(loader, sharing), "_device": None}
@@ -249,6 +259,9 @@ class _Skipping:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._loader, name)
+
+
+STAND_INS = (_Prepared, _Skipping)
 
 
 def skip_first_batches(loader: Any, num_batches: int = 0) -> Any:

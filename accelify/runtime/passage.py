@@ -175,6 +175,11 @@ class Passages:
         return None
 
     @property
+    def is_inside(self) -> bool:
+        """Whether a pass is under way, and none has ended since it moved."""
+        return self.moved is not None and self.current is not None
+
+    @property
     def step(self) -> Step | None:
         """The step of the pass that moved last, if one is under way."""
         return None if (passage := self.current) is None else passage.step

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any  # the states of three libraries, each of its own kind
 
@@ -220,9 +220,9 @@ def _private_generators(owners: Iterable[object]) -> Iterator[Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _is_a(kind: type, kinds: tuple[type, ...]) -> bool:
+def _is_a(kind: Hashable, kinds: tuple[type, ...]) -> bool:
     """`issubclass`, which torch makes slow for some of its classes."""
-    return issubclass(kind, kinds)
+    return isinstance(kind, type) and issubclass(kind, kinds)
 
 
 def _state(generator: Any) -> Any:

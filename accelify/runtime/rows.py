@@ -31,14 +31,15 @@ def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) ->
     row or batch by batch, as the length says. Raises: CannotGather when rows were added and these are not theirs.
     """
     step = passages.step
-    if step is not None:
-        _check(tree, step, rank)
-        return collectives.gather_rows(tree, None if step.is_whole else step.valid)
+    if passages.is_inside:
+        return _of_step(tree, step, collectives, rank)
     history = passages.finished
     if any(step.rows is None for step in history):
         history = []
     everything = collectives.gather_rows(tree, None)
     lengths = {length for _, length in _lengths(everything)}
+    if passages.current is not None and not _is_of_loop(lengths, history, step):
+        return _of_step(tree, step, collectives, rank)
     if history and lengths == {_total(history)}:
         return nested.map_leaves(_ordering(history), everything, is_leaf=nested.is_list_of_objects)
     if all(step.is_whole for step in passages.finished):
@@ -50,6 +51,29 @@ def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) ->
         f"gather_for_metrics after the loop: {sorted(lengths)} rows are not the {_total(history)} that the ranks were "
         "given, and some of those were added to even out the last step. Call it in the loop, on each batch."
     )
+
+
+def _of_step(tree: Any, step: Step | None, collectives: Alone, rank: int) -> Any:
+    """The rows of all ranks in one step."""
+    if step is not None:
+        _check(tree, step, rank)
+    return collectives.gather_rows(tree, None if step is None or step.is_whole else step.valid)
+
+
+def _is_of_loop(lengths: set[int], history: Sequence[Step], step: Step | None) -> bool:
+    """Whether these are the rows of the loop that ended last, not those of the batch around it, where it ended.
+
+    Raises: CannotGather where they may be of either, and rows were added to one of them.
+    """
+    if not history or lengths not in ({_total(history)}, {_total([_of_batches(step) for step in history])}):
+        return False
+    is_either = step is not None and step.rows is not None and lengths == {sum(step.rows)}
+    if is_either and step is not None and not all(one.is_whole for one in [*history, step]):
+        raise CannotGather(
+            f"gather_for_metrics after a loop in a loop: {sorted(lengths)} rows may be those of the loop that ended or "
+            "of the batch around it, and some were added to even out a last step. Call it in the loop, on each batch."
+        )
+    return True
 
 
 def trim_rows(tree: Any, passages: Passages, rank: int) -> Any:

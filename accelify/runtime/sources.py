@@ -16,7 +16,7 @@ from copy import copy
 from typing import Any  # batches are whatever the user's loader yields
 
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from accelify.runtime import nested
 from accelify.runtime.bookmarks import Bookmark, Source, iterates_itself, owners_of, samplers_of
@@ -27,7 +27,7 @@ from accelify.runtime.indices import ByIndex
 from accelify.runtime.passage import Epoch, in_pairs
 from accelify.runtime.randomness import SharedRandom, drawn
 from accelify.runtime.shards import BySelf, can_shard_itself
-from accelify.runtime.shared import AlreadyShared
+from accelify.runtime.shared import AlreadyShared, divides_by_itself
 from accelify.runtime.whole import Whole
 
 
@@ -84,7 +84,7 @@ def choose_source(loader: Any, sharing: Sharing, collectives: Alone, *, keeps_ba
     if not isinstance(loader, DataLoader):
         return ByBatch(loader, sharing, collectives)
     for sampler in samplers_of(loader):
-        if isinstance(sampler, DistributedSampler) and sampler.num_replicas == sharing.size:
+        if divides_by_itself(sampler, sharing):
             return AlreadyShared(loader, sampler, sharing, collectives)
     cannot_index = sharing.split_batches and (loader.batch_sampler is None)
     is_iterable = isinstance(loader.dataset, IterableDataset)

@@ -27,6 +27,7 @@ from torch.utils.data import (
 
 from accelify.runtime import Accelerator, DataLoaderConfiguration
 from accelify.runtime.dispatching import CannotRead
+from accelify.runtime.rewrapped import DealtTwice
 from accelify.runtime.rows import CannotGather
 
 
@@ -439,6 +440,83 @@ def a_users_distributed_sampler_is_not_shared_twice(accelerator):
     assert _epoch(loader) != first
 
 
+class Contiguous(Sampler):
+    """A sampler of the script's own that divides the data itself, in pieces."""
+
+    def __init__(self, data, world_size, rank):
+        self.data, self.world_size, self.rank = data, world_size, rank
+
+    def __iter__(self):
+        return iter(range(self.rank * len(self), (self.rank + 1) * len(self)))
+
+    def __len__(self):
+        return len(self.data) // self.world_size
+
+
+class ContiguousDistributed(DistributedSampler):
+    def __iter__(self):
+        return iter(Contiguous(self.dataset, self.num_replicas, self.rank))
+
+
+def samplers_of_the_scripts_own_that_divide_are_not_shared_twice(accelerator):
+    size, rank = accelerator.num_processes, accelerator.process_index
+    data = Numbers(12 * size)
+    for sampler in (Contiguous(data, size, rank), ContiguousDistributed(data, size, rank)):
+        for options in ({"batch_size": 5, "sampler": sampler}, {"batch_sampler": BatchSampler(sampler, 5, True)}):
+            loader = accelerator.prepare(DataLoader(data, **options))
+            seen, gathered = [], []
+            for batch in loader:
+                seen += batch.tolist()
+                gathered += accelerator.gather_for_metrics(batch).tolist()
+            assert seen == list(range(rank * 12, rank * 12 + len(seen)))
+            assert len(gathered) == size * len(seen) == size * (12 if "sampler" in options else 10)
+
+
+class Over:
+    """A loader of the script's own that goes over another."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return (batch + 100 for batch in self.loader)
+
+    def __len__(self):
+        return len(self.loader)
+
+
+class StreamOver(IterableDataset):
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return iter(self.loader)
+
+
+def what_goes_over_a_prepared_loader_is_not_dealt_twice(accelerator):
+    plain = _loader(16, "in order")
+    loader = accelerator.prepare(plain)
+    expected = [batch.tolist() for batch in loader]
+    assert accelerator.prepare(loader) is accelerator.shard(loader) is loader
+    wrapper = Over(loader)
+    assert accelerator.prepare(wrapper) is accelerator.shard(wrapper) is wrapper
+    assert [(batch - 100).tolist() for batch in accelerator.prepare(Over(wrapper.loader))] == expected
+    rest = accelerator.prepare(accelerator.skip_first_batches(loader, 1))
+    assert [batch.tolist() for batch in rest] == expected[1:]
+    for data in (StreamOver(loader), StreamOver(wrapper)):
+        with pytest.raises(DealtTwice, match="prepare: a DataLoader over a PreparedLoader"):
+            accelerator.prepare(DataLoader(data, batch_size=None))
+    with pytest.raises(DealtTwice, match="SequenceShard"):
+        accelerator.prepare(DataLoader(accelerator.shard(Numbers(16))))
+    with pytest.raises(DealtTwice, match="Shard that loader itself"):
+        accelerator.shard(wrapper, even=False)
+    # Another accelerator deals it by its own settings, once.
+    other = Accelerator(split_batches=True)
+    assert sorted(_flat(batch.tolist() for batch in other.prepare(loader))) == sorted(
+        other.process_index * 2 + row + at for at in range(0, 16, 4) for row in range(2)
+    )
+
+
 def a_loader_keeps_its_attributes_and_class(accelerator):
     def collate(rows):
         return torch.stack(rows)
@@ -459,7 +537,7 @@ def a_loader_keeps_its_attributes_and_class(accelerator):
     with pytest.raises(ValueError, match="batch_size"):
         loader.batch_size = 5
     assert accelerator.prepare(loader) is loader
-    assert Accelerator().prepare(loader) is loader
+    assert accelerator.prepare(loader) is loader
 
 
 def a_loader_with_an_iteration_of_its_own_is_dealt_by_batches(accelerator):
@@ -579,6 +657,27 @@ def metrics_after_a_break_and_after_the_loop(accelerator):
         assert rows.tolist() == list(range(8))
         break
     assert got == list(range(18))
+
+
+def metrics_collected_by_a_loop_in_a_loop(accelerator):
+    train = accelerator.prepare(_loader(16, "in order"))
+    for rows in (13, 8):
+        evaluation = accelerator.prepare(_loader(rows, "in order"))
+        for batch in train:
+            found = torch.cat(list(evaluation))
+            assert accelerator.gather_for_metrics(found).tolist() == list(range(rows))
+            # The batch around it can still be gathered, and so can what is collected with one row for each batch.
+            whole = accelerator.gather_for_metrics(batch + 50)
+            assert len(whole) == (accelerator.num_processes * 4)
+    evaluation = accelerator.prepare(_loader(6, "in order"))
+    for _ in train:
+        found = torch.cat(list(evaluation))
+        assert accelerator.gather_for_metrics(found).tolist() == list(range(6))
+    uneven = accelerator.prepare(_loader(7, "in order"))
+    for _ in train:
+        found = torch.cat(list(uneven))
+        with pytest.raises(CannotGather, match="a loop in a loop"):
+            accelerator.gather_for_metrics(found)
 
 
 def metrics_after_a_break_at_the_last_batch_are_all_there(accelerator):

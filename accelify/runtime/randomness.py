@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import pickle
 import random
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any  # the states of three libraries, each of its own kind
 
@@ -27,7 +26,6 @@ LIBRARIES: dict[str, Callable[[], Any]] = {
     "numpy": numpy.random.get_state,
 }
 _PRIVATE = (torch.Generator, random.Random, numpy.random.Generator, numpy.random.RandomState)
-_CLOSED = (type, torch.nn.Module, torch.Tensor)
 
 
 # Random states as a checkpoint keeps them: "shared", by library, and "private", those of samplers' own generators.
@@ -200,7 +198,7 @@ def _private_generators(owners: Iterable[object]) -> Iterator[Any]:
     searched: dict[int, int] = {}
 
     def search(value: object, depth: int) -> Iterator[Any]:
-        if _is_a(type(value), _PRIVATE):
+        if isinstance(value, _PRIVATE):
             if id(value) not in found:
                 found.add(id(value))
                 yield value
@@ -208,7 +206,7 @@ def _private_generators(owners: Iterable[object]) -> Iterator[Any]:
         if searched.get(id(value), -1) >= depth:
             return
         searched[id(value)] = depth
-        if depth and hasattr(value, "__dict__") and not _is_a(type(value), _CLOSED):
+        if depth and hasattr(value, "__dict__") and not isinstance(value, (type, torch.nn.Module, torch.Tensor)):
             for inner in vars(value).values():
                 yield from search(inner, depth - 1)
         elif depth and isinstance(value, (list, tuple)):
@@ -217,12 +215,6 @@ def _private_generators(owners: Iterable[object]) -> Iterator[Any]:
 
     for owner in owners:
         yield from search(owner, DEPTH)
-
-
-@functools.lru_cache(maxsize=256)
-def _is_a(kind: Hashable, kinds: tuple[type, ...]) -> bool:
-    """`issubclass`, which torch makes slow for some of its classes."""
-    return isinstance(kind, type) and issubclass(kind, kinds)
 
 
 def _state(generator: Any) -> Any:

@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "accelify.codemod.result": {"accelify.errors"},
     "accelify.report": {"accelify.codemod.result", "accelify.errors", "rich"},
     "accelify.verify": {"accelify.codemod", "accelify.errors", "accelify.report", "accelify.runtime.environment"},
-    "accelify.verify.inside": {"PIL", "accelify.runtime", "numpy", "torch"},
+    "accelify.verify.inside": {"PIL", "accelify.codemod.source", "accelify.runtime", "numpy", "torch"},
     "accelify.runtime": {
         "accelify.errors",
         "numpy",

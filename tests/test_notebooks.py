@@ -17,6 +17,7 @@ nbformat = pytest.importorskip("nbformat", reason="the notebook tests need nbfor
 nbclient = pytest.importorskip("nbclient", reason="the notebook tests need nbformat, nbclient and ipykernel")
 pytest.importorskip("ipykernel", reason="the notebook tests need nbformat, nbclient and ipykernel")
 
+PATIENCE = 240  # seconds that a cell, or the start of a kernel, may take
 LAYERS = "from torch import nn\n\n\ndef to_device(x, device):\n    return x.to(device)\n"
 STEPS = """\
 def train_epoch(model, loader, optimizer, device):
@@ -42,7 +43,9 @@ def accelify(*arguments: str) -> subprocess.CompletedProcess[str]:
 def printed(path: Path) -> list[str]:
     """The lines that the code cells of a notebook print when a kernel runs them, but for the times they took."""
     notebook = nbformat.read(path, as_version=4)
-    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}})
+    client = nbclient.NotebookClient(
+        notebook, timeout=PATIENCE, startup_timeout=PATIENCE, resources={"metadata": {"path": str(path.parent)}}
+    )
     client.execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     lines = [line for output in outputs if output.get("name") == "stdout" for line in output["text"].splitlines()]
@@ -113,8 +116,19 @@ def test_check_diff_and_stdin_write_nothing(here: Path) -> None:
     assert done.stdout == Path("book.ipynb").read_bytes() != data
 
 
-def test_verify_says_what_to_do(here: Path) -> None:
-    Path("book.ipynb").write_bytes(written(content(*CELLS)))
+def test_verify_proves_a_notebook_cell_by_cell(here: Path) -> None:
+    shown = CELLS[4] + '\ndisplay(model)\nif "PASSED" in get_ipython().getoutput("check"):\n    print(1)'
+    data = written(content(*CELLS[:4], shown, "!echo {len(data)} rows\nfiles = !ls"))
+    Path("book.ipynb").write_bytes(data)
+    done = accelify("verify", "--full", "book.ipynb")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "book.ipynb: proven" in done.stdout
+    assert Path("book.ipynb").read_bytes() == data
+
+
+def test_verify_names_the_cell_where_a_notebook_fails(here: Path) -> None:
+    Path("book.ipynb").write_bytes(written(content(*CELLS[:4], CELLS[4].replace("mse_loss(", "mse_loss(missing * "))))
     done = accelify("verify", "book.ipynb")
     assert done.returncode == 2
-    assert "nbconvert" in done.stderr
+    assert 'book.ipynb:cell 5", line 4, in <module>\n    loss = nn.functional.mse_loss(missing' in done.stderr
+    assert "magics and !commands are not run" in done.stderr

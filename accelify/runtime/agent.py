@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
+from accelify.runtime.failure import is_whole
 from accelify.runtime.launch import CannotLaunch
 
 STACK_SIGNAL = 7  # as in bootstrap.py, which imports nothing of ours
-STACK_PATIENCE = 0.1  # seconds for ranks to write their stacks, once, after a failure
+STACK_PATIENCE = 5.0  # seconds that ranks get to write their stacks after a failure; it takes them milliseconds
+PARTING = timedelta(seconds=10)  # how long machines that cannot work together wait for each other to see it
 INTERRUPT_GRACE = 5.0  # seconds a rank gets to end after Ctrl-C; a rank inside a collective never sees the signal
 
 
@@ -95,11 +98,18 @@ class Agent(LocalElasticAgent):
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started.update(pids.values())
+        context: Any = self._pcontext
+        end = context.close  # called as soon as the agent sees a rank that has failed
+
+        def close(*args: Any, **kwargs: Any) -> None:
+            if any(process.poll() for process in self._processes().values()):
+                self._ask_for_stacks()
+            end(*args, **kwargs)
+
+        context.close = close
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        if any(process.poll() for process in self._processes().values()):
-            self._ask_for_stacks()
         result: RunResult = super()._monitor_workers(worker_group)
         self._result = result
         return result
@@ -110,13 +120,19 @@ class Agent(LocalElasticAgent):
 
     def _ask_for_stacks(self) -> None:
         """Have the ranks that still run write down where they are, before the agent ends them for another's failure."""
-        asked = False
-        for local_rank, process in self._processes().items():
-            if process.poll() is None and self._logs.stacks[local_rank].exists():
-                process.send_signal(signal.SIGRTMIN + STACK_SIGNAL)
-                asked = True
-        if asked:
-            time.sleep(STACK_PATIENCE)
+        stacks = self._logs.stacks
+        asked = {
+            process: stacks[local_rank]
+            for local_rank, process in self._processes().items()
+            if process.poll() is None and stacks[local_rank].exists()
+        }
+        for process in asked:
+            process.send_signal(signal.SIGRTMIN + STACK_SIGNAL)
+        deadline = time.monotonic() + STACK_PATIENCE
+        while time.monotonic() < deadline and not all(
+            is_whole(stack) or process.poll() is not None for process, stack in asked.items()
+        ):
+            time.sleep(0.01)
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
         super()._stop_workers(worker_group, *args, **kwargs)
@@ -162,9 +178,14 @@ class Numbered(RendezvousHandler):
 
     def next_rendezvous(self) -> RendezvousInfo:
         met = self._inner.next_rendezvous()
-        met.store.set(f"accelify/machine/{met.rank}", str(self._machine_rank))
-        numbers = [int(met.store.get(f"accelify/machine/{rank}")) for rank in range(met.world_size)]
+        keys = [f"accelify/machine/{rank}" for rank in range(met.world_size)]
+        met.store.set(keys[met.rank], str(self._machine_rank))
+        numbers = [int(met.store.get(key)) for key in keys]
         if sorted(numbers) != list(range(met.world_size)):
+            # Each leaves when all have seen it: the store goes with the machine that holds it.
+            met.store.set(f"{keys[met.rank]}/seen", "")
+            with contextlib.suppress(RuntimeError):
+                met.store.wait([f"{key}/seen" for key in keys], PARTING)
             raise RendezvousError(f"{met.world_size} machines were started with the machine ranks {sorted(numbers)}")
         assert met.bootstrap_store_info is not None  # always there when the agents hold the store
         return RendezvousInfo(met.store, self._machine_rank, met.world_size, met.bootstrap_store_info)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,8 +20,8 @@ from accelify.runtime.environment import Environment
 
 TIMEOUT = timedelta(minutes=10)
 DEBUG_TIMEOUT = timedelta(minutes=2)
-# How long a rank that waited in vain looks for the word of the others that did.
-GRACE = timedelta(seconds=3)
+# How long a rank that waited in vain looks for the words of the others that did.
+GRACE = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +126,10 @@ def leave_word(world: World, word: str) -> dict[int, str | None]:
     # The store is gone with the process that held it; then nobody can say more.
     with suppress(RuntimeError):
         store.set(f"word/{world.rank}", word)
+        end = time.monotonic() + GRACE.total_seconds()
         for rank in others:
             with suppress(dist.DistStoreError):
-                store.wait([f"word/{rank}"], GRACE)
+                store.wait([f"word/{rank}"], timedelta(seconds=max(end - time.monotonic(), 0.1)))
                 words[rank] = store.get(f"word/{rank}").decode()
     return words
 

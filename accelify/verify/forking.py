@@ -15,12 +15,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any  # the server's answers are JSON
 
+from accelify.verify.inside.server import kill
 from accelify.verify.scratch import PREFIX, CannotVerify
 
 # What an outer launcher may have set, and what every run has instead.
 _OUTER = {
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"),
-    *("TORCHELASTIC_RESTART_COUNT", "ACCELIFY_MIXED_PRECISION", "ACCELIFY_DEBUG", "PYTHONSTARTUP"),
+    *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_USE_AGENT_STORE", "ACCELIFY_MIXED_PRECISION", "ACCELIFY_DEBUG"),
+    "PYTHONSTARTUP",
 }
 _VARIABLES = {
     "ACCELIFY_CPU": "1",
@@ -84,8 +86,9 @@ class Server:
     def start(self, identity: str, order: Mapping[str, Any]) -> None:
         """Fork a rank."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"id": identity, **order}) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # why it is gone, `wait` will say
+            self._process.stdin.write(json.dumps({"id": identity, **order}) + "\n")
+            self._process.stdin.flush()
 
     def wait(self, seconds: float) -> None:
         """Take in what has happened, waiting at most so long for something to happen."""
@@ -95,13 +98,16 @@ class Server:
                 self._take(self._answers.get_nowait())
 
     def _take(self, answer: dict[str, Any]) -> None:
+        if "cannot" in answer:
+            raise CannotVerify(f"{answer['cannot']}: pip install 'accelify[runtime]' into it")
         if "gone" in answer:
             raise CannotVerify(f"the process that starts the runs ended with status {self._process.wait()}")
         if "started" in answer:
             self._pids[answer["started"]] = answer["pid"]
         elif "ended" in answer:
             self._ended[answer["ended"]] = answer["status"]
-            self._kill_group(answer["ended"])
+            with suppress(ProcessLookupError, PermissionError):  # what it started and left behind
+                os.killpg(self._pids[answer["ended"]], signal.SIGKILL)
 
     def has_ended(self, identity: str) -> bool:
         """Whether a rank's process is gone."""
@@ -114,11 +120,7 @@ class Server:
                 os.kill(self._pids[identity], number)
 
     def kill(self, identity: str) -> None:
-        """End a rank and the processes that it started."""
+        """End a rank and the processes that it started, its loaders' workers say."""
         if identity in self._pids and identity not in self._ended:
-            self._kill_group(identity)
-
-    def _kill_group(self, identity: str) -> None:
-        # A rank leads a session of its own; its loaders' workers are in it too.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pids[identity], signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it is gone, and the word of it is on its way
+                kill(self._pids[identity])

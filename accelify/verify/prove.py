@@ -178,7 +178,8 @@ def _check_original(run: Run, log: str) -> None:
     if run.hang:
         raise CannotVerify(f"the original does not end: {run.hang}; it stands at\n{run.stacks[0]}")
     if trace.end.how == "error":
-        raise CannotVerify(f"the original itself fails:\n{trace.end.traceback}")
+        hint = "(of a notebook, magics and !commands are not run)" if ".ipynb:cell " in trace.end.traceback else ""
+        raise CannotVerify(f"the original itself fails:\n{trace.end.traceback}{hint}")
     if trace.end.how == "lost" or trace.end.code:
         status = "without a word" if trace.end.how == "lost" else f"with status {trace.end.code}"
         raise CannotVerify(f"the original itself ends {status}; its last output:\n{log[-2000:]}")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelify.verify.forking import Server
-from accelify.verify.scratch import Project, copy_project
+from accelify.verify.scratch import CannotVerify, Project, copy_project
 from accelify.verify.trace import Run, read_trace
 
 # How often a run is looked at. Units: seconds.
@@ -29,7 +29,8 @@ Progress = Callable[[str], None]
 class Limits:
     """What bounds a run. steps: optimizer steps, None to let it end. Units: seconds.
 
-    silence: how long ranks of several may show no sign of progress; the run in one process may take it all.
+    silence: how long ranks of several may show no sign of progress, or longer where one process alone is long silent;
+    the run in one process may take it all.
     """
 
     steps: int | None = 20
@@ -62,6 +63,7 @@ class Runner:
         self._progress = progress
         self._protected = [str(path) for path in protected]
         self._count = 0
+        self._longest = 0.0  # for how long a process alone showed no sign of progress
 
     def run(self, order: Order, limits: Limits, change: Callable[[Path], None] = lambda root: None) -> Run:
         """Run an order; `change` may change the copy of the project before."""
@@ -72,22 +74,37 @@ class Runner:
             (place / name).mkdir(parents=True)
         copy_project(order.project, root)
         change(root)
-        port = _free_port()
-        names = [self._server.name() for _ in range(order.processes)]
-        for rank, name in enumerate(names):
-            self._server.start(name, self._told(order, limits, place, rank, port))
-        begun = time.monotonic()
-        hang = self._watch(order, limits, place, names)
-        stacks = self._end(names, place) if hang else ()
+        with self._store(place) if order.processes > 1 else nullcontext() as port:
+            names = [self._server.name() for _ in range(order.processes)]
+            for rank, name in enumerate(names):
+                self._server.start(name, self._told(order, limits, place, rank, port))
+            begun = time.monotonic()
+            hang = self._watch(order, limits, place, names)
+            stacks = self._end(names, place) if hang else ()
         ranks = tuple(read_trace(place / "own" / f"trace.{rank}", rank) for rank in range(order.processes))
         return Run(order.label, ranks, time.monotonic() - begun, hang, stacks)
+
+    @contextmanager
+    def _store(self, place: Path) -> Iterator[int]:
+        """The port of a store through which ranks meet: open before any of them starts, so that nobody takes it."""
+        file = place / "own" / "port"
+        name = self._server.name()
+        self._server.start(name, {"log": str(place / "own" / "log.store"), "port": str(file), "variables": {}})
+        while not file.exists():
+            self._server.wait(INTERVAL)
+            if self._server.has_ended(name):
+                raise CannotVerify(f"the ranks have no place to meet:\n{(place / 'own' / 'log.store').read_text()}")
+        try:
+            yield int(file.read_text())
+        finally:
+            self._server.kill(name)
 
     def log(self, rank: int = 0) -> str:
         """What a rank of the last run printed, its end."""
         path = self._folder / f"run{self._count}" / "own" / f"log.{rank}"
         return path.read_text(errors="replace")[-4000:] if path.exists() else ""
 
-    def _told(self, order: Order, limits: Limits, place: Path, rank: int, port: int) -> dict[str, Any]:
+    def _told(self, order: Order, limits: Limits, place: Path, rank: int, port: int | None) -> dict[str, Any]:
         from accelify.runtime.environment import Environment
 
         variables = {"TMPDIR": str(place / "temporary")}
@@ -102,7 +119,7 @@ class Runner:
                 port=port,
                 cpu=True,
             )
-            variables.update(here.write())
+            variables |= {**here.write(), "TORCHELASTIC_USE_AGENT_STORE": "True"}  # rank 0 opens none of its own
         root = place / "project"
         return {
             "script": str(root / order.project.script),
@@ -132,6 +149,7 @@ class Runner:
     def _watch(self, order: Order, limits: Limits, place: Path, names: list[str]) -> str | None:
         """Wait until all ranks have ended; the reason when they do not."""
         begun = moved = time.monotonic()
+        silence = max(limits.silence, 2 * len(names) * self._longest)  # ranks may have to share what one process had
         sizes: list[int] = []
         steps = shown = 0
         traces = [place / "own" / f"trace.{rank}" for rank in range(len(names))]
@@ -142,6 +160,8 @@ class Runner:
             latest = [path.stat().st_size if path.exists() else 0 for path in traces]
             if latest != sizes:
                 sizes, moved = latest, now
+            elif len(names) == 1:
+                self._longest = max(self._longest, now - moved)
             if latest[0] > read:
                 steps += _count_steps(traces[0], read, latest[0])
                 read = latest[0]
@@ -150,8 +170,8 @@ class Runner:
                 self._progress(f"{order.label}: step {steps}" + (f" of {limits.steps}" if limits.steps else ""))
             if now - begun > limits.seconds:
                 return f"no end after {limits.seconds:g} s"
-            if len(names) > 1 and now - moved > limits.silence:
-                return f"no sign of life for {limits.silence:g} s"
+            if len(names) > 1 and now - moved > silence:
+                return f"no sign of life for {silence:.3g} s"
         return None
 
     def _end(self, names: list[str], place: Path) -> tuple[str | None, ...]:
@@ -185,16 +205,11 @@ def shorten_stack(text: str) -> str:
     frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', main)
     kept = [frame for frame in frames if "accelify/verify/" not in frame[0] and "importlib" not in frame[0]]
     kept = [(re.sub(r".*/site-packages/", "", path), line, name) for path, line, name in kept]
-    return "\n".join(f"{path}:{line} in {name}" for path, line, name in reversed(kept))
+    lines = (f"{path}{', line ' if '.ipynb:cell ' in path else ':'}{line} in {name}" for path, line, name in kept)
+    return "\n".join(reversed(list(lines)))
 
 
 def _count_steps(path: Path, start: int, end: int) -> int:
     with path.open("rb") as file:
         file.seek(start)
         return file.read(end - start).count(b'{"e": "step"')
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

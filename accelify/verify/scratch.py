@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelify.codemod.source import is_notebook
-from accelify.errors import AccelifyError
+from accelify.errors import AccelifyError, place
 
 LEFT_OUT = {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 # Larger files are linked: a script that writes one gets a copy of its own then. Units: bytes.
@@ -41,8 +40,6 @@ class Project:
         if not script.is_file():
             is_folder = (current / given).is_dir()
             raise CannotVerify("a folder: name the script in it" if is_folder else f"there is no script {script}")
-        if is_notebook(script.name):
-            raise CannotVerify("a notebook: verify what `jupyter nbconvert --to script` makes of it")
         root = _repository(script.parent)
         if root is None:
             root = current if current in script.parents and not _is_crowd(current) else script.parent
@@ -129,7 +126,8 @@ def rewrite_copy(project: Project, copy: Path, also: Sequence[Path]) -> Rewritte
             raise CannotVerify(f"{result.path.removeprefix(front)} is a link to a folder outside of the project")
         name = Path(result.path.removeprefix(front))
         files.append((name, result.before, result.after))
-        notes += [f"{name}:{note.line}: {note.message}".replace(front, "") for note in result.notes]
+        told = [f"{place(str(name), note.line, cell=note.cell)}: {note.message}" for note in result.notes]
+        notes += [words.replace(front, "") for words in told]
     return Rewritten(project, tuple(files), tuple(notes))
 
 
@@ -139,7 +137,7 @@ def _why_not(result: object, script: Path) -> str:
     assert isinstance(result, FileResult)
     if result.error is not None:
         return f"{script}: {result.error.message}"
-    reasons = "".join(f"\n  line {note.line}: {note.message}" for note in result.notes)
+    reasons = "".join(f"\n  {place(str(script), note.line, cell=note.cell)}: {note.message}" for note in result.notes)
     if result.status is Status.DECLINED:
         return f"{script}: the rewrite declined it, so that there is nothing to prove:{reasons}"
     return f"{script}: the rewrite changes nothing in it, so that there is nothing to prove{reasons}"

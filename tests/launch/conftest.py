@@ -19,8 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0  # seconds until a wait is given up; no test measures time
+PATIENCE = 240.0  # seconds until a wait is given up; no test measures time
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
@@ -66,7 +68,7 @@ class Shell:
     def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run `accelify COMMAND...` to its end."""
         process = self.start(*command, **variables)
-        out, err = process.communicate(timeout=2 * PATIENCE)
+        out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def python(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -168,14 +170,6 @@ PartitionName=all Nodes=n1,n2 Default=YES State=UP OverSubscribe=YES
 """
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """A SLURM of two nodes, both on this machine; gives the path of its slurm.conf."""
@@ -191,7 +185,11 @@ def cluster() -> Iterator[str]:
         conf = folder / "slurm.conf"
         host = socket.gethostname().split(".")[0]
         # Two clusters never are on one machine but here; a job's number says on which port its ranks meet.
-        conf.write_text(CLUSTER.format(host=host, folder=folder, ports=free_ports(3), first=random.randrange(1, 10**7)))
+        conf.write_text(
+            CLUSTER.format(
+                host=host, folder=folder, ports=[free_port() for _ in range(3)], first=random.randrange(1, 10**7)
+            )
+        )
         environment = os.environ | {"SLURM_CONF": str(conf)}
         try:
             secret = folder / "key"

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.launch.conftest import Shell
+from tests.launch.conftest import PATIENCE, Shell
 
 WITHOUT_TORCH = """
 import runpy, sys
@@ -177,7 +177,7 @@ def test_the_questions_in_a_terminal(shell: Shell) -> None:
             seen += os.read(master, 1024).decode()
         os.write(master, f"{answer}\n".encode())
         seen = ""
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     os.close(master)
     told = shell.run("config", "show").stdout
     for line in ("num_machines 2", "num_processes 4", "main_process_ip 10.0.0.1", "machine_rank 1"):

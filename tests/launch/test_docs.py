@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.conftest import ROOT, Shell
+from tests.launch.conftest import PATIENCE, ROOT, Shell
 
 PAGE = (ROOT / "docs" / "launch.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -52,7 +52,7 @@ def start(shell: Shell, line: str, *prefix: str, **variables: str) -> subprocess
 
 
 def succeeds(process: subprocess.Popen[str]) -> str:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, out + err
     return out
 
@@ -97,7 +97,9 @@ def test_in_a_notebook(shell: Shell) -> None:
     (source,) = (block for block in PYTHON if block.startswith("# notebook cell"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     resources = {"metadata": {"path": str(shell.folder)}}
-    nbclient.NotebookClient(notebook, timeout=120, resources=resources).execute(env=shell.environment())
+    nbclient.NotebookClient(notebook, timeout=PATIENCE, startup_timeout=PATIENCE, resources=resources).execute(
+        env=shell.environment()
+    )
     outputs = notebook.cells[0].outputs
     assert "".join(each.text for each in outputs if each.get("name") == "stdout") == "trained on 2\n"
     assert outputs[-1].data["text/plain"] == "2"

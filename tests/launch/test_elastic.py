@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import socket
 
 import pytest
 import torch
 
-from tests.launch.conftest import Shell, wait_until
+from tests.launch.conftest import PATIENCE, Shell, wait_until
+from tests.ports import free_port
 
 COUNTING = """
 import os, signal, sys, time
@@ -78,7 +78,7 @@ def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(shell: Shell) 
     stopped = shell.start(*launch, "stopped", "stopped")
     wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both ranks to train")
     stopped.send_signal(signal.SIGTERM)
-    out, err = stopped.communicate(timeout=60)
+    out, err = stopped.communicate(timeout=PATIENCE)
     assert (stopped.returncode, out) == (128 + signal.SIGTERM, ""), err
     folder = shell.folder / "run-stopped" / "checkpoints" / "checkpoint_0"
     assert f"accelify: stopped by SIGTERM with a checkpoint, {folder}; load_state() goes on from there\n" in err
@@ -94,7 +94,7 @@ def test_one_process_is_stopped_with_a_checkpoint(shell: Shell) -> None:
     stopped = shell.start("launch", "--cpu", "train.py", "stopped", "stopped")
     wait_until((shell.folder / "up-0").exists, "the process to train")
     stopped.send_signal(signal.SIGTERM)
-    _, err = stopped.communicate(timeout=60)
+    _, err = stopped.communicate(timeout=PATIENCE)
     assert stopped.returncode == 128 + signal.SIGTERM
     assert err.startswith("accelify: stopped by SIGTERM with a checkpoint")
 
@@ -139,22 +139,20 @@ while world == 2 or not os.path.exists("finish"):
     time.sleep(0.05)
 print("went on with", world)
 """)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    conf = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=5"
+    # A machine that has not been heard of for 20 seconds is gone.
+    conf = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=20"
     arguments = ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-conf", conf]
-    arguments += ["--rdzv-endpoint", f"127.0.0.1:{port}", "train.py"]
+    arguments += ["--rdzv-endpoint", f"127.0.0.1:{free_port()}", "train.py"]
     stays = shell.start("launch", "--cpu", *arguments)
     wait_until(lambda: shell.lines("worlds") == ["1"], "the first machine to begin alone")
     leaves = shell.start("launch", "--cpu", *arguments)
     wait_until(lambda: shell.lines("worlds") == ["1", "2"], "both machines to begin again")
     leaves.send_signal(number)
-    leaves.communicate(timeout=60)
+    leaves.communicate(timeout=PATIENCE)
     assert leaves.returncode == (-number if number == signal.SIGKILL else 128 + number)
     wait_until(lambda: shell.lines("worlds") == ["1", "2", "1"], "the first machine to go on alone")
     (shell.folder / "finish").touch()
-    out, err = stays.communicate(timeout=60)
+    out, err = stays.communicate(timeout=PATIENCE)
     assert (stays.returncode, out) == (0, "went on with 1\n"), err
     assert "the machines that take part have changed; starting all ranks again" in err
     assert shell.processes() == []

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 
-from tests.launch.conftest import Shell
+from tests.launch.conftest import PATIENCE, Shell
+from tests.ports import free_port
 
 MEET = """
 import os, torch
@@ -36,12 +37,6 @@ def start(shell: Shell, rank: int, *arguments: str, inside: str | None = None) -
     )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 EVERYONE = "[(0, 0), (1, 0), (2, 1), (3, 1)]"
 
 
@@ -50,8 +45,8 @@ def test_two_machines_and_a_cable(shell: Shell, networks: tuple[str, str]) -> No
     arguments = ["--num-machines", "2", "--num-processes", "4", "--main-process-ip", "10.77.0.1", "train.py"]
     second = start(shell, 1, *arguments, inside=networks[1])  # the order of starting does not matter
     first = start(shell, 0, *arguments, inside=networks[0])
-    out0, err0 = first.communicate(timeout=120)
-    out1, err1 = second.communicate(timeout=120)
+    out0, err0 = first.communicate(timeout=PATIENCE)
+    out1, err1 = second.communicate(timeout=PATIENCE)
     assert (first.returncode, second.returncode) == (0, 0), err0 + err1
     assert out0 == f"gathered {EVERYONE}\n"  # machine 0 has ranks 0 and 1, so rank 0's output is there
     assert out1 == ""
@@ -64,7 +59,7 @@ def test_two_agents_on_one_machine(shell: Shell) -> None:
     port = str(free_port())
     arguments = ["--nnodes=2", "--nproc_per_node=2", "--master-addr=127.0.0.1", f"--master-port={port}", "train.py"]
     agents = [start(shell, rank, *arguments) for rank in (0, 1)]
-    outputs = [agent.communicate(timeout=120) for agent in agents]
+    outputs = [agent.communicate(timeout=PATIENCE) for agent in agents]
     assert [agent.returncode for agent in agents] == [0, 0], outputs
     assert outputs[0][0] == f"gathered {EVERYONE}\n"
 
@@ -73,7 +68,7 @@ def test_two_machines_with_one_number(shell: Shell) -> None:
     shell.script(MEET)
     arguments = ["--nnodes=3", "--nproc-per-node=1", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "train.py"]
     agents = [start(shell, rank, *arguments) for rank in (0, 1, 1)]
-    outputs = [agent.communicate(timeout=120) for agent in agents]
+    outputs = [agent.communicate(timeout=PATIENCE) for agent in agents]
     assert [agent.returncode for agent in agents] == [2, 2, 2], outputs
     assert any("3 machines were started with the machine ranks [0, 1, 1]" in err for _, err in outputs), outputs
     assert shell.processes() == []

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 
-from tests.launch.conftest import Shell, wait_until
+from tests.launch.conftest import PATIENCE, Shell, wait_until
 
 WRITE_DOWN = """
 import json, os, sys
@@ -71,7 +71,7 @@ while not os.path.exists("go"):
     assert process.stdout.readline() == "first\n"  # arrives although the script has neither flushed nor ended
     assert process.poll() is None
     (shell.folder / "go").touch()
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 def test_the_log_folder_is_kept_when_asked(shell: Shell) -> None:
@@ -114,7 +114,7 @@ print("sum", int(total.item()))
 dist.destroy_process_group()
 """)
     jobs = [shell.start("launch", "--cpu", "--num-processes", "2", "train.py", JOB=str(n)) for n in (1, 10)]
-    outputs = [job.communicate(timeout=120) for job in jobs]
+    outputs = [job.communicate(timeout=PATIENCE) for job in jobs]
     assert [out for out, _ in outputs] == ["sum 2\n", "sum 20\n"], outputs
 
 
@@ -152,7 +152,7 @@ def test_a_terminal_stays_a_terminal(shell: Shell) -> None:
         stderr=slave,
     )
     os.close(slave)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     assert b"tty True True" in os.read(master, 4096)
     os.close(master)
     wait_until(lambda: not shell.processes(), "the ranks to be gone")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.launch.conftest import Shell, wait_until
+from tests.launch.conftest import PATIENCE, Shell, wait_until
 
 nbformat = pytest.importorskip("nbformat", reason="the notebook tests need nbformat, nbclient and ipykernel")
 nbclient = pytest.importorskip("nbclient", reason="the notebook tests need nbformat, nbclient and ipykernel")
@@ -68,7 +68,9 @@ print([name for name in os.environ if name in ("RANK", "ACCELIFY_CPU", "ACCELIFY
 def test_a_real_kernel(shell: Shell) -> None:
     cells = [nbformat.v4.new_code_cell(source) for source in (TRAIN, *CELLS.values())]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(shell.folder)}})
+    client = nbclient.NotebookClient(
+        notebook, timeout=PATIENCE, startup_timeout=PATIENCE, resources={"metadata": {"path": str(shell.folder)}}
+    )
     client.execute(env=shell.environment())
     outputs = dict(zip(CELLS, notebook.cells[1:], strict=True))
     printed = {
@@ -104,7 +106,9 @@ debug_launcher(talk)
                 (shell.folder / "go").touch()  # only what was shown lets the processes end
             return out
 
-    client = Watcher(notebook, timeout=60, resources={"metadata": {"path": str(shell.folder)}})
+    client = Watcher(
+        notebook, timeout=PATIENCE, startup_timeout=PATIENCE, resources={"metadata": {"path": str(shell.folder)}}
+    )
     client.execute(env=shell.environment())
     assert "".join(seen) == "first\n"
 
@@ -166,6 +170,6 @@ def test_an_interrupt_ends_all(shell: Shell) -> None:
     )
     wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both processes to be up")
     os.kill(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert b"KeyboardInterrupt" in err
     assert shell.processes() == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.launch.conftest import Shell
+from tests.launch.conftest import PATIENCE, Shell
 
 REPORT = """
 import os, sys
@@ -27,7 +27,7 @@ def test_is_what_python_would_run(shell: Shell) -> None:
 def test_no_parent_is_left(shell: Shell) -> None:
     shell.script("import os; print(os.getpid())")
     process = shell.start("launch", "train.py")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert int(out) == process.pid
 
 

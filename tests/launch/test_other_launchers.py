@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.launch.conftest import Shell
+from tests.launch.conftest import PATIENCE, Shell
 
 MEET = """
 import torch
@@ -30,7 +30,7 @@ def run(shell: Shell, *command: str, **variables: str) -> subprocess.CompletedPr
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
 

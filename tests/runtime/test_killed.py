@@ -10,7 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.runtime.world import environment, free_port
+from tests.ports import free_port
+from tests.runtime.world import environment
 
 # Units: kills; `make soak` asks for more.
 KILLS = int(os.environ.get("ACCELIFY_TEST_KILLS", "5"))
@@ -47,6 +48,12 @@ def finish(folder, epochs):
     return [{**json.loads((folder / str(rank)).read_text()), "seen": None} for rank in range(2)]
 
 
+def newest(folder):
+    """The number of the newest checkpoint, -1 without any."""
+    names = [path.name for path in Path(folder, "checkpoints").glob("checkpoint_*")]
+    return max([int(name.rpartition("_")[2]) for name in names], default=-1)
+
+
 def test_killed_at_random_times(tmp_path):
     chance = random.Random(KILLS)
     epochs = 4 + 2 * KILLS
@@ -58,15 +65,18 @@ def test_killed_at_random_times(tmp_path):
         ranks = start(broken, epochs)
         begins = begin_of(ranks[0])
         assert begins >= reached
-        time.sleep(chance.random() * 0.3)
+        enough = begins + chance.randrange(4)  # checkpoints that this run may commit; how long that takes is no matter
+        while newest(broken) + 1 < enough:
+            assert [process.poll() for process in ranks] == [None, None]
+            time.sleep(0.001)
+        time.sleep(chance.random() * 0.05)
         for process in chance.sample(ranks, 2):
             process.send_signal(signal.SIGKILL)
             time.sleep(chance.random() * 0.01)
         for process in ranks:
             process.communicate()
-        names = [path.name for path in Path(broken, "checkpoints").glob("checkpoint_*")]
         # A name is a promise: whatever bears one was committed, so the next run must not begin before it.
-        reached = max([int(name.rpartition("_")[2]) + 1 for name in names], default=0)
+        reached = newest(broken) + 1
     assert 0 < reached < epochs * STEPS_PER_EPOCH
     assert finish(broken, epochs) == finish(whole, epochs)
     left = {path.name.partition("_")[0] for path in Path(broken, "checkpoints").iterdir()}

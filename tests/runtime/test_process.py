@@ -7,7 +7,8 @@ import sys
 import torch
 
 from accelify.runtime.process import choose_device
-from tests.runtime.world import ROOT, environment, free_port, launch
+from tests.ports import free_port
+from tests.runtime.world import ROOT, WORLD_LIMIT, environment, launch
 
 TRAIN = """
 import sys
@@ -37,7 +38,7 @@ atexit.register(count)
 def run(tmp_path, end):
     script = tmp_path / "train.py"
     script.write_text(TRAIN.format(end=end))
-    return launch([script], 2, cwd=tmp_path, limit=60)
+    return launch([script], 2, cwd=tmp_path)
 
 
 def test_every_rank_may_leave_in_the_middle_without_a_word(tmp_path):
@@ -51,7 +52,7 @@ def test_the_end_of_the_script_says_nothing(tmp_path):
 def test_no_thread_of_a_group_is_left_when_the_interpreter_ends(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(THREADS + TRAIN.format(end="break"))
-    assert launch([script], 2, cwd=tmp_path, limit=60) == [(0, "")] * 2
+    assert launch([script], 2, cwd=tmp_path) == [(0, "")] * 2
     assert [(tmp_path / f"threads-{rank}").read_text() for rank in range(2)] == ["0"] * 2
 
 
@@ -65,19 +66,28 @@ def test_a_rank_that_leaves_early_ends_the_wait_of_the_others(tmp_path):
 def test_a_rank_that_never_comes_is_named_by_those_that_wait(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
-        "import time\n"
+        "import os, time\n"
         "from datetime import timedelta\n"
+        "from pathlib import Path\n"
         "from accelify.runtime import Accelerator, InitProcessGroupKwargs\n"
-        "a = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(seconds=2))])\n"
+        "def meet(name, ranks):\n"
+        "    Path(name + os.environ['RANK']).touch()\n"
+        "    while not all(Path(name + rank).exists() for rank in ranks):\n"
+        "        time.sleep(0.05)\n"
+        "meet('imported-', '012')  # which may take any time\n"
+        "a = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(seconds=8))])\n"
         "a.reduce(1)\n"
         "if a.process_index == 1:\n"
-        "    time.sleep(15)\n"
+        "    meet('waited-', '02')\n"
         "else:\n"
-        "    a.wait_for_everyone()\n"
+        "    try:\n"
+        "        a.wait_for_everyone()\n"
+        "    finally:\n"
+        "        meet('waited-', '')\n"
     )
-    outputs = [output for _, output in launch([script], 3, cwd=tmp_path, limit=60)]
+    outputs = [output for _, output in launch([script], 3, cwd=tmp_path)]
     assert "rank 1 never came" in outputs[0]
-    assert "rank 0 waits at train.py:9 wait_for_everyone; rank 2 waits at train.py:9" in outputs[0]
+    assert "rank 0 waits at train.py:16 wait_for_everyone; rank 2 waits at train.py:16" in outputs[0]
 
 
 def test_torchrun_makes_one_world_of_two_processes(tmp_path):
@@ -90,7 +100,7 @@ def test_torchrun_makes_one_world_of_two_processes(tmp_path):
     clean = environment(0, 1, free_port())
     variables = {key: value for key, value in clean.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
-    done = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, text=True, timeout=WORLD_LIMIT)
     assert done.returncode == 0, done.stderr
     assert "<0/2 2>" in done.stdout
     assert "<1/2 2>" in done.stdout

@@ -9,7 +9,6 @@ import importlib
 import inspect
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 # Units: seconds; only a deadlock ever takes so long.
@@ -63,12 +64,6 @@ def environment(rank, processes, port):
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONPATH": str(ROOT),
     }
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def launch(arguments, processes, cwd=None, limit=WORLD_LIMIT):

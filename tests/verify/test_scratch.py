@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from accelify.verify.scratch import CannotVerify, Project, copy_project
+from tests.verify.scripts import CLASSIFIER
 
 
 def test_what_may_not_be_read_is_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +43,17 @@ def test_a_page_that_cannot_be_written_is_said_before_anything_runs(tmp_path: Pa
     assert done.returncode == 2
     assert done.stderr.endswith("absent is no folder to write into\n")
     assert "rewriting" not in done.stderr
+
+
+def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CLASSIFIER)
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")\n")
+    path = os.pathsep.join([str(tmp_path / "library"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "accelify", "verify", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 2
+    reason = f"{sys.executable} cannot import what the runs need (No module named 'torch')"
+    *progress, last = done.stderr.splitlines()
+    assert last == f"train.py: could not run: {reason}: pip install 'accelify[runtime]' into it"
+    assert all(line.startswith("accelify verify: ") for line in progress)

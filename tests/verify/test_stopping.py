@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.conftest import Shell, wait_until
+from tests.launch.conftest import PATIENCE, Shell, wait_until
 
 SLOW = """\
 import time
@@ -53,7 +53,7 @@ def test_a_signal_leaves_nothing_behind(verifying: Shell, command: str, number: 
     wait_until(lambda: len(verifying.processes()) == 4, "the command, its server, a rank and the rank's worker")
     assert list(verifying.temporary.glob("accelify-verify-*"))
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
     assert f"stopped by {number.name}" in err
     assert "Traceback" not in err

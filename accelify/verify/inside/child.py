@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import linecache
 import os
 import signal
 import sys
@@ -11,10 +12,12 @@ import threading
 import time
 import traceback
 import types
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn  # an order is JSON
 
+from accelify.codemod.source import decode, is_notebook
 from accelify.verify.inside import natures, prints, samples, training, writes
 from accelify.verify.inside.record import Recorder
 
@@ -48,7 +51,7 @@ def run(order: dict[str, Any]) -> NoReturn:
     prints.install(recorder)
     writes.install(recorder, order["root"], order["protected"], order["own"], order["temporary"])
     try:
-        _run_as_main(script)
+        (_run_notebook if is_notebook(script) else _run_as_main)(script)
     except SystemExit as leaving:
         ending.leave(leaving.code)
     except BaseException as error:
@@ -122,10 +125,32 @@ def _give_all_batches() -> None:
 
 def _run_as_main(script: str) -> None:
     code = compile(Path(script).read_bytes(), script, "exec", dont_inherit=True)
+    exec(code, _main(__file__=script))
+
+
+def _run_notebook(path: str) -> None:
+    """Run the code cells in their order; what is IPython's own in them is left out."""
+    notebook = decode(Path(path).read_bytes(), path).notebook
+    assert notebook is not None
+    names = _main(display=lambda *shown, **how: None, get_ipython=_IPython)
+    for cell in notebook.cells:
+        name = f"{path}:cell {cell.number}"
+        linecache.cache[name] = len(cell.source), None, cell.source.splitlines(keepends=True), name
+        exec(compile(cell.python, name, "exec", dont_inherit=True), names)
+
+
+class _IPython:
+    """Stands for the shell of a notebook, and does nothing that it is asked for."""
+
+    def __getattr__(self, name: str) -> Callable[..., list[str]]:
+        return lambda *arguments, **options: []
+
+
+def _main(**names: Any) -> dict[str, Any]:
     module = types.ModuleType("__main__")
-    vars(module).update(__file__=script, __builtins__=__builtins__, __spec__=None)
+    vars(module).update(__builtins__=__builtins__, __spec__=None, **names)
     sys.modules["__main__"] = module
-    exec(code, vars(module))
+    return vars(module)
 
 
 class Ending:
@@ -162,7 +187,7 @@ class Ending:
         shown = entries if entries else list(inside)
         text = "".join(traceback.format_list(shown)) + "".join(traceback.format_exception_only(type(error), error))
         own = [entry for entry in inside if self._recorder.owns(entry.filename)]
-        place = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else None
+        place = self._recorder.named(own[-1].filename, own[-1].lineno) if own else None
         message = traceback.format_exception_only(type(error), error)[-1].strip()
         print(text, file=sys.stderr)
         self._recorder.write("end", how="error", code=1, message=message, at=place, traceback=text)

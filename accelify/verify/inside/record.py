@@ -33,9 +33,14 @@ class Recorder:
         frame = sys._getframe(depth)
         while frame is not None:
             if self.owns(frame.f_code.co_filename):
-                return f"{frame.f_code.co_filename[len(self._root) :]}:{frame.f_lineno}"
+                return self.named(frame.f_code.co_filename, frame.f_lineno)
             frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
         return None
+
+    def named(self, filename: str, line: int | None) -> str:
+        """A place in one of the user's files; a notebook's cells are files called `train.ipynb:cell 4`."""
+        name = filename[len(self._root) :]
+        return f"{name}, line {line}" if ".ipynb:cell " in name else f"{name}:{line}"
 
     def owns(self, filename: str) -> bool:
         """Whether this is one of the user's files."""

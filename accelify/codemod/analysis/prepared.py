@@ -41,7 +41,15 @@ class Prepared:
         if isinstance(node, ast.Call) and "zip" in self.program.called(node):
             return bool(node.args) and all(self.is_loader(a) for a in node.args)
         chains = self.tracer.chains(node)
-        return bool(chains) and all(any(self._is_binding(b) for b in chain) for chain in chains)
+        return bool(chains) and all(
+            any(self._is_binding(b) for b in chain) or self._is_at_key(node, chain) for chain in chains
+        )
+
+    def _is_at_key(self, node: ast.expr, chain: Chain) -> bool:
+        """Whether an expression is the one place of a container at which a loader is prepared: `loaders["train"]`."""
+        place = self.tracer.inside(node)
+        key = place.slice if isinstance(place, ast.Subscript) else None
+        return isinstance(key, ast.Constant) and self.key_of(chain) in (f'"{key.value}"', repr(key.value))
 
     def _is_binding(self, binding: Binding) -> bool:
         if any(binding.node is node for kind, node in self.preparation.wrapped if kind == "loader"):
@@ -78,7 +86,8 @@ class Prepared:
 
     def is_loader_for_some(self, node: ast.expr) -> bool:
         """Whether an expression is a prepared loader for some callers."""
-        return any(self._is_binding(b) for chain in self.tracer.chains(node) for b in chain)
+        chains = self.tracer.chains(node)
+        return any(self._is_at_key(node, c) or any(self._is_binding(b) for b in c) for c in chains)
 
     # Batches.
 

@@ -49,7 +49,7 @@ class Prepared:
         """Whether an expression is the one place of a container at which a loader is prepared: `loaders["train"]`."""
         place = self.tracer.inside(node)
         key = place.slice if isinstance(place, ast.Subscript) else None
-        return isinstance(key, ast.Constant) and self.key_of(chain) in (f'"{key.value}"', repr(key.value))
+        return isinstance(key, ast.Constant) and self.key_of(chain) == repr(key.value).replace("'", '"')
 
     def _is_binding(self, binding: Binding) -> bool:
         if any(binding.node is node for kind, node in self.preparation.wrapped if kind == "loader"):

@@ -7,13 +7,15 @@ def main() -> None:
     import os
     import sys
 
-    from accelify.cli import main as run
-
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
+        from accelify.cli import main as run
+
         run(prog_name="accelify")
+    except KeyboardInterrupt:  # before the command line could take it
+        sys.exit(130)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise

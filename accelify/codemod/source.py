@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
+import signal
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from accelify.codemod.notebook import Notebook
 
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
+_ENDING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
 _EMPTY_OR_COMMENT = re.compile(rb"^[ \t\f]*(#|$)")
 
 
@@ -122,10 +124,11 @@ def replace(replacements: Sequence[Replacement]) -> None:
     """Replace files that belong together: every one, or none if one of them may not be written or has changed.
 
     A symbolic link stays and the file behind it is replaced; mode and owner are kept. The new bytes are on disk beside
-    every file before the first is replaced, so a reader sees a file's old bytes or its new ones, never a part.
+    every file before the first is replaced, so a reader sees a file's old bytes or its new ones, never a part. A signal
+    that would end this process waits until all is done.
     Raises: CannotWrite naming the file that stood in the way.
     """
-    with _prepared(replacements) as prepared:
+    with _undisturbed(), _prepared(replacements) as prepared:
         for each, (target, _) in zip(replacements, prepared, strict=True):
             _refuse_if_changed(each, target)
         for each, (target, temporary) in zip(replacements, prepared, strict=True):
@@ -136,6 +139,19 @@ def replace(replacements: Sequence[Replacement]) -> None:
 def describe(error: OSError) -> str:
     """What the system said, without the number and the path that `str` of it adds."""
     return (error.strerror or type(error).__name__).lower()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold back the signals that would end this process half-way, where the system can."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -11,13 +11,15 @@ import importlib
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from accelify.runtime.failure import Failure, describe, first_failure, read_failure, read_stack
 from accelify.runtime.launch import CannotLaunch, Launch
@@ -50,6 +52,12 @@ def run_ranks(launch: Launch) -> int:
 
     if launch.machines != (1, 1) and address:
         _name_interface(address)
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise SignalException("stopped before any rank was started", signal.Signals(number))
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)  # until the agent sets its own
     logs = RankLogs(log_folder(launch), launch.tee)
     program, *arguments = launch.program.rank_command
     try:
@@ -66,12 +74,12 @@ def run_ranks(launch: Launch) -> int:
             monitor_interval=launch.monitor_interval,
             local_addr=address,
         )
-    except SignalException as stop:
-        tell(f"accelify: stopped by {stop.sigval.name}; what the other ranks printed: {logs.folder}")
-        return 128 + stop.sigval
-    except KeyboardInterrupt:
-        tell("accelify: stopped by SIGINT")
-        return 130
+    except SignalException as stopped:
+        with contextlib.suppress(OSError):  # not empty: ranks have been started
+            logs.folder.rmdir()
+        printed = f"; what the other ranks printed: {logs.folder}" if logs.folder.exists() else ""
+        tell(f"accelify: stopped by {stopped.sigval.name}{printed}")
+        return 128 + stopped.sigval
     except RendezvousError as error:
         shutil.rmtree(logs.folder, ignore_errors=True)
         place = f"{launch.rendezvous.endpoint} ({type(error).__name__}: {str(error).splitlines()[0]})"

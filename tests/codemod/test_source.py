@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import stat
 from pathlib import Path
 
@@ -169,3 +170,15 @@ def test_a_full_disk_leaves_the_files_as_they_were(
         replace(replacements)
     assert untouched(first)
     assert second.read_bytes() == b"old 2"
+
+
+def test_ctrl_c_in_the_middle_waits_until_every_file_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / "one.py", tmp_path / "two.py"]
+    for path in paths:
+        path.write_bytes(b"old")
+    monkeypatch.setattr(os, "fsync", lambda handle: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        replace([Replacement(str(path), b"old", b"new") for path in paths])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"one.py": b"new", "two.py": b"new"}

@@ -15,6 +15,10 @@ import os, signal, sys, time
 rank, restart = os.environ["RANK"], int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 with open(f"began-{rank}", "a") as file:
     file.write(f"{restart}\\n")
+while rank == "1" and not os.path.exists("began-0"):
+    time.sleep(0.05)
+while rank == "1" and open("began-0").read().count("\\n") <= restart:
+    time.sleep(0.05)
 if rank == "1" and restart < int(sys.argv[1]):
     os.kill(os.getpid(), signal.SIGKILL)
 while rank == "0" and restart < int(sys.argv[1]):

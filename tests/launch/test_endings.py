@@ -13,6 +13,7 @@ import click
 import pytest
 
 from tests.launch.conftest import PATIENCE, ROOT, Shell, wait_until
+from tests.ports import free_port
 
 FAILING = """
 import os, sys, time
@@ -153,6 +154,19 @@ def test_a_signal_ends_everything(shell: Shell, number: signal.Signals) -> None:
     assert f"stopped by {number.name}" in err
     assert "Traceback" not in err
     wait_until(lambda: not shell.processes(), "every process to be gone")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_other_machines_are_waited_for_leaves_nothing(shell: Shell, number: signal.Signals) -> None:
+    shell.script("raise SystemExit('must not run')")
+    machines = ["--num-machines", "2", "--machine-rank", "0", "--main-process-ip", "127.0.0.1"]
+    port = str(free_port())
+    process = shell.start("launch", "--cpu", *machines, "--main-process-port", port, "--num-processes", "2", "train.py")
+    wait_until(shell.logs, "the launcher to begin")
+    process.send_signal(number)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (128 + number, f"accelify: stopped by {number.name}\n")
+    assert shell.logs() == []
 
 
 def test_ranks_that_ignore_ctrl_c_end_too(shell: Shell) -> None:

@@ -23,7 +23,8 @@ def test_script_comes_out_as_expected(name: str, tmp_path: Path, update_fixtures
     folder = FIXTURES / "scripts" / name
     before = scripts.read(folder, "before")
     results, after = scripts.rewrite(tmp_path, before)
-    assert {r.status for r in results if r.path == MAIN} == {Status.MIGRATED}, scripts.report(results)
+    statuses = {r.status for r in results}
+    assert Status.MIGRATED in statuses <= {Status.MIGRATED, Status.UNCHANGED}, scripts.report(results)
     if update_fixtures and name not in KNOWN_WRONG:
         scripts.write_after(folder, after)
         (folder / "report.json").write_text(scripts.report(results))

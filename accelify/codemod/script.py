@@ -15,6 +15,7 @@ from accelify.codemod.analysis.cpu import Cpu, options_in
 from accelify.codemod.analysis.distributing import Distribution
 from accelify.codemod.analysis.effects import draws_at_random, function_draws, is_pure
 from accelify.codemod.analysis.evaluation import Gathering
+from accelify.codemod.analysis.files import Files
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.locality import Locality
 from accelify.codemod.analysis.loops import Loops, Training
@@ -189,6 +190,11 @@ class Script:
     def prepared(self) -> Prepared:
         """Which expressions are prepared things."""
         return Prepared(self.program, self.tracer, self.preparation)
+
+    @cached_property
+    def stored(self) -> Files:
+        """Which files are written, and read after that."""
+        return Files(self.program, self.tracer)
 
     @cached_property
     def on_device(self) -> OnDevice:

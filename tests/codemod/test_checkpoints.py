@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.codemod.pairs import run, script
 
 SAVE = "torch.save(model.state_dict(), path)"
@@ -62,3 +64,42 @@ def test_an_open_file_is_the_one_whose_path_was_opened() -> None:
     assert "accelerator.wait_for_everyone()\n" in run(script(end=end)).after.decode()
     other = end.replace("open(path", "open('start.pt'")
     assert "wait_for_everyone" not in run(script(end=other)).after.decode()
+
+
+@pytest.mark.parametrize(
+    ("loaded", "is_written"),
+    [
+        ("os.path.join(folder, 'best.pt')", True),
+        ("f'{folder}/best.pt'", True),
+        ("folder + '/best.pt'", True),
+        ("Path(folder) / 'best.pt'", True),
+        ("'out/best.pt'", True),
+        ("os.path.join(folder, 'start.pt')", False),
+    ],
+)
+def test_a_file_is_known_by_its_name_in_whatever_folder(loaded: str, is_written: bool) -> None:
+    end = f"""\
+        def keep(state, name):
+            torch.save(state, os.path.join(args.folder, name))
+
+        keep(model.state_dict(), "best.pt")
+        model.load_state_dict(torch.load({loaded}))
+    """
+    imports = "import os\nfrom pathlib import Path\nargs = type('Args', (), {'folder': 'out'})\nfolder = args.folder"
+    after = run(script(imports=imports, end=end)).after.decode()
+    assert ("wait_for_everyone()\nmodel.load" in after) == is_written, after
+
+
+def test_a_file_that_a_helper_writes_is_waited_for() -> None:
+    end = """\
+        def tell(path, line):
+            with open(path, "a") as f:
+                f.write(line)
+
+        tell("out/log.txt", "done")
+        with open("out/log.txt") as f:
+            print(f.read())
+    """
+    after = run(script(end=end)).after.decode()
+    assert 'accelerator.wait_for_everyone()\nwith open("out/log.txt") as f:' in after
+    assert "wait_for_everyone" not in run(script(end=end.replace('"out/log.txt")', '"names.txt")'))).after.decode()

@@ -71,7 +71,8 @@ _COMPUTE = (
     *("torchvision.utils.make_grid", "torchvision.transforms.functional.", "torchvision.transforms.ToPILImage"),
     *("torch.device", "torch.cuda.is_", "torch.cuda.device_count", "torch.cuda.get_device", "torch.backends.mps.is_"),
     *("torch.cuda.memory", "torch.cuda.max_memory", "torch.nn.functional.softmax", "torch.nn.functional.sigmoid"),
-    *("torch.nn.functional.interpolate", "torch.nn.functional.one_hot", "logging.info", "logging.getLogger"),
+    *("torch.nn.functional.interpolate", "torch.nn.functional.one_hot", "logging.getLogger", "warnings.warn"),
+    *("logging.debug", "logging.info", "logging.warning", "logging.error"),
 )
 _TORCH = frozenset(
     "tensor from_numpy as_tensor cat stack zeros ones zeros_like ones_like full arange linspace eye no_grad mean sum "

@@ -108,7 +108,7 @@ class Phases:
     def is_keyed(self, phase: Phase) -> bool:
         """Whether the condition tells which of several loaders a loop goes over: `loaders[phase]`, `phase == "train"`.
 
-        So does a row of `for phase, loader in [("train", a), ("val", b)]`.
+        So does a row of `for phase, loader in [("train", a), ("val", b)]`, or of `loaders.items()`.
         """
         test = phase.test
         if not phase.trains or not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
@@ -118,16 +118,24 @@ class Phases:
             return False
         source = self.source(phase.loop)
         if isinstance(source, ast.Subscript) and ast.unparse(source.slice) == ast.unparse(test.left):
-            keys = {v.value for v in self.program.values(source.slice) if isinstance(v, Constant)}
-            return {k for k in keys if "train" in str(k).lower()} == {told.value}
+            return self._is_the_key(source.slice, told.value)
         return isinstance(source, ast.Name) and self._is_in_row(phase.loop, source.id, test.left, told.value)
+
+    def _is_the_key(self, key: ast.expr, train: object) -> bool:
+        """Whether one key alone, of those that an expression may be, is that of the training data."""
+        keys = {v.value for v in self.program.values(key) if isinstance(v, Constant)}
+        return {k for k in keys if "train" in str(k).lower()} == {train}
 
     def _is_in_row(self, loop: ast.For, loader: str, key: ast.expr, train: object) -> bool:
         for outer in self.program.loops_round(loop):
             if isinstance(outer, ast.For) and loader in names_in(outer.target):
                 names = [e.id for e in getattr(outer.target, "elts", ()) if isinstance(e, ast.Name)]
                 rows = [e.elts for e in getattr(outer.iter, "elts", ()) if isinstance(e, (ast.Tuple, ast.List))]
-                if not isinstance(key, ast.Name) or not {loader, key.id} <= set(names) or len(rows) < 2:
+                if not isinstance(key, ast.Name) or not {loader, key.id} <= set(names):
+                    return False
+                if names == [key.id, loader] and _gives_items(outer.iter):
+                    return self._is_the_key(key, train)
+                if len(rows) < 2:
                     return False
                 keys = [r[names.index(key.id)] for r in rows if len(r) == len(names)]
                 told = [k.value for k in keys if isinstance(k, ast.Constant) and "train" in str(k.value).lower()]
@@ -198,6 +206,11 @@ def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
             yield from _parts(value, holds)
     else:
         yield test, holds
+
+
+def _gives_items(node: ast.expr) -> bool:
+    """`loaders.items()`"""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "items"
 
 
 def _name(function: ast.expr) -> str:

@@ -80,18 +80,19 @@ def _between_inserts(run: Run, plan: Plan) -> Iterator[Run]:
 
 def _waits(script: Script, plan: Plan) -> Iterator[Change]:
     """No process reads a file before the one that writes it is done."""
-    written = {
-        (_place(script, argument), ast.unparse(argument))
+    paths = [
+        (call, argument)
         for call in script.program.calls
         if call in script.guarding.covered and script.outputs.effect(call) is Effect.WRITES
         for argument in call.args[:2]
         if not isinstance(argument, ast.Constant) or isinstance(argument.value, str)
-    }
+    ]
+    written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
     done = [e.node for e in edits_of(plan.changes) if isinstance(e, Insert) and "wait_for_everyone" in e.code]
     for call in sorted(script.program.calls, key=script.program.line):
-        if call in script.guarding.covered or not written & {
-            (_place(script, path), ast.unparse(path)) for path in _read_by(script, call)
-        }:
+        read = [] if call in script.guarding.covered else _read_by(script, call)
+        is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
+        if not is_written and not any(_is_of(script, call, path, *each) for path in read for each in paths):
             continue
         statement, accelerator = script.program.statement(call), script.accelerator(call)
         if accelerator is None or script.path(call) not in script.files:
@@ -102,6 +103,12 @@ def _waits(script: Script, plan: Plan) -> Iterator[Change]:
         edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
         reason = "the process that writes this file may not be done yet"
         yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+
+
+def _is_of(script: Script, read: ast.Call, path: ast.expr, write: ast.Call, target: ast.expr) -> bool:
+    """Whether a call may read what another has written, however each of them comes by its path."""
+    names = script.stored.names(path)
+    return bool(names) and bool(names & script.stored.names(target)) and script.stored.is_before(write, read)
 
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:

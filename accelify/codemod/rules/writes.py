@@ -88,11 +88,12 @@ def _waits(script: Script, plan: Plan) -> Iterator[Change]:
         if not isinstance(argument, ast.Constant) or isinstance(argument.value, str)
     ]
     written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
+    named = [(call, script.stored.names(path)) for call, path in paths]
     done = [e.node for e in edits_of(plan.changes) if isinstance(e, Insert) and "wait_for_everyone" in e.code]
     for call in sorted(script.program.calls, key=script.program.line):
         read = [] if call in script.guarding.covered else _read_by(script, call)
         is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
-        if not is_written and not any(_is_of(script, call, path, *each) for path in read for each in paths):
+        if not is_written and not any(_is_named(script, call, path, named) for path in read):
             continue
         statement, accelerator = script.program.statement(call), script.accelerator(call)
         if accelerator is None or script.path(call) not in script.files:
@@ -105,10 +106,10 @@ def _waits(script: Script, plan: Plan) -> Iterator[Change]:
         yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
 
 
-def _is_of(script: Script, read: ast.Call, path: ast.expr, write: ast.Call, target: ast.expr) -> bool:
-    """Whether a call may read what another has written, however each of them comes by its path."""
+def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tuple[ast.Call, frozenset[str]]]) -> bool:
+    """Whether a call may read a file that was written before under the same name, in whatever way that was put."""
     names = script.stored.names(path)
-    return bool(names) and bool(names & script.stored.names(target)) and script.stored.is_before(write, read)
+    return any(names & found and script.stored.is_before(write, read) for write, found in written)
 
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:

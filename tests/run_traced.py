@@ -21,7 +21,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 # Units: seconds; only a deadlock takes so long.
-LIMIT = 120
+LIMIT = 240
 
 
 class Tracer:

@@ -25,7 +25,7 @@ from tests.scripts import FIXTURES
 
 ROOT = Path(__file__).parents[1]
 DRIVER = Path(__file__).with_name("run_traced.py")
-LIMIT = 900  # seconds
+LIMIT = 1200  # seconds; only a deadlock ever takes so long
 # They download; `fixtures/runnable/tutorial` runs.
 NOT_RUN = {"tutorial", "tutorial_in_main", "tutorial_device_elsewhere"}
 BY_HAND = {"torchrun", "torchrun_trainer", "spawned"}  # they start their processes by other means: see test_by_hand

@@ -220,7 +220,7 @@ class Accelerator(Keeping):
         _remember(self._schedulers, scheduler)
         if not self._is_held and times == 1:
             return scheduler
-        return optim.prepare_scheduler(scheduler, self._accumulation, self._precision, times)
+        return self._hold(scheduler, times)
 
     def prepare_data_loader(self, data_loader: Any, device_placement: bool | None = None) -> Any:
         """A loader of this rank's batches, on its device; its attributes are the given loader's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from operator import is_not
 
 import torch
 from torch import nn
@@ -39,14 +40,18 @@ class Loose:
 
 
 class Groups:
-    """How many parameter groups an optimizer had when it was last looked at."""
+    """What an optimizer stepped when it was last looked at."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = weakref.ref(optimizer)
-        self._count = len(optimizer.param_groups)
+        self._stepped = _stepped(optimizer)
 
-    def has_grown(self) -> bool:
-        """Whether groups were added since this was last asked."""
+    def have_changed(self) -> bool:
+        """Whether other parameters are in them now than when this was last asked."""
         optimizer = self.optimizer()
-        before, self._count = self._count, 0 if optimizer is None else len(optimizer.param_groups)
-        return self._count > before
+        before, self._stepped = self._stepped, [] if optimizer is None else _stepped(optimizer)
+        return len(before) != len(self._stepped) or any(map(is_not, before, self._stepped))
+
+
+def _stepped(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from types import MethodType
 from typing import Any  # step's arguments are the optimizer's own
 
+import numpy
 import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -132,8 +134,10 @@ def steps_of(optimizer: Optimizer | None) -> Steps | None:
 class SchedulerSteps:
     """Stands in a scheduler's `step` where that may have to hold, or to count for several batches."""
 
-    def __init__(self, scheduler: Any, accumulation: Accumulation, times: int) -> None:
+    def __init__(self, scheduler: Any, accumulation: Accumulation, collectives: Alone, times: int) -> None:
         self._scheduler = scheduler
+        self._collectives = collectives
+        self._is_by_metric = takes_metric(scheduler)
         self._accumulation = accumulation
         self._times = times
         self._step = scheduler.step
@@ -146,8 +150,27 @@ class SchedulerSteps:
         steps = steps_of(getattr(self._scheduler, "optimizer", None))
         if not self._accumulation.is_complete or (steps is not None and steps.was_skipped):
             return
+        if self._is_by_metric:
+            args, kwargs = self._shared(args), {name: self._shared(value) for name, value in kwargs.items()}
         for _ in range(self._times):
-            self._step(*args, **kwargs)
+            if self._times == 1 or not self._is_over:
+                self._step(*args, **kwargs)
+
+    def _shared(self, value: Any) -> Any:
+        """The mean over ranks of a number that differs between them: by their own they would come to other rates."""
+        if isinstance(value, tuple):
+            return tuple(map(self._shared, value))
+        if isinstance(value, bool) or not isinstance(value, (int, float, numpy.number, torch.Tensor)):
+            return value
+        number = float(value)
+        is_alike = self._collectives.is_alike("the metric of a scheduler", number.hex())
+        return value if is_alike else self._collectives.reduce(number, "mean")
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether a schedule that knows its length has come to its end: the last step of an epoch counts for less."""
+        total = getattr(self._scheduler, "total_steps", None)
+        return total is not None and self._scheduler.last_epoch >= total
 
     def state_dict(self) -> dict[str, Any]:
         """The scheduler's state without us: torch takes all attributes for state."""
@@ -161,9 +184,21 @@ def is_scheduler(value: object) -> bool:
     )
 
 
-def prepare_scheduler(scheduler: Any, accumulation: Accumulation, precision: Full, times: int) -> Any:
+def takes_metric(scheduler: Any) -> bool:
+    """Whether the scheduler decides by a number that the script measures, as ReduceLROnPlateau does."""
+    try:
+        names = inspect.signature(scheduler.step).parameters
+    except (TypeError, ValueError):
+        return False
+    return "metrics" in names or "metric" in names
+
+
+def prepare_scheduler(
+    scheduler: Any, accumulation: Accumulation, precision: Full, collectives: Alone, world_size: int, times: int
+) -> Any:
     """The scheduler itself: one call is one step, or `times` steps; held while the optimizer's step is."""
     is_prepared = isinstance(getattr(getattr(scheduler, "step", None), "__self__", None), SchedulerSteps)
-    if not is_prepared and (precision.needs_steps or accumulation.steps > 1 or times > 1):
-        SchedulerSteps(scheduler, accumulation, times)
+    may_wait = precision.needs_steps or accumulation.steps > 1 or times > 1
+    if not is_prepared and (may_wait or (world_size > 1 and takes_metric(scheduler))):
+        SchedulerSteps(scheduler, accumulation, collectives, times)
     return scheduler

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar  # backward hands on what Tensor.backward takes
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from accelify.errors import AccelifyError
 from accelify.runtime.buckets import sums_over_ranks
 from accelify.runtime.collectives import Alone
 from accelify.runtime.loose import Groups, Loose
@@ -20,6 +20,7 @@ from accelify.runtime.process import World
 from accelify.runtime.reducer import Bucketed
 from accelify.runtime.replica import GradientHook, Replica, Trained, replica_of
 from accelify.runtime.single import Single
+from accelify.runtime.structure import shape_of, shapes_of
 
 R = TypeVar("R", bound=Replica)
 
@@ -42,7 +43,7 @@ class Replicas(Single, ABC, Generic[R]):
         """The model itself, equal on all ranks from now on. Its parameters carry the hooks; nothing wraps it."""
         replica: R | None = replica_of(model)  # type: ignore[assignment]  # all of a world are of one kind
         if replica is None:
-            self._collectives.agree("prepare", _shapes(model))
+            self._collectives.agree("prepare", shapes_of(model))
             replica = self._replica(model)
         self._adopt(replica)
         self._hand_over()
@@ -55,7 +56,7 @@ class Replicas(Single, ABC, Generic[R]):
         if any(loose.belongs_to(optimizer) for loose, _ in self._loose):
             return
         loose = Loose(optimizer, self._is_owned)
-        shapes = [f"{parameter.dtype}{_shape(parameter)}" for parameter in loose.parameters()]
+        shapes = [f"{parameter.dtype}{shape_of(parameter)}" for parameter in loose.parameters()]
         self._collectives.agree("prepare", " ".join(["optimizer", *shapes]))
         if shapes:
             replica = self._replica(loose)
@@ -112,8 +113,8 @@ class Replicas(Single, ABC, Generic[R]):
         self._announced = True
         try:
             loss.backward(**options)  # type: ignore[no-untyped-call]
-        except BaseException:
-            self._close()
+        except BaseException as error:
+            self._give_up(error)
             raise
         finally:
             self._announced = False
@@ -129,7 +130,7 @@ class Replicas(Single, ABC, Generic[R]):
 
     def _begin(self) -> None:
         for groups in self._groups:
-            if groups.has_grown() and (optimizer := groups.optimizer()) is not None:
+            if groups.have_changed() and (optimizer := groups.optimizer()) is not None:
                 self.prepare_optimizer(optimizer)
         for replica in self._replicas:
             if replica.is_stale():
@@ -146,6 +147,10 @@ class Replicas(Single, ABC, Generic[R]):
             # Parameters without a hook yet took part: lay out again and average once more, which changes no mean.
             self._begin()
             self._finish()
+
+    def _give_up(self, error: BaseException) -> None:
+        """After an error in this rank's backward pass."""
+        self._close()
 
     def _close(self) -> None:
         for replica in self._replicas:
@@ -226,6 +231,10 @@ class Replicas(Single, ABC, Generic[R]):
         self._replicas, self._loose, self._groups = [], [], []
 
 
+class BackwardFailed(AccelifyError, RuntimeError):
+    """A backward pass that failed on some rank, so that no rank has its gradients. Raised where it did not fail."""
+
+
 class Replicated(Replicas[Bucketed]):
     """Processes joined by torch.distributed: gradients are averaged while the backward pass runs.
 
@@ -235,6 +244,7 @@ class Replicated(Replicas[Bucketed]):
     def __init__(self, world: World, collectives: Alone, compressed: torch.dtype | None = None) -> None:
         super().__init__(world, collectives)
         self._compressed = compressed
+        self._failure: str | None = None
 
     def make_replica(self, trained: Trained) -> Bucketed:
         """A replica with a group of its own: its messages keep their order whatever else is sent (SyncBatchNorm)."""
@@ -245,19 +255,39 @@ class Replicated(Replicas[Bucketed]):
     def finish(self, replicas: list[Bucketed]) -> None:
         """Send what is left, and say in it what the other ranks must know."""
         if len(replicas) == 1 and self._world.device.type == "cpu":
-            replicas[0].finish()
-            return
+            is_whole = replicas[0].finish()
+        else:
+            is_whole = self._finish_many(replicas)
+        if not is_whole:
+            stories = enumerate(self._collectives.gather_object(self._failure))
+            failed = "; ".join(f"rank {rank}: {story}" for rank, story in stories if story is not None)
+            raise BackwardFailed(f"the backward pass failed on {failed}. No rank has its gradients: call zero_grad")
+
+    def _finish_many(self, replicas: list[Bucketed]) -> bool:
         # Which models this pass touched may differ between ranks; and reading flags from a GPU would stall it.
         mine = [replica.flags() for replica in replicas]
-        start, sums = 0, sums_over_ranks([flag for flags in mine for flag in flags])
+        start, sums, is_whole = 0, sums_over_ranks([flag for flags in mine for flag in flags]), True
         for replica, flags in zip(replicas, mine, strict=True):
             totals = sums[start : start + len(flags)]
-            if sums[start] > 0:
-                replica.finish(totals)
-            else:
+            if sums[start] == 0:
                 replica.close()
                 replica.share_buffers(totals)
+            else:
+                is_whole = replica.finish(totals) and is_whole
             start += len(flags)
+        return is_whole
+
+    def _give_up(self, error: BaseException) -> None:
+        """Go through the round with the others, who learn of the error in it, and do not wait for what never comes."""
+        if isinstance(error, Exception) and self._replicas:
+            self._failure = f"{type(error).__name__}: {error}"
+            for replica in self._replicas:
+                replica.has_failed = True
+            # What was wrong at first is what is raised here, also where the others are gone.
+            with suppress(Exception):
+                self.finish(self._replicas)
+            self._failure = None
+        self._close()
 
 
 def choose(world: World, collectives: Alone, comm_hook: str | None = None) -> Single:
@@ -273,12 +303,3 @@ def choose(world: World, collectives: Alone, comm_hook: str | None = None) -> Si
         return Mirrored(world, collectives) if world.size > 1 else Traced()
     compressed = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(comm_hook or "")
     return Replicated(world, collectives, compressed) if world.size > 1 else Single()
-
-
-def _shapes(model: nn.Module) -> str:
-    named = [*model.named_parameters(), *model.named_buffers()]
-    return " ".join(f"{name}:{str(tensor.dtype).removeprefix('torch.')}{_shape(tensor)}" for name, tensor in named)
-
-
-def _shape(tensor: torch.Tensor) -> list[int] | str:
-    return "lazy" if is_lazy(tensor) else list(tensor.shape)

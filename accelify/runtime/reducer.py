@@ -18,22 +18,33 @@ backward passes over one graph, a shared layer under activation checkpointing). 
 
 from __future__ import annotations
 
+import math
 import weakref
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
+from accelify.errors import AccelifyError
 from accelify.runtime.buckets import (
     FEW_BUCKETS,
     Bucket,
     copy_from_rank_0,
     fill,
     grouped,
-    mean_over_ranks,
     sums_over_ranks,
 )
+from accelify.runtime.modelbuffers import Buffers
 from accelify.runtime.replica import Replica, Trained
+
+_GONE = (
+    "a hook of the script's own let go of a gradient in the backward pass, as optimizers that step in it do: it was "
+    "that of this process alone, and the processes would part. Step after accelerator.backward"
+)
+
+
+class GradientGone(AccelifyError, RuntimeError):
+    """A gradient that was used up before it could be averaged."""
 
 
 class Bucketed(Replica):
@@ -54,12 +65,14 @@ class Bucketed(Replica):
         self._seen: list[bool] = []
         # Whose gradient is in its bucket only; `.grad` has what came too late, if anything did.
         self._taken: list[bool] = []
+        # Whose `.grad` was there before the round: it may lie in memory of the script's own, and stays where it is.
+        self._kept: list[bool] = []
         self._late: set[int] = set()
         self._late_once: set[int] = set()
+        self.has_failed = False
         self._next = 0
-        self._buffers: list[tuple[nn.Module, str]] = []
-        self._versions: list[tuple[int, int] | None] = []
-        self._witnesses: list[int] = []
+        self._buffers = Buffers([])
+        self._is_arranged = False
         self._sparse: set[int] = set()
 
     @property
@@ -73,10 +86,9 @@ class Bucketed(Replica):
 
     def arrange(self, modules: list[nn.Module]) -> None:
         """Put the parameters that train now into buckets, last ones first."""
-        self._buffers = [(module, name) for module in modules for name in module._buffers]
-        # The kernel of a batch norm writes its statistics without a new version; only the count of batches tells.
-        counts = {id(module): at for at, (module, name) in enumerate(self._buffers) if name == "num_batches_tracked"}
-        self._witnesses = [counts.get(id(module), at) for at, (module, _) in enumerate(self._buffers)]
+        # A script that freezes and thaws in turn is laid out anew between its forward and its backward pass.
+        self._buffers = Buffers(modules, self._buffers if self._is_arranged else None)
+        self._is_arranged = True
         self._sparse = {id(module.weight) for module in modules if getattr(module, "sparse", False) is True}
         groups = list(grouped(self.parameters))
         flags = 1 + len(self.parameters) + len(groups) + len(self._buffers)
@@ -87,7 +99,6 @@ class Bucketed(Replica):
         places = {index: (one, at) for one in self.buckets for at, index in enumerate(one.indices)}
         self._place = [places[index] for index in range(len(self.parameters))]
         self._awaited = [True] * len(self.parameters)
-        self.note_buffers()
 
     # -- a round
 
@@ -96,6 +107,7 @@ class Bucketed(Replica):
         self.is_open = True
         self._seen = [False] * len(self.parameters)
         self._taken = [False] * len(self.parameters)
+        self._kept = [parameter.grad is not None for parameter in self.parameters]
         self._late.clear()
         self._next = 0
         for bucket in self.buckets:
@@ -114,13 +126,14 @@ class Bucketed(Replica):
             self._late.add(index)
             return
         view, gradient = bucket.views[position], parameter.grad
-        assert gradient is not None
+        if gradient is None:
+            raise GradientGone(_GONE)
         if self._taken[index]:
             view.add_(gradient, alpha=1 / self.world_size)
             parameter.grad = None
             return
         fill(view, gradient, self.world_size)
-        if bucket.lends and _may_take(parameter, gradient):
+        if bucket.lends and not self._kept[index] and _may_take(parameter, gradient):
             self._taken[index] = True
             parameter.grad = None
         if self._seen[index]:
@@ -147,14 +160,16 @@ class Bucketed(Replica):
         bucket.launched = True
         bucket.work = dist.all_reduce(bucket.flat, group=self.group, async_op=True)
 
-    def finish(self, flags: list[float] | None = None) -> None:
-        """Complete the round, so that gradients and buffers agree on all ranks. Every rank does so at once.
+    def finish(self, flags: list[float] | None = None) -> bool:
+        """Complete the round, so that gradients and buffers agree on all ranks; false if it failed on some rank.
 
         `flags` are the sums over ranks of what each had in `flags()`; without them they travel in the last bucket.
         Where gradients are many, they overtake them, so that one bucket is written back while the next is on its way.
+        Every rank does so at once.
         """
         if not self.buckets:
-            return self.close()
+            self.close()
+            return True
         for bucket in self.buckets[self._next : -1]:
             self._launch(bucket)
         last = self.buckets[-1]
@@ -164,9 +179,14 @@ class Bucketed(Replica):
         self._launch(last)
         if travel_along:
             last.wait()
-            flags = last.tail.tolist()
+            flags = last.tail.real.tolist()
         elif flags is None:
             flags = sums_over_ranks(self.flags())
+        if math.isnan(flags[0]):
+            for bucket in self.buckets:
+                bucket.wait()
+            self.close()
+            return False
         count = len(self.parameters)
         used, late = flags[1 : 1 + count], flags[1 + count : 1 + count + len(self.buckets)]
         again = [bucket for bucket, flag in zip(self.buckets, late, strict=True) if flag > 0]
@@ -180,10 +200,28 @@ class Bucketed(Replica):
             self._write_back(bucket, used)
         self._learn()
         self.close()
-        return self.share_buffers(flags)
+        self.share_buffers(flags)
+        return True
+
+    def close(self) -> None:
+        """End a round, finished or given up."""
+        super().close()
+        self.has_failed = False
+
+    def share_buffers(self, flags: list[float]) -> None:
+        """Make buffers agree that changed on some rank, by the sums over ranks of `flags()`."""
+        self._buffers.share(flags[len(flags) - len(self._buffers) :], self.group, self.world_size)
 
     def flags(self) -> list[float]:
-        """What the other ranks must know of this round: touched, gradients there, late buckets, changed buffers."""
+        """What the other ranks must know of this round: touched, gradients there, late buckets, changed buffers.
+
+        NaN in the first place: the backward pass failed here.
+        """
+        if not self.has_failed and any(
+            seen and not taken and parameter.grad is None
+            for seen, taken, parameter in zip(self._seen, self._taken, self.parameters, strict=True)
+        ):
+            raise GradientGone(_GONE)
         touched = any(self._seen) or bool(self._late)
         used = [
             float(is_taken or parameter.grad is not None)
@@ -191,7 +229,7 @@ class Bucketed(Replica):
         ]
         late_buckets = {id(self._place[index][0]) for index in self._late}
         late = [float(id(bucket) in late_buckets) for bucket in self.buckets]
-        return [float(touched), *used, *late, *map(float, self._changed_buffers())]
+        return [math.nan if self.has_failed else float(touched), *used, *late, *map(float, self._buffers.changed())]
 
     def _send_again(self, again: list[Bucket]) -> None:
         """The buckets that some rank added to after they had left: the means so far, and what came too late."""
@@ -219,7 +257,7 @@ class Bucketed(Replica):
                 elif gradient is not None and gradient.requires_grad:
                     # Made with create_graph: its graph must not see that the value changed.
                     gradient.data.copy_(view)
-                elif bucket.lends:
+                elif bucket.lends and not (self._kept[index] and gradient is not None):
                     # `.data`, as nothing that is called a view may be detached in place.
                     parameter.grad = view.data
                 elif gradient is None or gradient.is_sparse:
@@ -235,53 +273,6 @@ class Bucketed(Replica):
                 self._late_once.add(index)
             elif not seen and index not in self._late_once:
                 self._awaited[index] = False
-
-    # -- buffers
-
-    def note_buffers(self) -> None:
-        """Take the buffers as they are now for the same on all ranks."""
-        self._versions = self._current_versions()
-
-    def _current_versions(self) -> list[tuple[int, int] | None]:
-        return [_version(module._buffers.get(name)) for module, name in self._buffers]
-
-    def _changed_buffers(self) -> list[bool]:
-        if not self._buffers:
-            return []
-        current = self._current_versions()
-        moved = [new is not None and new != old for new, old in zip(current, self._versions, strict=True)]
-        return [
-            moved[at] or moved[witness] or (isinstance(module, _INSTANCE_NORM) and module.training)
-            for at, (witness, (module, _)) in enumerate(zip(self._witnesses, self._buffers, strict=True))
-        ]
-
-    def share_buffers(self, flags: list[float]) -> None:
-        """Make buffers agree that changed on some rank, by the sums over ranks of `flags()`.
-
-        The statistics of batch norms become means over ranks, anything else is as rank 0 has it.
-        """
-        changed = flags[len(flags) - len(self._buffers) :]
-        tensors = [
-            (module, tensor)
-            for (module, name), flag in zip(self._buffers, changed, strict=True)
-            if flag > 0 and (tensor := module._buffers.get(name)) is not None
-        ]
-        if not tensors:
-            return
-        means = [tensor for module, tensor in tensors if isinstance(module, nn.modules.batchnorm._NormBase)]
-        others = [tensor for module, tensor in tensors if not isinstance(module, nn.modules.batchnorm._NormBase)]
-        mean_over_ranks(means, self.group, self.world_size)
-        self.copy_from_rank_0(others)
-        self.note_buffers()
-
-
-_INSTANCE_NORM = nn.modules.instancenorm._InstanceNorm
-
-
-def _version(tensor: torch.Tensor | None) -> tuple[int, int] | None:
-    if tensor is None:
-        return None
-    return id(tensor), 0 if tensor.is_inference() else tensor._version
 
 
 def _may_take(parameter: torch.Tensor, gradient: torch.Tensor) -> bool:

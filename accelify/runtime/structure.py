@@ -43,3 +43,14 @@ def structure_of(model: Any) -> Structure | None:
     own = (nn.Module.parameters, nn.Module.named_parameters, nn.Module.named_modules)
     kind = type(model)
     return Structure(model) if (kind.parameters, kind.named_parameters, kind.named_modules) == own else None
+
+
+def shapes_of(model: nn.Module) -> str:
+    """A model's parameters and buffers in words, for ranks to compare."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return " ".join(f"{name}:{str(tensor.dtype).removeprefix('torch.')}{shape_of(tensor)}" for name, tensor in named)
+
+
+def shape_of(tensor: torch.Tensor) -> list[int] | str:
+    """A tensor's shape, where it has one already."""
+    return "lazy" if is_lazy(tensor) else list(tensor.shape)

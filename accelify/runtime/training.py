@@ -48,7 +48,11 @@ class Training(Standing):
         for optimizer in self._optimizers:
             self._watch(optimizer)
         for scheduler in self._schedulers:
-            optim.prepare_scheduler(scheduler, self._accumulation, self._precision, times=1)
+            self._hold(scheduler)
+
+    def _hold(self, scheduler: Any, times: int = 1) -> Any:
+        size = self._world.size
+        return optim.prepare_scheduler(scheduler, self._accumulation, self._precision, self._collectives, size, times)
 
     def _watch(self, optimizer: Optimizer) -> Optimizer:
         size = self._world.size

@@ -109,6 +109,12 @@ def test_what_is_divided_by_the_batches_of_one_process_is_averaged(end: str) -> 
     assert not notes
 
 
+def test_what_is_divided_before_it_is_added_is_a_part_of_the_mean() -> None:
+    after, notes = rewritten(add="part = loss.item() / len(loader); total += part", end="print(total)")
+    assert f'    {REDUCED}"mean")\n' in after
+    assert not notes
+
+
 def test_the_caller_that_divides_is_seen() -> None:
     after, _ = rewritten(end="return total, epoch", call="loss, _ = train(loader, epoch); print(loss / len(loader))")
     assert f'    {REDUCED}"mean")\n' in after

@@ -32,6 +32,13 @@ def test_what_is_on_the_cpu_already_is_left(kept: str) -> None:
     changed(imports=NUMPY, before="z = torch.ones(1)", batch=f"print({kept})")
 
 
+@pytest.mark.parametrize(
+    "kept", ["torch.FloatTensor(x.shape[0], 1)", "torch.Tensor(x.size(0), x.data.shape[1])", "np.array(y.shape)"]
+)
+def test_the_size_of_a_batch_is_no_tensor(kept: str) -> None:
+    changed(imports=NUMPY, batch=f"print({kept})")
+
+
 def test_losses_and_guesses_are_followed_to_the_model_that_made_them() -> None:
     text = migrated("""\
         import torch

@@ -12,6 +12,8 @@ from accelify.codemod.analysis.trace import Tracer
 
 CPU_TENSORS = tuple(f"torch.{kind}Tensor" for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte"))
 _DEPTH = 4
+_ABOUT = ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_leaf", "layout")  # a tensor's attributes
+_TELLS = ("numpy", "tolist", "item", "size", "dim", "numel", "nelement", "stride", "get_device")  # a tensor's methods
 
 
 class OnDevice:
@@ -25,7 +27,7 @@ class OnDevice:
 
     def holds(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether an expression is certainly there; one that was brought to the CPU on its way is not."""
-        if not depth or brings_to_cpu(node) or self._is_made_on_cpu(node):
+        if not depth or brings_to_cpu(node) or self._is_made_on_cpu(node) or _tells_about(node):
             return False
         if self.prepared.is_batch(node):
             return True
@@ -55,10 +57,19 @@ class OnDevice:
         if self.prepared.is_model(call.func) or (held and held <= self.prepared.preparation.models):
             return True
         if isinstance(call.func, ast.Attribute) and self.holds(call.func.value, depth):
-            return call.func.attr not in ("numpy", "tolist", "item", "size")
+            return call.func.attr not in _TELLS
         is_torch = any(name.startswith("torch.") for name in self.program.called(call))
         return (is_torch or any(self.roles.is_module(v) for v in held)) and any(self.holds(a, depth) for a in call.args)
 
     def _is_made_on_cpu(self, node: ast.expr) -> bool:
         """`torch.FloatTensor(x)`."""
         return isinstance(node, ast.Call) and any(n in CPU_TENSORS for n in self.program.called(node))
+
+
+def _tells_about(node: ast.expr) -> bool:
+    """`x.shape[0]`: what a tensor says of itself is no tensor."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute) and node.attr in _ABOUT:
+            return True
+        node = node.value
+    return False

@@ -181,8 +181,17 @@ class Sums:
 
     def _is_divided(self, summand: ast.expr, loop: Loop) -> bool:
         """Whether what is added is divided by the number of batches that one process takes."""
-        divisors = [n.right for n in ast.walk(summand) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+        names = [n for n in ast.walk(summand) if isinstance(n, ast.Name)]
+        nodes = [n for v in [summand, *(v for n in names for v in self._given(n, loop))] for n in ast.walk(v)]
+        divisors = [n.right for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
         return any(self.uses.is_of_own_count(d, loop) for d in divisors)
+
+    def _given(self, name: ast.Name, loop: Loop) -> list[ast.expr]:
+        """What a variable holds that the loop gives a value."""
+        owner = self.program.scope(name).owner(name.id)
+        writes = [] if owner is None else [w for w in self.tracer.writes(owner, name.id) if self.program.inside(w, loop)]
+        assigned = [w for w in writes if isinstance(self.program.statement(w), ast.Assign)]
+        return [value for value in map(self.tracer.assigned, assigned) if value is not None]
 
     def _how_it_adds(self, name: str, loop: Loop) -> str | None:
         kinds = {Summand(self.program, loop).is_of_rows(statement.value) for statement in added_in(loop)[name]}

@@ -149,3 +149,55 @@ for x, y in halves(loader):
     result = run(HEAD + text.replace("    STEP\n", indent(STEP, "    ")))
     assert result.status is Status.DECLINED
     assert "would be dealt out twice" in result.notes[0].message
+
+
+def test_a_prefetcher_is_given_a_prepared_loader() -> None:
+    text = f"""\
+{HEAD}
+class Prefetcher:
+    def __init__(self, loader):
+        self.loader = loader
+        self.data = iter(loader)
+        self.preload()
+
+    def preload(self):
+        try:
+            self.batch = next(self.data)
+        except StopIteration:
+            self.batch = None
+
+    def next(self):
+        batch = self.batch
+        self.preload()
+        return batch
+
+    def reset(self):
+        self.data = iter(self.loader)
+        self.preload()
+
+    def __len__(self):
+        return len(self.loader)
+
+
+def load():
+    loader = DataLoader(data, batch_size=2)
+    fetcher = Prefetcher(loader)
+    return fetcher
+
+
+fetcher = load()
+for epoch in range(2):
+    fetcher.reset()
+    batch = fetcher.next()
+    while batch is not None:
+        x, y = batch
+{indent(STEP, " " * 8)}
+        batch = fetcher.next()
+"""
+    result = run(text)
+    assert result.status is Status.MIGRATED
+    new = result.after.decode()
+    assert "    loader = accelerator.prepare(loader)\n    fetcher = Prefetcher(loader)\n" in new
+    assert "model, optimizer = accelerator.prepare(model, optimizer)\n" in new
+    assert new.count("prepare(") == 2
+    assert not [n.message for n in result.notes if "wait for each other" in n.message]

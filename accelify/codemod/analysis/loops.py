@@ -243,8 +243,9 @@ class Loops:
 
     def _asks_its_own(self, call: ast.Call) -> bool:
         """Whether `next` is asked of an object of the project's own, which asks the loaders that it holds."""
+        asked = "__next__" if call.args or not isinstance(call.func, ast.Attribute) else call.func.attr
         values = self.program.values(call.args[0] if call.args else _receiver(call))
-        return any(isinstance(v, Instance) and self.flow.method(v.cls, "__next__") for v in values)
+        return any(isinstance(v, Instance) and self.flow.method(v.cls, asked) for v in values)
 
     def _draws(self, loops: list[Loop], backward: ast.Call) -> bool:
         """Whether the data of a step are drawn at random or come from an environment."""

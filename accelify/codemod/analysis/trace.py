@@ -58,9 +58,9 @@ class Tracer:
         if isinstance(node, ast.Name):
             return self._name(node, seen)
         if isinstance(node, ast.Attribute):
-            if node.attr in ("module", "data"):
-                return self.chains(node.value, seen)
-            return self._attribute(node, seen)
+            own = self._attribute(node, seen)
+            is_same = node.attr in ("module", "data") and not own
+            return self.chains(node.value, seen) if is_same else own
         if isinstance(node, ast.Subscript):
             return self._item(node, seen)
         if isinstance(node, ast.IfExp):

@@ -203,9 +203,15 @@ def _summed(script: Script) -> Iterator[Remark]:
 def _decides(node: ast.If | ast.While, backward: ast.Call, loops: Sequence[ast.AST]) -> bool:
     """Whether a condition holds a backward pass, or leaves the loop or the round."""
     if isinstance(node, ast.While):
-        return node in loops
+        return node in loops and not _goes_on_while_there_is_more(node)
     inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
     return backward in inside or any(isinstance(n, (ast.Break, ast.Continue, ast.Raise)) for n in inside)
+
+
+def _goes_on_while_there_is_more(loop: ast.While) -> bool:
+    """`while batch is not None`, which all processes leave after as many rounds."""
+    test = loop.test
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and len(test.ops) == 1
 
 
 def _measured_names(loop: ast.AST) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _LOADERS = {
     "torch.utils.data.DataLoader",
     "torch.utils.data.dataloader.DataLoader",
@@ -177,6 +179,11 @@ def is_device(name: str | None) -> bool:
 def is_device_text(value: object) -> bool:
     """`"cuda"`, `"cuda:1"`, `"cpu"`, `"mps"`."""
     return isinstance(value, str) and value.partition(":")[0] in ("cuda", "cpu", "mps", "xpu")
+
+
+def is_device_name(last: str) -> bool:
+    """The last names of what holds devices: `device`, `gpu_id`, `teacher_device`, `rank`."""
+    return re.search(r"(^|_)(device|dev|gpus?|cuda)(_ids?)?$|^(local_)?rank$", last) is not None
 
 
 def is_autocast(name: str | None) -> bool:

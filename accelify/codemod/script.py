@@ -22,6 +22,7 @@ from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.losses import AUTOGRAD, Losses, losses_of
 from accelify.codemod.analysis.metering import Metered, Metering
 from accelify.codemod.analysis.moves import Move, Moves
+from accelify.codemod.analysis.named_devices import NamedDevices
 from accelify.codemod.analysis.on_device import OnDevice
 from accelify.codemod.analysis.outputs import Effect, Outputs
 from accelify.codemod.analysis.precision import Precision, Precisions
@@ -213,6 +214,23 @@ class Script:
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
         return not self.is_kept(move.call) and self._moves.is_needless(move)
+
+    @cached_property
+    def named_devices(self) -> list[ast.expr]:
+        """The arguments that are options which name a device, where the accelerator has the process's own."""
+        if self.distribution is not None:
+            return []
+        moves = [m for m in self.moves if not self.is_needless(m)]
+        found = NamedDevices(self.program, self.tracer, self.files, moves).find()
+        return sorted((a for a in found if self.accelerator(a) and not self.is_kept(a)), key=lambda a: a.lineno)
+
+    def goes_to_cpu(self, move: Move) -> bool:
+        """Whether a move brings something to the CPU, whatever the device is."""
+        return self._moves.goes_to_cpu(move)
+
+    def is_the_cpu(self, variable: str) -> bool:
+        """Whether a variable is the CPU, beside another that is the device."""
+        return self._moves.is_the_cpu(variable)
 
     # What is dealt out, and what is added up over it.
 

@@ -11,6 +11,7 @@ from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.pairs import changed, run, script
 
 ARGS = "import argparse"
+SETTINGS = "from options import args, pick, show\nimport json\nconfig = json.load(open('config.json'))"
 PARSE = 'parser = argparse.ArgumentParser()\nparser.add_argument("--force_cpu")\nargs = parser.parse_args()'
 
 
@@ -82,3 +83,46 @@ def test_a_move_to_where_another_value_is_is_told_to_be_right(tmp_path: Path, mo
     )
     Path("train.py").write_text(text.replace("optimizer, x, y)", "optimizer, x, y, device)"))
     assert any(told(r, "this move takes whatever") for r in rewrite_together(("train.py",), Options()))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("w = torch.ones(1).to(args.gpu)", "w = torch.ones(1).to(accelerator.device)"),
+        ("w = torch.ones(1, device=args.gpu)", "w = torch.ones(1, device=accelerator.device)"),
+        ("w = put(torch.ones(1), args.gpu)", "w = put(torch.ones(1), accelerator.device)"),
+        ("w = torch.ones(1).to(config['train']['gpus'])", "w = torch.ones(1).to(accelerator.device)"),
+    ],
+)
+def test_what_an_option_puts_on_one_gpu_goes_to_the_processs_own(old: str, new: str) -> None:
+    before = "def put(x, where):\n    return x.to(where)"
+    result = changed(f"-{old}", f"+{new}", imports=SETTINGS, before=before, batch=old, end="print(args)")
+    assert told(result, "no longer chooses the device") == 1
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "w = torch.ones(1).to(args.kind)",
+        "w = torch.ones(1, device=args.device)",
+        "w = torch.ones(1).to(config.device)",
+        "w = show(args.gpu)",
+        "w = name(args.gpu)",
+    ],
+)
+def test_an_option_that_is_more_than_a_gpu_is_left(kept: str) -> None:
+    before = "args.device = torch.device('cpu')\ndef name(where):\n    return str(where)"
+    assert f"        {kept}\n" in run(script(imports=SETTINGS, before=before, batch=kept)).after.decode()
+
+
+def test_the_cpu_beside_the_device_stays_the_cpu() -> None:
+    before = 'cpu = torch.device("cpu")'
+    result = changed(before=before, batch="print(y.to(cpu))")
+    assert told(result, "this brings it to the CPU") == 1
+
+
+def test_a_script_for_the_cpu_alone_gets_the_accelerators_device() -> None:
+    text = script(before='device = torch.device("cpu")').replace(
+        'torch.device("cuda" if torch.cuda.is_available() else "cpu")', "None"
+    )
+    assert 'torch.device("cpu")' not in run(text).after.decode()

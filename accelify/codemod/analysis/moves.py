@@ -62,12 +62,33 @@ class Moves:
         values = self.program.values(node)
         if any(self.roles.is_device(v) for v in values):
             return True
-        last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-        return last in ("device", "dev", "gpu", "cuda", "gpu_id", "rank", "local_rank") or last.endswith("_device")
+        return names.is_device_name(last_name(node))
+
+    def goes_to_cpu(self, move: Move) -> bool:
+        """Whether a move is to the CPU, said there or by a variable."""
+        return move.device is not None and (is_cpu(move.device) or self.is_the_cpu(ast.unparse(move.device)))
+
+    def is_the_cpu(self, variable: str) -> bool:
+        """Whether a variable is the CPU, to which tensors are brought to be looked at, while another is the device."""
+        own = self._devices.get(variable, [])
+        others = (value for other, values in self._devices.items() for value in values if other != variable)
+        return bool(own) and all(map(is_cpu, own)) and not all(map(is_cpu, others))
+
+    @cached_property
+    def _devices(self) -> dict[str, list[ast.expr]]:
+        """The variables that hold devices, with what they are given."""
+        found: dict[str, list[ast.expr]] = {}
+        for path in sorted(self.files):
+            for node in self.program.flow.parsed_of[path].parents:
+                if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                    values = self.program.values(node.value)
+                    if values and all(map(self.roles.is_device, values)):
+                        found.setdefault(ast.unparse(node.targets[0]), []).append(node.value)
+        return found
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
-        if move.device is not None and is_cpu(move.device):
+        if self.goes_to_cpu(move):
             return False
         if self.prepared.is_batch(move.receiver):
             return True
@@ -127,3 +148,10 @@ def is_cpu(device: ast.expr) -> bool:
     if isinstance(device, ast.Call) and device.args:
         device = device.args[0]
     return isinstance(device, ast.Constant) and str(device.value).startswith("cpu")
+
+
+def last_name(node: ast.expr) -> str:
+    """`gpu` of `args.gpu`, of `config["gpu"]` and of `gpu`."""
+    if isinstance(node, ast.Subscript):
+        return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -189,8 +189,9 @@ class Sums:
     def _given(self, name: ast.Name, loop: Loop) -> list[ast.expr]:
         """What a variable holds that the loop gives a value."""
         owner = self.program.scope(name).owner(name.id)
-        writes = [] if owner is None else [w for w in self.tracer.writes(owner, name.id) if self.program.inside(w, loop)]
-        assigned = [w for w in writes if isinstance(self.program.statement(w), ast.Assign)]
+        writes = self.tracer.writes(owner, name.id) if owner is not None else []
+        inside = [w for w in writes if self.program.inside(w, loop)]
+        assigned = [w for w in inside if isinstance(self.program.statement(w), ast.Assign)]
         return [value for value in map(self.tracer.assigned, assigned) if value is not None]
 
     def _how_it_adds(self, name: str, loop: Loop) -> str | None:

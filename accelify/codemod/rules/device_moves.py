@@ -19,7 +19,7 @@ import libcst as cst
 from accelify.codemod import snippets
 from accelify.codemod.analysis.cpu import options_in
 from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.analysis.moves import Move, is_cpu
+from accelify.codemod.analysis.moves import Move
 from accelify.codemod.analysis.rebuilt import is_only_indexed, is_unpacked, rebuilt
 from accelify.codemod.analysis.values import Constant
 from accelify.codemod.edited import edits_of
@@ -48,7 +48,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     yield from _emptied(script, emptied)
     yield from _helpers(script)
     for move in script.moves:
-        if move.call not in dropped and not any(script.program.inside(move.call, e) for e in emptied):
+        is_done = move.call in dropped or move.device in script.named_devices
+        if not is_done and not any(script.program.inside(move.call, e) for e in emptied):
             yield from _redirect(script, move)
 
 
@@ -235,7 +236,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     inside_data = _is_worker_code(script, move.call)
     is_number = script.distribution is not None and move.device in script.distribution.devices
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
-    if move.device is not None and is_cpu(move.device):
+    if script.goes_to_cpu(move):
         yield Remark(NAME, path, move.call, "stays: this brings it to the CPU, in every process", Tier.ADVICE)
         return
     if move.call.func.attr == "to" and not is_own and not is_number:

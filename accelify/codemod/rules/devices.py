@@ -206,6 +206,8 @@ def _is_device_value(script: Script, node: ast.Assign) -> bool:
     target, value = node.targets[0], node.value
     if not isinstance(target, (ast.Name, ast.Attribute)):
         return False
+    if script.is_the_cpu(ast.unparse(target)):
+        return False
     values = script.program.values(value)
     name = target.id if isinstance(target, ast.Name) else target.attr
     if values and all(script.roles.is_device(v) for v in values):

@@ -256,12 +256,13 @@ def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
     if script.cpu is not None:
         return
     told = {r.message for r in plan.remarks}
-    for move in script.moves:
-        text = ast.unparse(move.device) if move.device is not None else ""
-        if script.is_needless(move) and text.startswith(_OPTIONS) and text not in told:
+    needless = [m.device for m in script.moves if m.device is not None and script.is_needless(m)]
+    for device in [*script.named_devices, *needless]:
+        text = ast.unparse(device)
+        if (device in script.named_devices or text.startswith(_OPTIONS)) and text not in told:
             told.add(text)
             message = f"{text} no longer chooses the device of this: `{script.options.runtime.launch} --cpu` does"
-            yield Remark(NAME, script.path(move.call), move.call, message, Tier.REVIEW)
+            yield Remark(NAME, script.path(device), device, message, Tier.REVIEW)
     for change in plan.changes:
         for edit in change.edits:
             if not isinstance(edit, Remove) or not isinstance(edit.node, (ast.Assign, ast.If)):

@@ -1,0 +1,42 @@
+"""Take the process's own device where an option of the script names one.
+
+    weights.to(args.device)             ->    weights.to(accelerator.device)
+    torch.ones(3, device=args.gpu)      ->    torch.ones(3, device=accelerator.device)
+    evaluate(net, config["device"])     ->    evaluate(net, accelerator.device)
+
+Why: the option names one GPU, as `cuda:0` is, and each process has another.
+Left alone: an option that the script gives a value itself, where `devices` does it; functions that do more with it than
+move things there; places that the accelerator does not reach.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from accelify.codemod.edits import Change, Plan, Replace
+from accelify.codemod.script import Script
+
+NAME = "named_devices"
+
+
+def find(script: Script, plan: Plan) -> Iterator[Change]:
+    """A change for each such argument."""
+    for argument in script.named_devices:
+        accelerator = script.accelerator(argument)
+        assert accelerator is not None
+        yield Change(
+            NAME,
+            script.path(argument),
+            argument.lineno,
+            f"each process has a device of its own, whatever {ast.unparse(argument)} says",
+            (Replace(argument, partial(its_device, accelerator=accelerator), reads=(accelerator.split(".")[0],)),),
+        )
+
+
+def its_device(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`accelerator.device`."""
+    return cst.parse_expression(f"{accelerator}.device")

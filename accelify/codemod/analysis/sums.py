@@ -190,8 +190,8 @@ class Sums:
         """What a variable holds that the loop gives a value."""
         owner = self.program.scope(name).owner(name.id)
         writes = self.tracer.writes(owner, name.id) if owner is not None else []
-        inside = [w for w in writes if self.program.inside(w, loop)]
-        assigned = [w for w in inside if isinstance(self.program.statement(w), ast.Assign)]
+        names = [w for w in writes if isinstance(w, ast.Name) and self.program.inside(w, loop)]
+        assigned = [w for w in names if isinstance(self.program.statement(w), ast.Assign)]
         return [value for value in map(self.tracer.assigned, assigned) if value is not None]
 
     def _how_it_adds(self, name: str, loop: Loop) -> str | None:

@@ -122,6 +122,8 @@ def moved(*lines: str) -> list[str]:
         ("import pandas as pd", "pd.DataFrame([1]).to_csv('a.csv')"),
         ("import logging", "logging.basicConfig(filename='a.log')"),
         ("from PIL import Image", "Image.fromarray(model.weight.numpy()).save('a.png')"),
+        ("from PIL import Image", "Image.fromarray(model.weight.numpy()).resize((2, 2)).save('a.png')"),
+        ("from torchvision.transforms import ToPILImage", "ToPILImage()(model.weight.data).save('a.png')"),
         ("import os", "if os.path.exists('a'):\n    os.remove('a')"),
         (
             "import imageio",

@@ -47,6 +47,9 @@ _WRITING_METHODS = frozenset(
     "add_scalar add_scalars add_histogram add_image add_images add_figure add_hparams to_csv to_excel to_pickle "
     "savefig write_text write_bytes tofile save_pretrained".split()
 )
+_IMAGES = ("PIL.Image.", "torchvision.transforms.")
+_PICTURES = ("resize", "convert", "crop", "rotate", "transpose", "copy", "close")  # methods that write nothing
+_DEPTH = 4
 _DRAW = ("matplotlib.pyplot.", "matplotlib.animation.", "seaborn.", "wandb.")
 _SET_UP = frozenset(  # of all processes
     "matplotlib.pyplot.switch_backend matplotlib.pyplot.style.use matplotlib.pyplot.ion matplotlib.pyplot.ioff "
@@ -119,7 +122,9 @@ class Outputs:
                 return max((e for e in effects if e is not None), key=lambda e: e.value)
         if isinstance(call.func, ast.Attribute):
             return self._of_method(call, call.func)
-        return None
+        converters = origins(self.program.values(call.func))
+        is_known = bool(converters) and all(name.endswith((".ToPILImage", ".ToTensor")) for name in converters)
+        return Effect.NOTHING if is_known else None
 
     def _of_name(self, call: ast.Call, name: str) -> Effect | None:
         if name in _SET_UP:
@@ -154,13 +159,22 @@ class Outputs:
             return Effect.WRITES
         if any(name.startswith(_DRAW) or name == "matplotlib.figure.Figure" for name in made):
             return Effect.WRITES if function.attr in ("savefig", "show", "save") else Effect.DRAWS
-        if function.attr == "save" and any(n.startswith(("PIL.Image.", "torchvision.transforms.")) for n in made):
-            return Effect.WRITES
+        if function.attr in ("save", *_PICTURES) and self._is_image(function.value):
+            return Effect.WRITES if function.attr == "save" else Effect.NOTHING
         if function.attr == "addHandler" and all(map(self.is_a_writer, call.args)):
             return Effect.WRITES
         if any(name.startswith("logging.getLogger") for name in made):
             return Effect.NOTHING if function.attr in ("info", "debug", "warning", "error") else None
         return Effect.NOTHING if function.attr in _METHODS else None
+
+    def _is_image(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether something may be a picture, as what `ToPILImage()(x)` and `Image.fromarray(x).resize(size)` give."""
+        values = self.program.values(node)
+        if any(name.startswith(_IMAGES) for name in origins(values)):
+            return True
+        calls = [v.node for v in values if isinstance(v, Made) and isinstance(v.node, ast.Call)] if depth else []
+        makers = (c.func.value if isinstance(c.func, ast.Attribute) else c.func for c in calls)
+        return any(self._is_image(maker, depth - 1) for maker in makers)
 
     def _trains(self, call: ast.Call) -> bool:
         """Whether a writer is handed a model, which it may run."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+SECONDS = click.FloatRange(0, min_open=True)
 OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the script's own
 
 
@@ -22,10 +23,12 @@ OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the s
 @click.option("--steps", type=click.IntRange(min=1), default=20, show_default=True, help="Optimizer steps to compare.")
 @click.option("--full", is_flag=True, help="Let the runs end by themselves.")
 @click.option("--synthetic", is_flag=True, help="Small made-up data for datasets that are not here.")
-@click.option("--timeout", type=float, default=600.0, show_default=True, metavar="SECONDS", help="The most of one run.")
+@click.option(
+    "--timeout", type=SECONDS, default=600.0, show_default=True, metavar="SECONDS", help="The most of one run."
+)
 @click.option(
     "--silence",
-    type=float,
+    type=SECONDS,
     default=60.0,
     show_default=True,
     metavar="SECONDS",

@@ -82,7 +82,7 @@ def copy_project(project: Project, target: Path) -> None:
 def _copy(source: Path, target: Path, budget: list[int]) -> None:
     target.mkdir(parents=True, exist_ok=True)
     with os.scandir(source) as entries:
-        listed = sorted(entries, key=lambda entry: (entry.is_dir(), entry.name))
+        listed = sorted(entries, key=lambda entry: (entry.is_dir(follow_symlinks=False), entry.name))
     for entry in listed:
         budget[0] -= 1
         here = target / entry.name
@@ -135,8 +135,8 @@ def _why_not(result: object, script: Path) -> str:
     from accelify.codemod.result import FileResult, Status
 
     assert isinstance(result, FileResult)
-    if result.error is not None:
-        return f"{script}: {result.error.message}"
+    if (error := result.error) is not None:
+        return f"{place(str(script), error.line, error.column, error.cell)}: {error.message}"
     reasons = "".join(f"\n  {place(str(script), note.line, cell=note.cell)}: {note.message}" for note in result.notes)
     if result.status is Status.DECLINED:
         return f"{script}: the rewrite declined it, so that there is nothing to prove:{reasons}"

@@ -29,6 +29,17 @@ def test_what_may_not_be_read_is_linked(tmp_path: Path, monkeypatch: pytest.Monk
     }
 
 
+def test_links_that_lead_nowhere_or_in_a_circle_are_left_out(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "data").mkdir(parents=True)
+    (project / "train.py").write_text("1")
+    (project / "circle").symlink_to("circle")
+    (project / "lost").symlink_to("nowhere")
+    (project / "linked").symlink_to("data")
+    copy_project(Project(project, Path("train.py"), Path()), tmp_path / "copy")
+    assert sorted(path.name for path in (tmp_path / "copy").iterdir()) == ["data", "linked", "train.py"]
+
+
 def test_a_folder_is_not_a_script(tmp_path: Path) -> None:
     for name in (".", "sub"):
         (tmp_path / "sub").mkdir(exist_ok=True)

@@ -17,6 +17,7 @@ from accelify.codemod.analysis.effects import draws_at_random, function_draws, i
 from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.files import Files
 from accelify.codemod.analysis.guarding import Guarding
+from accelify.codemod.analysis.harmless import Harmless
 from accelify.codemod.analysis.locality import Locality
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.losses import AUTOGRAD, Losses, losses_of
@@ -271,10 +272,11 @@ class Script:
 
     @cached_property
     def metered(self) -> list[Metered]:
-        """The meters of loops over shared data; those of a loop that deals its evaluation out are reduced with that."""
+        """The meters and lists of loops over shared data, but for those that deal their evaluation out."""
         if self.distribution is not None or not self.options.runtime.has("reduce"):
             return []
-        metering, dealt = Metering(self.program, self.tracer, self.prepared), {d.loop for d in self.dealt}
+        harmless, dealt = Harmless(self.program, self.roles), {d.loop for d in self.dealt}
+        metering = Metering(self.program, self.tracer, self.prepared, harmless)
         return [metering.of(n) for n in self.shared_loops if n not in dealt and self.accelerator(n) is not None]
 
     def trim(self, reduction: Reduction) -> Trim | None:
@@ -305,9 +307,9 @@ class Script:
 
     @property
     def put_together(self) -> list[tuple[ast.For | ast.AsyncFor, list[str]]]:
-        """The meters of shared loops that are made those of all processes after them."""
-        listed = [*((d.loop, d.meters) for d in self.dealt), *((m.loop, m.together) for m in self.metered)]
-        return [(loop, [name for name, _ in meters]) for loop, meters in listed]
+        """The meters and lists of shared loops that are made those of all processes after them."""
+        listed = [*((d.loop, d.meters, ()) for d in self.dealt), *((m.loop, m.together, m.lists) for m in self.metered)]
+        return [(loop, [*(name for name, _ in meters), *lists]) for loop, meters, lists in listed]
 
     def trains_only_if(self, loop: ast.AST) -> str | None:
         """The condition under which a loop whose items are dealt out trains; None where it does so always."""

@@ -39,7 +39,7 @@ class Keeping(Training):
         if use_gather_object and isinstance(input_data, list):
             rows = [Row(one) for one in input_data]
             gathered = gather_rows(rows, self._passages, self._collectives, self._world.rank)
-            return [row.value for row in gathered]
+            return [row.value_on(self._world.device) for row in gathered]
         return gather_rows(input_data, self._passages, self._collectives, self._world.rank)
 
     def trim_for_metrics(self, input_data: Any) -> Any:

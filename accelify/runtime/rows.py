@@ -18,17 +18,38 @@ class CannotGather(AccelifyError):
 
 
 class Row:
-    """What belongs to one sample and is taken as one thing, whatever it holds: no dataclass, which has parts."""
+    """What belongs to one sample and is taken as one thing, whatever it holds: no dataclass, which has parts.
+
+    On its way to other ranks its tensors are on the CPU: each rank has them on its own device again.
+    """
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self._value = nested.map_leaves(_on_its_way, value)
+
+    def value_on(self, device: torch.device) -> Any:
+        """What it holds, where a rank wants it."""
+        return nested.map_leaves(lambda leaf: leaf.tensor.to(device) if isinstance(leaf, _Away) else leaf, self._value)
+
+
+class _Away:
+    """A tensor that was on a device."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor.cpu()
+
+
+def _on_its_way(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.detach() if leaf.device.type == "cpu" else _Away(leaf.detach())
 
 
 def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) -> Any:
     """The rows of all ranks that count, in the order of one process.
 
     Inside a loop over a prepared loader: of the current batch. After it: of everything collected in the loop, row by
-    row or batch by batch, as the length says. Raises: CannotGather when rows were added and these are not theirs.
+    row, trimmed or not, or batch by batch, as the length says; a batch counts if a row of it does.
+    Raises: CannotGather when rows were added and these are not theirs.
     """
     step = passages.step
     if passages.is_inside:
@@ -40,12 +61,10 @@ def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) ->
     lengths = {length for _, length in _lengths(everything)}
     if passages.current is not None and not _is_of_loop(lengths, history, step):
         return _of_step(tree, step, collectives, rank)
-    if history and lengths == {_total(history)}:
-        return nested.map_leaves(_ordering(history), everything, is_leaf=nested.is_list_of_objects)
+    for steps in (history, [_trimmed(step) for step in history], [_of_batches(step) for step in history]):
+        if steps and lengths == {_total(steps)}:
+            return nested.map_leaves(_ordering(steps), everything, is_leaf=nested.is_list_of_objects)
     if all(step.is_whole for step in passages.finished):
-        batches = [_of_batches(step) for step in history]
-        if batches and lengths == {_total(batches)}:
-            return nested.map_leaves(_ordering(batches), everything, is_leaf=nested.is_list_of_objects)
         return everything
     raise CannotGather(
         f"gather_for_metrics after the loop: {sorted(lengths)} rows are not the {_total(history)} that the ranks were "
@@ -93,10 +112,15 @@ def _total(history: Sequence[Step]) -> int:
     return sum(sum(step.rows) for step in history if step.rows)
 
 
+def _trimmed(step: Step) -> Step:
+    """A step of the rows that count alone."""
+    return Step(rows=step.valid, valid=step.valid)
+
+
 def _of_batches(step: Step) -> Step:
     """A step in which each batch is one row: what is collected once for a batch."""
     present = tuple(int(rows > 0) for rows in step.rows or ())
-    return Step(rows=present, valid=present)
+    return Step(rows=present, valid=tuple(int(rows > 0) for rows in step.valid))
 
 
 def _check(tree: Any, step: Step, rank: int) -> None:

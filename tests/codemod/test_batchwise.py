@@ -150,6 +150,10 @@ def test_a_meter_of_time_stays_with_its_process() -> None:
         ("rows.append(out.cpu().numpy())", ", use_gather_object=True"),
         ("rows.append((y.cpu(), len(y)))", ", use_gather_object=True"),
         ("rows.extend(out.detach().cpu())", ", use_gather_object=True"),
+        ("rows.append(out)", ", use_gather_object=True"),
+        ("loss = criterion(out, y)\n        rows.append(loss)", ", use_gather_object=True"),
+        ("_, top = out.max(1)\n        rows += top", ", use_gather_object=True"),
+        ("rows.extend(y)", ", use_gather_object=True"),
     ],
 )
 def test_lists_are_put_together_after_the_loop(metric: str, options: str) -> None:
@@ -192,8 +196,7 @@ def test_what_the_loop_shows_is_told() -> None:
         {"metric": "total += unknown(out)"},
         {"begin": "total = 0\n    total += 5"},
         {"begin": "rows = [1]", "metric": "rows.append(out.mean().item())", "end": "return rows"},
-        {**LIST, "metric": "rows.append(out)"},
-        {**LIST, "metric": "rows.append(out.mean())"},
+        {**LIST, "metric": "rows.append(unknown)"},
         {**LIST, "metric": "rows.append(out.mean().item())", "inside": "evaluate(valid)"},
         {**LIST, "metric": "rows.insert(0, out.mean().item())"},
         {**METER, "end": "return total.val"},

@@ -117,7 +117,7 @@ class Batchwise:
             return None
         if any(self._reads_last(name, meter, loop) for name, meter in rounds.meters.items()):
             return None
-        collected = Collected(self.program, self.tracer, loop)
+        collected = Collected(self.program, self.tracer, self.harmless, loop)
         if rounds.lists and self._is_in_a_pass(loop):
             return None
         if not all(collected.is_plain(part) for parts in rounds.lists.values() for part in parts):

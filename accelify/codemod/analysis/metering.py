@@ -1,4 +1,4 @@
-"""Which meters does a loop over shared data update, and what becomes of them after it?"""
+"""Which meters does a loop over shared data update, which lists does it fill, and what becomes of them after it?"""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.effects import CLOCKS
+from accelify.codemod.analysis.harmless import Harmless
+from accelify.codemod.analysis.lists import Lists
 from accelify.codemod.analysis.meters import Meter, Meters
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.program import LOOPS, Program
@@ -19,24 +21,26 @@ Loop = ast.For | ast.AsyncFor
 
 @dataclass(frozen=True)
 class Metered:
-    """Meters of one process's share of a loop that can be made those of all of it, and their updates."""
+    """Meters and lists of one process's share of a loop that can be made those of all of it; the meters' updates."""
 
     loop: Loop
     together: tuple[tuple[str, Meter], ...]
     updates: tuple[ast.Call, ...]
+    lists: tuple[str, ...]
 
 
 class Metering:
-    """Find the meters that are read once their loop is over."""
+    """Find the meters and lists that are read once their loop is over."""
 
-    def __init__(self, program: Program, tracer: Tracer, prepared: Prepared) -> None:
+    def __init__(self, program: Program, tracer: Tracer, prepared: Prepared, harmless: Harmless) -> None:
         self.program = program
         self.tracer = tracer
         self.prepared = prepared
         self.meters = Meters(program)
+        self.lists = Lists(program, tracer, prepared, harmless)
 
     def of(self, loop: Loop) -> Metered:
-        """The meters of a loop."""
+        """The meters and lists of a loop."""
         updates = list(self._updates(loop))
         together: dict[str, Meter] = {}
         for _, name, meter in updates:
@@ -45,7 +49,7 @@ class Metering:
             if is_read and self._is_of_all(name, meter, loop) and all(self._is_always(c, loop) for c in calls):
                 together[name] = meter
         kept = tuple(call for call, name, _ in updates if name in together)
-        return Metered(loop, tuple(together.items()), kept)
+        return Metered(loop, tuple(together.items()), kept, self.lists.of(loop, self._before(loop)))
 
     def _updates(self, loop: Loop) -> Iterator[tuple[ast.Call, str, Meter]]:
         """The updates of meters by what is not the time."""

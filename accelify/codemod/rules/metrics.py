@@ -23,7 +23,8 @@ Why: each process adds up its own share; what is printed, returned or decided fr
 What the script divides by `len(train_loader)`, which counts the batches of one process, is reduced by its mean. The
 rows that a prepared loader adds to even out the last step of an epoch are trimmed off before rows are counted, where
 nothing else in the loop needs them.
-The meters of a loop, objects whose `update` adds to sums, are put together where they are read after it.
+The meters of a loop, objects whose `update` adds to sums, are put together where they are read after it. So are lists
+that get one number from each batch, where their mean is read.
 A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag tells, is dealt out like the
 latter where it evaluates: `for x, y in loader if training else accelerator.shard(loader, even=False)`.
 A loop that evaluates, where all that leaves it is counted row by row, gathers the rows instead, each once, and its
@@ -131,14 +132,15 @@ def _together(meters: Sequence[tuple[str, Meter]], accelerator: str, indent: int
 
 
 def _metered(script: Script, metered: Metered) -> Iterator[Change]:
-    """Meters of a shared loop that are read once it is over."""
+    """Meters and lists of a shared loop that are read once it is over."""
     loop, path = metered.loop, script.path(metered.loop)
-    accelerator = script.accelerator(loop)
+    accelerator, indent = script.accelerator(loop), metered.loop.col_offset
     assert accelerator is not None
-    code = _together(metered.together, accelerator, loop.col_offset)
+    code = list(_together(metered.together, accelerator, indent))
+    code.extend(snippets.call_statement(n, f"{accelerator}.gather_for_metrics", n, indent) for n in metered.lists)
     edits = tuple(Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS))
     if edits:
-        names = ", ".join(name for name, _ in metered.together)
+        names = ", ".join([*(name for name, _ in metered.together), *metered.lists])
         whole = "all processes; what is added to even out the last step of an epoch counts too"
         yield Change(NAME, path, loop.end_lineno or loop.lineno, f"{names}: of {whole}", edits, Tier.REVIEW)
 

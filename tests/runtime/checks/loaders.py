@@ -424,6 +424,17 @@ def iterable_datasets_can_be_split(accelerator):
     assert sorted(gathered) == list(range(19))
 
 
+def numbers_of_batches_come_in_the_order_of_one_process_where_rows_were_added(accelerator):
+    for length in (9, 13):
+        first, trimmed = [], []
+        for batch in accelerator.prepare(_loader(length, "in order")):
+            first.append(batch[0].item())
+            trimmed.extend(accelerator.trim_for_metrics(batch).tolist())
+        expected = [0, 4, 8] if length == 9 else [0, 4, 8, 11]
+        assert accelerator.gather_for_metrics(first) == expected
+        assert accelerator.gather_for_metrics(trimmed) == list(range(length))
+
+
 def a_users_distributed_sampler_is_not_shared_twice(accelerator):
     data = Numbers(23)
     size, rank = accelerator.num_processes, accelerator.process_index

@@ -1,0 +1,87 @@
+"""Lists of one number for each batch of a training loop: put together where their mean is read after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.pairs import run
+
+SCRIPT = """\
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.CrossEntropyLoss()
+history = []
+{before}
+for epoch in range(2):
+    {begin}
+    for x, y in {source}:
+        {first}
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {add}
+    {end}
+"""
+PLAIN = {
+    "before": "",
+    "begin": "losses = []",
+    "source": "loader",
+    "first": "pass",
+    "add": "losses.append(loss.item())",
+    "end": "print(np.mean(losses))",
+}
+GATHERED = "    losses = accelerator.gather_for_metrics(losses)\n"
+
+
+def rewritten(**slots: str) -> tuple[str, list[str]]:
+    result = run(SCRIPT.format(**{**PLAIN, **slots}).replace("        pass\n", ""))
+    return result.after.decode(), [n.message for n in result.notes if "collects" in n.message]
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {},
+        {"begin": "losses, steps = [], 0"},
+        {"source": "enumerate(loader)", "first": "x, y = y"},
+        {"add": "number = loss.item()\n        losses.append(number)"},
+        {"add": "losses.append(float(loss))\n        print(np.mean(losses))"},
+        {"end": "print(sum(losses) / len(losses))"},
+        {"end": "history.append(torch.tensor(losses).mean().item())"},
+        {"end": "print(np.average(losses), max(losses))"},
+    ],
+)
+def test_what_is_read_for_its_mean_is_put_together(slots: dict[str, str]) -> None:
+    after, notes = rewritten(**slots)
+    assert GATHERED in after
+    assert not notes
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"end": "print(sum(losses) / len(loader))"},
+        {"end": "print(losses[-1])"},
+        {"end": "history.extend(losses)"},
+        {"end": "print(np.mean(losses)); loader_losses = losses"},
+        {"before": "losses = []", "begin": "pass", "end": "print(np.mean(losses))"},
+        {"begin": "losses = [0.0]"},
+        {"add": "losses.append(loss)"},
+        {"add": "if epoch: losses.append(loss.item())"},
+        {"add": "losses.append(loss.item())\n        if epoch: break"},
+        {"add": "losses.append(loss.item())\n        losses.append(1.0)\n        losses = losses[1:]"},
+        {"first": "if np.mean(losses) < 1: model.train()"},
+        {"source": "zip(x_loader, loader)", "before": "x_loader = loader"},
+    ],
+)
+def test_any_other_is_told(slots: dict[str, str]) -> None:
+    after, notes = rewritten(**slots)
+    assert GATHERED not in after
+    assert notes or "end" not in slots

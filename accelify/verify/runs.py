@@ -157,10 +157,10 @@ class Runner:
         while not all(self._server.has_ended(name) for name in names):
             self._server.wait(INTERVAL)
             now = time.monotonic()
-            latest = [path.stat().st_size if path.exists() else 0 for path in traces]
+            latest = [path.stat().st_size if path.exists() else -1 for path in traces]
             if latest != sizes:
                 sizes, moved = latest, now
-            elif len(names) == 1:
+            elif len(names) == 1 and sizes != [-1]:  # it has begun: torch is imported
                 self._longest = max(self._longest, now - moved)
             if latest[0] > read:
                 steps += _count_steps(traces[0], read, latest[0])

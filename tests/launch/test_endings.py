@@ -141,7 +141,7 @@ def start_waiting(shell: Shell) -> subprocess.Popen[str]:
     shell.script(WAITING)
     process = shell.start("launch", "--num-processes", "2", "train.py")
     wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both ranks to be up")
-    assert len(shell.processes()) == 5  # the launcher, two ranks, and a child of each
+    wait_until(lambda: len(shell.processes()) == 5, "the launcher, two ranks, and a child of each")
     return process
 
 
@@ -192,6 +192,7 @@ def save(*_):
     with open("saved-" + os.environ["RANK"], "w") as file:
         file.write(str(child.poll()))  # its own children must not have been ended under it
     child.kill()
+    child.wait()
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 open("up-" + os.environ["RANK"], "w").close()

@@ -22,7 +22,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 # Units: seconds; only a deadlock ever takes so long.
-COLLECTIVE_LIMIT, WORLD_LIMIT = 60, 240
+COLLECTIVE_LIMIT, WORLD_LIMIT = 180, 900
 
 
 def together(name, processes=2):

@@ -81,10 +81,15 @@ def samplers_of(loader: DataLoader[Any]) -> list[object]:
 
 
 def owners_of(loader: Any) -> list[object]:
-    """What may hold private generators that decide the order."""
+    """What may hold private generators from which the order or the elements are drawn."""
     if not isinstance(loader, DataLoader):
         return [loader]
     return [*samplers_of(loader), loader.generator, loader.dataset]
+
+
+def is_reread(loader: Any) -> bool:
+    """Whether the rest of a pass can be had only by going through what comes before it."""
+    return not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or iterates_itself(loader)
 
 
 # Samplers of torch draw once, before their first index; any other may draw at any time.

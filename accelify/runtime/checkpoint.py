@@ -6,12 +6,13 @@ same words.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import warnings
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # what is prepared and registered is of many kinds
@@ -183,8 +184,11 @@ class Checkpoints:
             warnings.warn(f"an old checkpoint could not be removed: {error}", stacklevel=2)
 
     def _random_state(self) -> dict[str, Any]:
-        apart = {"apart": [data.is_apart(loader) for loader in self.parts.loaders]}
-        return randomness.global_state() | randomness.device_state(self._world.device) | apart
+        loaders = {
+            "apart": [data.is_apart(loader) for loader in self.parts.loaders],
+            "generators": [data.generators_of(loader) for loader in self.parts.loaders],
+        }
+        return randomness.global_state() | randomness.device_state(self._world.device) | loaders
 
     # -- loading
 
@@ -272,14 +276,17 @@ class Checkpoints:
             if saved["type"] != type(one).__qualname__:
                 raise CannotLoad(f"registered object {index} is a {type(one).__qualname__}, and was a {saved['type']}")
             one.load_state_dict(saved["state"])
-        self._restore_loaders(states["loaders"], states["random"].get("apart", ()))
+        self._restore_loaders(states["loaders"], states["random"])
         self._restore_random(states["random"])
 
-    def _restore_loaders(self, states: list[Any], apart: Sequence[bool]) -> None:
+    def _restore_loaders(self, states: list[Any], random: dict[str, Any]) -> None:
         loaders = self.parts.loaders
+        apart, generators = random.get("apart", []), random.get("generators", [])
+        each = itertools.zip_longest(apart[: len(loaders)], generators[: len(loaders)])
+        own = itertools.chain(each, itertools.repeat((False, None)))
         problems = [
-            data.load_state(loader, state, is_apart=any(apart[index : index + 1]))
-            for index, (loader, state) in enumerate(zip(loaders, states, strict=False))
+            data.load_state(loader, state, is_apart=bool(is_apart), generators=left)
+            for loader, state, (is_apart, left) in zip(loaders, states, own, strict=False)
         ]
         if len(loaders) != len(states):
             problems.append(f"{len(loaders)} loaders are prepared, and {len(states)} were")

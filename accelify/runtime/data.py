@@ -11,10 +11,11 @@ from typing import Any  # batches and attributes are whatever the user's loader 
 import torch
 from torch.utils.data import DataLoader
 
-from accelify.runtime.bookmarks import Bookmark, Source, samplers_of
+from accelify.runtime.bookmarks import Bookmark, Source, owners_of, samplers_of
 from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing
 from accelify.runtime.passage import Passage, Passages
+from accelify.runtime.randomness import private_states, set_private_states
 from accelify.runtime.shards import BySelf
 from accelify.runtime.shared import AlreadyShared
 from accelify.runtime.sources import choose_source, in_order
@@ -199,11 +200,20 @@ def is_apart(loader: Any) -> bool:
     return mark.is_apart
 
 
-def load_state(loader: Any, state: dict[str, Any] | None, *, is_apart: bool = False) -> str | None:
+def generators_of(loader: Any) -> list[Any]:
+    """The states that the generators of a prepared loader, its samplers and its dataset are in."""
+    return private_states(owners_of(vars(loader)["_loader"])) if isinstance(loader, _Prepared) else []
+
+
+def load_state(
+    loader: Any, state: dict[str, Any] | None, *, is_apart: bool = False, generators: list[Any] | None = None
+) -> str | None:
     """Let the loader's next pass go on where a checkpoint was; what makes that inexact, if anything does."""
     if not isinstance(loader, _Prepared) or state is None:
         return None
     own = vars(loader)
+    if generators is not None:
+        set_private_states(owners_of(own["_loader"]), generators)
     progress: Progress = own["_progress"]
     position, problem = state["position"], None
     size, rows = getattr(own["_loader"], "batch_size", None), _length(getattr(own["_loader"], "dataset", None))

@@ -19,7 +19,7 @@ from accelify.runtime.bookmarks import Bookmark, draws_first, draws_from, genera
 from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing, deal_rows, dealt, split_indices, split_rows, taking
 from accelify.runtime.passage import ABSENT, Epoch, Step
-from accelify.runtime.randomness import SharedRandom, WorkerStart, states_of
+from accelify.runtime.randomness import SharedRandom, WorkerStart, left_alone, states_of
 from accelify.runtime.replay import Replay, replay_of
 
 
@@ -40,6 +40,11 @@ class ByIndex:
 
     def begin(self, start: Bookmark) -> Epoch:
         """A pass whose order all ranks draw alike."""
+        # In a resumed one the dataset's own generators are where they were left, though a sampler may hold it.
+        with left_alone([] if start.before is None else [self._loader.dataset]):
+            return self._begin(start)
+
+    def _begin(self, start: Bookmark) -> Epoch:
         inner, deal = self._inner()
         deal.start, deal.random, deal.at_first = self._left_out(start.position), None, None
         deal.replay = None

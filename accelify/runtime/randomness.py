@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any  # the states of three libraries, each of its own kind
 
@@ -120,6 +120,27 @@ def drawn(items: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:
 def states_of(owners: Iterable[object], libraries: Iterable[str] = LIBRARIES) -> States:
     """This process's random states, and those of the generators that the owners hold."""
     return _states(global_state(libraries), list(_private_generators(owners)))
+
+
+def private_states(owners: Iterable[object]) -> list[Any]:
+    """The states of the generators that the owners hold."""
+    return [_state(generator) for generator in _private_generators(owners)]
+
+
+def set_private_states(owners: Iterable[object], states: list[Any]) -> None:
+    """Set the generators that the owners hold, if they are as many as the states."""
+    generators = list(_private_generators(owners))
+    if len(generators) == len(states):
+        for generator, state in zip(generators, states, strict=True):
+            _restore(generator, state)
+
+
+@contextmanager
+def left_alone(owners: Sequence[object]) -> Iterator[None]:
+    """Whatever is drawn inside, the owners' generators are afterwards where they were."""
+    before = private_states(owners)
+    yield
+    set_private_states(owners, before)
 
 
 def _states(shared: dict[str, Any], private: list[Any]) -> States:

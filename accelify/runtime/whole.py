@@ -8,20 +8,21 @@ from copy import copy
 from typing import Any  # batches are whatever the user's loader yields
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from accelify.runtime.bookmarks import (
     Bookmark,
     draws_first,
     draws_from,
     generator_in,
+    is_reread,
     iterates_itself,
     owners_of,
     seeding_state,
 )
 from accelify.runtime.collectives import Alone
 from accelify.runtime.passage import Epoch
-from accelify.runtime.randomness import SharedRandom, states_of
+from accelify.runtime.randomness import SharedRandom, left_alone, states_of
 from accelify.runtime.replay import Replay, replay_of
 
 
@@ -41,7 +42,9 @@ class Whole:
         """The loader's own pass, or the rest of one."""
         owners = owners_of(self._loader)
         if start.before is not None:
-            with SharedRandom(self._collectives, owners, start.before).drawing():
+            # What is left out of a map-style dataset is not fetched: its own generators are where they were left.
+            kept = [] if is_reread(self._loader) else [self._loader.dataset]
+            with left_alone(kept), SharedRandom(self._collectives, owners, start.before).drawing():
                 return Epoch(self._pass(start))
         if isinstance(self._loader, DataLoader) and not self._loader.num_workers and draws_first(self._loader):
             return Epoch(itertools.chain(self._noting(start), self._pass(start)))
@@ -139,7 +142,7 @@ def rest_of(loader: Any, start: Bookmark) -> Iterator[Any]:
     count, seeded = start.position, start.seeded
     if not count and seeded is None:
         return iter(loader)
-    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or iterates_itself(loader):
+    if is_reread(loader):
         everything: Iterator[Any] = iter(_seeded(loader, seeded))
         _drop(everything, count)
         return everything

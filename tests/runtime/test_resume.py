@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from accelify.runtime import Accelerator, Environment
+from tests.runtime import generators
 from tests.runtime.training import loader_of, seed, train
 from tests.runtime.world import launch, together
 
@@ -99,6 +100,11 @@ def test_workers_that_have_drawn_in_earlier_epochs_cannot_be_brought_back(tmp_pa
     train(alone(), "augmented", "persistent", 2, [(11, str(tmp_path))], 11)
     with pytest.warns(UserWarning, match="draws random numbers in workers that live on"):
         train(alone(), "augmented", "persistent", 2, load=str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", generators.LOADERS)
+def test_generators_of_their_own_go_on(kind, tmp_path):
+    generators.assert_goes_on(kind, alone, tmp_path)
 
 
 def check_resumes(kind, workers, resumes, folder, epochs=2):

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 from accelify.runtime import Accelerator, DataLoaderConfiguration
+from tests.runtime import generators
 from tests.runtime.training import train
 
 
@@ -66,3 +67,9 @@ def what_process_0_reads_for_all(accelerator):
     _resumes(accelerator, "augmented", 0, [1, 5], make)
     _resumes(accelerator, "augmented", 2, [1, 5], make)
     _resumes(accelerator, "iterable", 2, [1, 5], make)
+
+
+def with_generators_of_their_own(accelerator):
+    folder = accelerator.gather_object(tempfile.mkdtemp())[0]
+    for kind in generators.LOADERS:
+        generators.assert_goes_on(kind, Accelerator, Path(folder, kind))

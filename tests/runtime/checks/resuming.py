@@ -71,5 +71,5 @@ def what_process_0_reads_for_all(accelerator):
 
 def with_generators_of_their_own(accelerator):
     folder = accelerator.gather_object(tempfile.mkdtemp())[0]
-    for kind in generators.LOADERS:
+    for kind in ("of the loader", "of a dataset", "of a stream"):
         generators.assert_goes_on(kind, Accelerator, Path(folder, kind))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from accelify.verify.inside.server import kill
 from tests.launch.conftest import PATIENCE, Shell, wait_until
 
 SLOW = """\
@@ -31,6 +34,12 @@ for x in DataLoader(Slow(), num_workers=1):
     loss.backward()
     optimizer.step()
 """
+
+
+def test_a_rank_that_leads_no_group_yet_is_ended_too() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    kill(process.pid)
+    assert process.wait(PATIENCE) == -signal.SIGKILL
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any  # batches and attributes are whatever the user's loader 
 import torch
 from torch.utils.data import DataLoader
 
-from accelify.runtime.bookmarks import Bookmark, Source, owners_of, samplers_of
+from accelify.runtime.bookmarks import Bookmark, Source, is_reread, owners_of, samplers_of
 from accelify.runtime.collectives import Alone
 from accelify.runtime.dealing import Sharing
 from accelify.runtime.passage import Passage, Passages
@@ -230,6 +230,8 @@ def load_state(
         problem = f"the sampler divides the data itself, so that the last batches ({again}) are seen again"
     if position and not state.get("in_order", True):
         problem = "its workers' batches came as they were ready (in_order=False): some come again, some not at all"
+    if state["iteration"] and is_reread(own["_loader"]) and getattr(own["_loader"], "persistent_workers", False):
+        problem = problem or "its workers live on (persistent_workers): what they draw at random, if anything, differs"
     progress.iteration = state["iteration"]
     workers = getattr(own["_loader"], "num_workers", 0)
     if position and workers != state["workers"]:

@@ -102,6 +102,15 @@ def test_workers_that_have_drawn_in_earlier_epochs_cannot_be_brought_back(tmp_pa
         train(alone(), "augmented", "persistent", 2, load=str(tmp_path))
 
 
+def test_workers_that_live_on_cannot_be_brought_back_to_a_stream(tmp_path):
+    accelerator = alone()
+    loader = DataLoader(generators.Stream(), batch_size=2, num_workers=1, persistent_workers=True)
+    list(accelerator.prepare(loader))
+    accelerator.save_state(str(tmp_path / "here"))
+    with pytest.warns(UserWarning, match="persistent_workers"):
+        accelerator.load_state(str(tmp_path / "here"))
+
+
 @pytest.mark.parametrize("kind", generators.LOADERS)
 def test_generators_of_their_own_go_on(kind, tmp_path):
     generators.assert_goes_on(kind, alone, tmp_path)

@@ -12,7 +12,18 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from accelify.runtime import collectives, optim, parallel, precision, process, randomness, rewrapped, settings, sharding
+from accelify.runtime import (
+    collectives,
+    nested,
+    optim,
+    parallel,
+    precision,
+    process,
+    randomness,
+    rewrapped,
+    settings,
+    sharding,
+)
 from accelify.runtime.accumulation import Accumulation
 from accelify.runtime.checkpoint import Checkpoints, Parts
 from accelify.runtime.data import is_loader, is_prepared, original_of, prepare_loader, share_of
@@ -161,8 +172,8 @@ class Accelerator(Keeping):
         """The same objects, ready for this world: models, optimizers, loaders, schedulers, in any order.
 
         One object comes back as it is, several as a tuple. Models and optimizers are the very same objects; a loader
-        is, where nothing has to be done. What is none of these passes through. `device_placement` says for each object
-        whether it is moved.
+        is, where nothing has to be done. Those in a short list, tuple or dict are prepared, too; anything else passes
+        through. `device_placement` says for each object whether it is moved.
         """
         places = list(device_placement or [None] * len(objects))
         # Models first: what an optimizer steps beside them is looked at by itself.
@@ -178,13 +189,15 @@ class Accelerator(Keeping):
         return prepared[0] if len(prepared) == 1 else prepared
 
     def _prepare_one(self, given: Any, device_placement: bool | None) -> Any:
+        if isinstance(given, nn.Module):
+            return self.prepare_model(given, device_placement)
         if isinstance(given, Optimizer):
             return self.prepare_optimizer(given)
         if optim.is_scheduler(given):
             return self.prepare_scheduler(given)
         if is_loader(given):
             return self.prepare_data_loader(given, device_placement)
-        return given
+        return nested.replaced(lambda one: self._prepare_one(one, device_placement), given)
 
     def _is_placed(self, device_placement: bool | None) -> bool:
         return self._device_placement if device_placement is None else device_placement

@@ -158,6 +158,8 @@ class Together(Alone):
             return [value for rank, values in enumerate(everyone) for value in values[: keep[rank] if keep else None]]
         if isinstance(leaf, numpy.ndarray):
             return self._rows_of(torch.as_tensor(leaf), keep).numpy()
+        if leaf is None:  # on every rank, by its signature: a part that an output does not have
+            return None
         if not isinstance(leaf, torch.Tensor):
             return [value for rank, value in enumerate(self._transport.objects(leaf)) if keep is None or keep[rank]]
         if leaf.ndim == 0:

@@ -12,6 +12,9 @@ import torch
 
 from accelify.errors import AccelifyError
 
+# Units: elements of a container that is made of parts of a script, and not of its data
+SHORT = 64
+
 
 class CannotSlice(AccelifyError):
     """A batch that has no rows to take."""
@@ -115,6 +118,17 @@ def slice_rows(batch: Any, start: int, stop: int, length: int) -> Any:
     if batch is None or isinstance(batch, (bool, int, float, str)):
         return batch
     raise CannotSlice(f"split_batches: no way to take rows of a {type(batch).__name__}")
+
+
+def replaced(function: Callable[[Any], Any], container: Any) -> Any:
+    """A short list, tuple or dict with `function` applied to what it holds; itself where that changes nothing."""
+    if type(container) not in (list, tuple, dict) or len(container) > SHORT:
+        return container
+    values = list(container.values() if isinstance(container, dict) else container)
+    changed = [function(value) for value in values]
+    if all(new is old for new, old in zip(changed, values, strict=True)):
+        return container
+    return dict(zip(container, changed, strict=True)) if isinstance(container, dict) else type(container)(changed)
 
 
 def signature(tree: Any, *, ragged: bool = False) -> str:

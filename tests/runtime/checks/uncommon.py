@@ -329,3 +329,22 @@ def checkpoints_of_uncommon_tensors(accelerator):
     for one, other in zip(before[0].values(), model.state_dict().values(), strict=True):
         assert torch.equal(one, other)
     assert torch.equal(before[1]["state"][0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"])
+
+
+def what_lists_and_dicts_hold_is_prepared(accelerator):
+    models = [_net(), _net()]
+    optimizer = torch.optim.SGD([parameter for model in models for parameter in model.parameters()], 0.1)
+    loaders = {"train": DataLoader(torch.arange(8.0), batch_size=2), "seed": 3}
+    prepared = accelerator.prepare(optimizer, models, loaders)
+    assert prepared[1] is models
+    assert prepared[2]["seed"] == 3
+    assert len(prepared[2]["train"]) == len(loaders["train"]) // accelerator.num_processes
+    accelerator.backward(sum(_loss(model, *_data(accelerator.process_index)) for model in models))
+    optimizer.step()
+    _assert_equal_on_ranks(accelerator, [parameter for model in models for parameter in model.parameters()])
+
+
+def parts_that_an_output_does_not_have_stay_none(accelerator):
+    logits, past = accelerator.gather_for_metrics((torch.ones(2), None))
+    assert len(logits) == 2 * accelerator.num_processes
+    assert past is None

@@ -34,7 +34,7 @@ WRONG_IN_TWO: dict[str, str] = {}
 # With the script's own batch shared by two processes, each step is the step of one process; but not where ...
 OTHER_STEPS = {
     *("gan", "mnist", "random_batches", "replay", "rollout"),  # ... numbers are drawn beside the batch
-    *("agents_by_name", "augmented_in_a_sibling", "meta_learning", "self_play"),  # ... likewise
+    *("agents_by_name", "augmented_in_a_sibling", "meta_learning", "searched_batches", "self_play"),  # ... likewise
     "functions_by_name",  # ... each row is mixed with another one of its batch
     *("language_model_slices", "per_sample", "slices"),  # ... no loader makes the batches
     "carried_state",  # ... the state has the size of a whole batch

@@ -18,6 +18,7 @@ from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.files import Files
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.harmless import Harmless
+from accelify.codemod.analysis.homemade import Homemade
 from accelify.codemod.analysis.locality import Locality
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.losses import AUTOGRAD, Losses, losses_of
@@ -132,8 +133,15 @@ class Script:
         return found | (self.distribution.parameters if self.distribution is not None else set())
 
     @cached_property
+    def homemade(self) -> ast.expr | None:
+        """What a script that names no device gives its models, and what keeps it on the CPU."""
+        return Homemade(self.on_device, self.training.backwards).find() if self.distribution is None else None
+
+    @cached_property
     def cpu(self) -> Setting | None:
-        """The option that keeps the script on the CPU, as the accelerator gets it."""
+        """What keeps the script on the CPU, such as an option of its own, as the accelerator gets it."""
+        if self.homemade is not None:
+            return Setting(ast.Constant(True))
         settings = Settings(self.program, self.roles, self.tracer, self.reach)
         found = Cpu(self.program, self.roles, self.tracer, settings).find(self.files)
         if found is None or any(self._is_needed_before(s) or self._draws_before(s) for s in found.after):

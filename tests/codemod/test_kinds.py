@@ -302,7 +302,7 @@ def test_what_an_object_of_unknown_make_yields_is_dealt_out() -> None:
 def test_a_function_that_is_called_again_and_again_creates_no_accelerator() -> None:
     text = migrated(HANDED_OVER)
     assert "def step(net, optimizer, x, y, accelerator):" in text
-    assert text.count("Accelerator()") == 1
+    assert text.count("Accelerator(") == 1
 
 
 NATURAL = """\

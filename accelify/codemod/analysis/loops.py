@@ -199,7 +199,10 @@ class Loops:
             if isinstance(loop, ast.For) and self.is_loader_loop(loop)
         ]
         drawn = self._next_calls(loops)
-        found.extend(Data("loaders", loops[0], (call.args[0] if call.args else _receiver(call),)) for call in drawn)
+        asked = [call for call in drawn if not self._searches(call, loops)]
+        found.extend(Data("loaders", loops[0], (call.args[0] if call.args else _receiver(call),)) for call in asked)
+        if drawn and not found:
+            return [Data("random", loops[0])]
         if found:
             return (
                 found[:1]
@@ -240,6 +243,12 @@ class Loops:
                 found.append(call)
         within = [c for c in found if not self._asks_its_own(c)]
         return within or found
+
+    def _searches(self, call: ast.Call, loops: list[Loop]) -> bool:
+        """Whether `next(iter(loader))` is asked until enough was found, which no two processes ask equally often."""
+        is_anew = bool(call.args) and isinstance(call.args[0], ast.Call) and "iter" in self.program.called(call.args[0])
+        own = self.program.loops_round(call)
+        return is_anew and bool(own) and isinstance(own[0], ast.While) and own[0] not in loops
 
     def _asks_its_own(self, call: ast.Call) -> bool:
         """Whether `next` is asked of an object of the project's own, which asks the loaders that it holds."""

@@ -35,8 +35,16 @@ class Preparation:
     @property
     def trains_something(self) -> bool:
         """Whether any model or optimizer is prepared, so that gradients agree on all processes."""
-        kinds = {i.kind for i in [*self.items, *self.bare_models]} | {kind for kind, _ in self.wrapped}
-        return bool(kinds & {"model", "optimizer"})
+        return bool(self._kinds & {"model", "optimizer"})
+
+    @property
+    def has_model(self) -> bool:
+        """Whether any model is prepared."""
+        return "model" in self._kinds
+
+    @property
+    def _kinds(self) -> set[str]:
+        return {i.kind for i in [*self.items, *self.bare_models]} | {kind for kind, _ in self.wrapped}
 
     @property
     def items(self) -> list[Item]:

@@ -28,6 +28,8 @@ _MADE = {"numpy.array", "numpy.asarray", *CPU_TENSORS}
 
 def find(script: Script, plan: Plan) -> Iterator[Change]:
     """A change for each tensor on the device that becomes an array, or another on the CPU."""
+    if script.homemade is not None:
+        return  # it stays on the CPU
     for call in script.program.calls:
         if script.path(call) not in script.files or script.program.frame(call) not in script.program.reachable:
             continue

@@ -79,6 +79,11 @@ SLOTS = {
     "call": "print(evaluate(valid))",
 }
 METER = {"begin": "total = AverageMeter()", "metric": "total.update(criterion(out, y).item(), x.size(0))"}
+SETTINGS = (
+    "every = 2",
+    "options = yaml.load(open('options.yaml')); every = options['every']",
+    "options, others = parser.parse_known_args(); every = int(options.every)",
+)
 LIST = {"begin": "rows = []", "end": "return np.mean(rows)"}
 DEALT = "accelerator.shard(loader, even=False)"
 SUMMED = '    total = accelerator.reduce(total, "sum")\n'
@@ -100,6 +105,7 @@ def rewritten(options: Options | None = None, **slots: str) -> tuple[str, list[s
         {"mode": "model.train(False)"},
         {"mode": "pass", "call": "model.eval()\n    print(evaluate(valid))"},
         {"mode": "pass", "layer": "ReLU()"},
+        {"mode": "global model", "metric": "model = model.eval(); total += criterion(out, y).item()"},
         {"mode": "pass", "metric": "model.eval()\n        total += criterion(out, y).item()"},
         {"metric": "total = total + criterion(out, y).item()"},
         {"metric": "total += (torch.zeros(len(y), 2).scatter_(1, y, 1.0) * out).sum()"},
@@ -112,6 +118,7 @@ def rewritten(options: Options | None = None, **slots: str) -> tuple[str, list[s
         {"begin": "total = [0.0] * 3", "metric": "total[y[0]] += out.sum().item()"},
         {"begin": "total = {k: 0 for k in (0, 1)}", "metric": "total[y[0].item()] += 1", "end": "return total"},
         {"call": "print(evaluate(valid), evaluate(loader))", "end": "return total / len(loader.dataset)"},
+        *({"call": f"{text}\n    if epoch % every == 0: print(evaluate(valid))"} for text in SETTINGS),
     ],
 )
 def test_sums_are_reduced_after_the_loop(slots: dict[str, str]) -> None:
@@ -206,6 +213,9 @@ def test_what_the_loop_shows_is_told() -> None:
         {"metric": "if y[0]: total.update(out.sum())", "begin": "total = AverageMeter()", "end": "return total.avg"},
         {"call": "print(evaluate(valid), evaluate(loader))"},
         {"source": "[next(iter(loader))]"},
+        {"call": "every = time.time() % 2\n    if epoch % every: print(evaluate(valid))"},
+        {"call": "every = model.predict()\n    if epoch % every: print(evaluate(valid))"},
+        {"call": "options = note(3); every = options['every']\n    if epoch % every: print(evaluate(valid))"},
         {"begin": "total, kept = 0, []\n    model[0].register_forward_hook(lambda *given: kept.append(given))"},
     ],
 )

@@ -67,3 +67,13 @@ def test_rows_that_something_else_needs_stay(after: str, before: str) -> None:
     if "y);" in before:
         before += "; loss = criterion(out, y)"
     assert "trim_for_metrics" not in rewritten(after, before)
+
+
+@pytest.mark.parametrize(
+    ("adding", "is_told"),
+    [("total += loss.item() * x.size(0)", True), ("hits += 100 * (found == y).sum().item()", False)],
+)
+def test_a_mean_that_was_taken_before_is_told(adding: str, is_told: bool) -> None:
+    result = run(SCRIPT.format(before="found = found + 0", after=adding), Options())
+    (reason,) = [c.reason for c in result.changes if "added to even out" in c.reason]
+    assert ("a mean of that step was taken with them" in reason) == is_told

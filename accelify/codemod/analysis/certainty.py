@@ -11,6 +11,7 @@ from accelify.codemod.analysis.trace import Tracer
 
 _ASKS = ("len", "isinstance", "hasattr", "bool", "int")
 _OF_ONE = ("rank", "main_process", "is_main", "master", "primary")
+_READS = ("parse_args", "parse_known_args", "yaml.load", "safe_load", "json.load", "EasyDict", "edict", "Namespace")
 _DEPTH = 4
 
 
@@ -69,10 +70,48 @@ class Certainty:
             return True
         if isinstance(statement, ast.AugAssign):
             return isinstance(statement.value, ast.Constant)
-        value = self.tracer.assigned(write)
+        value = self._given(write)
+        return value is not None and self._is_setting(value)
+
+    def _given(self, write: ast.Name) -> ast.expr | None:
+        """What a variable is given, alone or as a part: `options, others = parser.parse_known_args()`."""
+        value, statement = self.tracer.assigned(write), self.program.statement(write)
+        return statement.value if value is None and isinstance(statement, ast.Assign) else value
+
+    def _is_setting(self, value: ast.expr) -> bool:
+        """Whether a value is read from constants and options, with nothing but counting and comparing in between."""
         if isinstance(value, ast.Call):
-            return ast.unparse(value.func).endswith(("parse_args", "len", "range", "is_available"))
-        return isinstance(value.operand if isinstance(value, ast.UnaryOp) else value, ast.Constant)
+            name = ast.unparse(value.func)
+            is_known = _reads_options(value) or name.endswith(("len", "range", "is_available"))
+            return is_known or (name in ("int", "float", "bool", "str") and self._are_settings(value))
+        if isinstance(value, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare)):
+            return self._are_settings(value)
+        if isinstance(value, (ast.Tuple, ast.List, ast.Dict)):
+            return all(isinstance(n, (ast.Constant, ast.expr_context)) for n in ast.iter_child_nodes(value))
+        return isinstance(value, ast.Constant)
+
+    def _are_settings(self, value: ast.expr) -> bool:
+        """Whether all that goes into a value is an option, or a constant."""
+        parts = list(ast.walk(value))
+        calls = [n for n in parts if isinstance(n, ast.Call) and n is not value]
+        converts = value.func if isinstance(value, ast.Call) else None
+        names = [n for n in parts if isinstance(n, ast.Name) and n is not converts]
+        return not calls and all(map(self._is_option, names))
+
+    def _is_option(self, name: ast.Name) -> bool:
+        """Whether a variable holds the options of the program, and nothing else."""
+        owner = self.program.scope(name).owner(name.id)
+        writes = [] if owner is None else self.tracer.writes(owner, name.id)
+        values = [self._given(w) for w in writes if isinstance(w, ast.Name)]
+        return bool(values) and all(
+            isinstance(v, ast.Constant) or (isinstance(v, ast.Call) and _reads_options(v)) for v in values
+        )
+
+
+def _reads_options(call: ast.Call) -> bool:
+    """`parser.parse_args()`, `yaml.safe_load(file)`."""
+    name = ast.unparse(call.func)
+    return name in _READS or name.rpartition(".")[2] in _READS
 
 
 def asks_for_one(test: ast.expr) -> bool:

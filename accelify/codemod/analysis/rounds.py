@@ -34,6 +34,9 @@ class Rounds(Remains):
         super().__init__(program, tracer, loop, phase)
         self.harmless = harmless
         self.meters_of = meters
+        still = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Assign) and self._is_still_itself(n)]
+        kept = [name for statement in still for name in stored_in(*statement.targets)]
+        self.local -= {name for name in kept if stored_in(loop.target, *loop.body).count(name) == kept.count(name)}
         self._running: set[str] = set(self.counters)  # what depends on the rounds before, and is good for showing only
 
     def are_independent(self) -> bool:
@@ -80,7 +83,7 @@ class Rounds(Remains):
     def _assigned(self, statement: ast.Assign | ast.AnnAssign, defined: set[str]) -> set[str] | None:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         names = set(stored_in(*targets))
-        if statement.value is None:
+        if statement.value is None or self._is_still_itself(statement):
             return defined
         if names & self.sums:
             return defined if self._is_summand(statement.value, defined, names) else None
@@ -92,6 +95,14 @@ class Rounds(Remains):
             return defined - names
         self._running -= names
         return defined | names
+
+    def _is_still_itself(self, statement: ast.Assign | ast.AnnAssign) -> bool:
+        """`model = model.eval()`."""
+        call = statement.value
+        targets = [ast.unparse(t) for t in statement.targets] if isinstance(statement, ast.Assign) else []
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            return False
+        return targets == [ast.unparse(call.func.value)] and self.harmless.sets_eval_mode(call)
 
     def _may_bind(self, target: ast.expr, defined: set[str], is_running: bool) -> bool:
         if isinstance(target, (ast.Tuple, ast.List)):

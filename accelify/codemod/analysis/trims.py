@@ -16,10 +16,14 @@ _MEANS = ("mean", "average", "nanmean", "std", "var", "median")
 
 @dataclass(frozen=True)
 class Trim:
-    """Before `first`, a statement that adds up, `names` keep only the rows that count."""
+    """Before `first`, a statement that adds up, `names` keep only the rows that count.
+
+    holds_means: whether a mean is added for each row, which was taken before the others were left out.
+    """
 
     first: ast.stmt
     names: tuple[str, ...]
+    holds_means: bool = False
 
 
 def trim_of(
@@ -52,7 +56,13 @@ def trim_of(
             return None
         if any(inner.owner(name) is frame and inner.reads.get(name) for inner in frame.walk() if inner is not frame):
             return None
-    return Trim(first, tuple(dict.fromkeys(names)))
+    holds_means = any(
+        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) and False in map(summand.is_of_rows, (n.left, n.right))
+        for s in adding
+        for n in ast.walk(_added(s))
+        if not any(isinstance(side, ast.Constant) for side in (getattr(n, "left", None), getattr(n, "right", None)))
+    )
+    return Trim(first, tuple(dict.fromkeys(names)), holds_means)
 
 
 def _added(statement: ast.AugAssign | ast.Assign) -> ast.expr:

@@ -166,7 +166,8 @@ def _whole(reduction: Reduction, trim: Trim | None) -> str:
     if reduction.how == "mean":
         return "the processes, each of which takes as many batches"
     if trim is not None:
-        return "all processes, without the rows that are added to even out the last step of an epoch"
+        added = "without the rows that are added to even out the last step of an epoch"
+        return f"all processes, {added}" + ("; a mean of that step was taken with them" if trim.holds_means else "")
     return "all processes; what is added to even out the last step of an epoch counts too"
 
 

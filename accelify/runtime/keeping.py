@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any  # scripts keep objects of every kind
 
@@ -14,7 +15,7 @@ from accelify.runtime.checkpoint import Checkpoints, LoadHook, SaveHook
 from accelify.runtime.data import skip_first_batches
 from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.preemption import Preemption
-from accelify.runtime.rows import Row, gather_rows, trim_rows
+from accelify.runtime.rows import Row, gather_rows, mean_of_rows, trim_rows
 from accelify.runtime.trackers import Tracker
 from accelify.runtime.tracking import Trackers
 from accelify.runtime.training import Training
@@ -48,6 +49,13 @@ class Keeping(Training):
         What is not the batch's rows is left as it is, and then all that is given with it.
         """
         return trim_rows(input_data, self._passages, self._world.rank)
+
+    def mean_for_metrics(self, mean: Any, function: Callable[..., Any], *rows: Any) -> Any:
+        """`mean`, which is `function(*rows)`, without the rows that were added to even out the last step.
+
+        It is computed again, without gradients, where rows were added, and only there; of no rows it is zero.
+        """
+        return mean_of_rows(mean, function, rows, self._passages, self._world.rank)
 
     # -- files
 

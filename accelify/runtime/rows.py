@@ -108,6 +108,17 @@ def trim_rows(tree: Any, passages: Passages, rank: int) -> Any:
     return nested.map_leaves(trim, tree, is_leaf=nested.is_list_of_objects)
 
 
+def mean_of_rows(mean: Any, function: Callable[..., Any], rows: Sequence[Any], passages: Passages, rank: int) -> Any:
+    """The function's value for this rank's rows that count: the given one where they all do, zero where none does."""
+    step = passages.step
+    if step is None or step.rows is None or step.rows[rank] == step.valid[rank]:
+        return mean
+    if not step.valid[rank]:
+        return mean.detach() * 0
+    with torch.no_grad():
+        return function(*trim_rows(tuple(rows), passages, rank))
+
+
 def _total(history: Sequence[Step]) -> int:
     return sum(sum(step.rows) for step in history if step.rows)
 

@@ -69,11 +69,33 @@ def test_rows_that_something_else_needs_stay(after: str, before: str) -> None:
     assert "trim_for_metrics" not in rewritten(after, before)
 
 
+AGAIN = "        loss = accelerator.mean_for_metrics(loss, criterion, out, y)\n"
+
+
 @pytest.mark.parametrize(
-    ("adding", "is_told"),
-    [("total += loss.item() * x.size(0)", True), ("hits += 100 * (found == y).sum().item()", False)],
+    ("adding", "before", "how"),
+    [
+        ("total += loss.item() * x.size(0)", "pass", "again"),
+        ("hits += len(y); total += len(y) * float(loss)", "pass", "again"),
+        ("total += 2 * loss.data[0] * len(y)", "pass", "again"),
+        ("total += loss.item() * x.size(0)", "loss = loss + 1", "told"),
+        ("total += loss.item() * x.size(0); print(loss)", "pass", "told"),
+        ("total += loss.item() * x.size(0)", "criterion = nn.CrossEntropyLoss(ignore_index=0)", "told"),
+        ("hits += 100 * (found == y).sum().item()", "pass", ""),
+    ],
 )
-def test_a_mean_that_was_taken_before_is_told(adding: str, is_told: bool) -> None:
-    result = run(SCRIPT.format(before="found = found + 0", after=adding), Options())
+def test_a_mean_of_rows_is_taken_again_without_those_that_were_added(adding: str, before: str, how: str) -> None:
+    text = SCRIPT.format(before="pass", after=adding.replace("; ", "\n        ")).replace("        pass\n", "")
+    if before.startswith("criterion"):
+        text = text.replace("criterion = nn.CrossEntropyLoss()", before)
+    elif before != "pass":
+        text = text.replace("        loss.backward()", f"        {before}\n        loss.backward()")
+    result = run(text, Options())
     (reason,) = [c.reason for c in result.changes if "added to even out" in c.reason]
-    assert ("a mean of that step was taken with them" in reason) == is_told
+    assert ("a mean of that step was taken with them" in reason) == (how == "told")
+    assert (f"{AGAIN}        " in result.after.decode()) == (how == "again")
+
+
+def test_a_mean_that_is_trained_on_below_stays() -> None:
+    after = run(SCRIPT.format(before="total += loss.item() * len(found)", after="pass").replace("        pass\n", ""))
+    assert "mean_for_metrics" not in after.after.decode()

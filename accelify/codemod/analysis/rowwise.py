@@ -21,7 +21,7 @@ _UNEVEN_WEIGHTS = ("weight", "ignore_index", "reduce")
 class Rowwise:
     """Tells it of the statements after the forward pass."""
 
-    def __init__(self, program: Program, tracer: Tracer, loop: ast.For) -> None:
+    def __init__(self, program: Program, tracer: Tracer, loop: ast.For | ast.AsyncFor) -> None:
         self.program = program
         self.tracer = tracer
         self.summand = Summand(program, loop)

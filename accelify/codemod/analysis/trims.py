@@ -6,9 +6,12 @@ import ast
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from accelify.codemod.analysis.bindings import names_written_in
 from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.rowwise import Rowwise
 from accelify.codemod.analysis.summands import Summand
 from accelify.codemod.analysis.sums import added_in
+from accelify.codemod.analysis.trace import Tracer
 
 _LOSSES = ("item", "data", "detach")
 _MEANS = ("mean", "average", "nanmean", "std", "var", "median")
@@ -18,11 +21,13 @@ _MEANS = ("mean", "average", "nanmean", "std", "var", "median")
 class Trim:
     """Before `first`, a statement that adds up, `names` keep only the rows that count.
 
-    holds_means: whether a mean is added for each row, which was taken before the others were left out.
+    mean: the assignment of a mean, as of a loss, that is added for each row: it is taken again without the others.
+    holds_means: whether a mean is added that was taken with them.
     """
 
     first: ast.stmt
     names: tuple[str, ...]
+    mean: ast.Assign | None = None
     holds_means: bool = False
 
 
@@ -56,13 +61,56 @@ def trim_of(
             return None
         if any(inner.owner(name) is frame and inner.reads.get(name) for inner in frame.walk() if inner is not frame):
             return None
-    holds_means = any(
-        isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) and False in map(summand.is_of_rows, (n.left, n.right))
-        for s in adding
-        for n in ast.walk(_added(s))
-        if not any(isinstance(side, ast.Constant) for side in (getattr(n, "left", None), getattr(n, "right", None)))
-    )
-    return Trim(first, tuple(dict.fromkeys(names)), holds_means)
+    products = [
+        n for s in adding for n in ast.walk(_added(s)) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)
+    ]
+    factors = [side for n in products for side in (n.left, n.right)]
+    means = [f for f in factors if not isinstance(f, (ast.Constant, ast.BinOp)) and not summand.is_of_rows(f)]
+    taken = {_root(side) for side in means}
+    mean = _taken_again(program, loop, taken.pop() or "", first, counted) if len(taken) == 1 else None
+    return Trim(first, tuple(dict.fromkeys(names)), mean, bool(means) and mean is None)
+
+
+def _taken_again(
+    program: Program, loop: ast.For | ast.AsyncFor, name: str, first: ast.stmt, counted: set[ast.AST]
+) -> ast.Assign | None:
+    """`loss = criterion(output, target)`, if that can be said again of fewer rows, and nothing else needs it then."""
+    frame, block = program.frame(loop), program.block(first)
+    writes = [w for w in frame.writes.get(name, ()) if program.inside(w, loop)]
+    made = program.statement(writes[0]) if len(writes) == 1 else None
+    if not isinstance(made, ast.Assign) or made not in block or not isinstance(made.value, ast.Call):
+        return None
+    call = made.value
+    if not isinstance(made.targets[0], ast.Name) or not Rowwise(program, Tracer(program), loop).is_call(call):
+        return None
+    given = [a.id for a in call.args if isinstance(a, ast.Name)]
+    if call.keywords or len(given) != len(call.args) or len(given) != 2:
+        return None
+    between = block[block.index(made) + 1 : block.index(first)]
+    if names_written_in(*between) & {name, *given} or _is_written(between):
+        return None
+    reads = [r for r in frame.reads.get(name, ()) if r not in counted and r.lineno >= first.lineno]
+    return None if reads else made
+
+
+def _is_written(statements: list[ast.stmt]) -> bool:
+    """Whether something is changed in place by a method, as `x.add_(1)` does."""
+    calls = [n.func for s in statements for n in ast.walk(s) if isinstance(n, ast.Call)]
+    return any(isinstance(f, ast.Attribute) and f.attr.endswith("_") for f in calls)
+
+
+def _root(node: ast.expr) -> str | None:
+    """The variable of `loss.item()`, `float(loss)`, `loss.data[0]`."""
+    while not isinstance(node, ast.Name):
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        elif isinstance(node, ast.Call) and node.args:
+            node = node.args[0]
+        else:
+            return None
+    return node.id
 
 
 def _added(statement: ast.AugAssign | ast.Assign) -> ast.expr:

@@ -3,6 +3,7 @@
     for x, y in train_loader:
         ...
         predicted = model(x).argmax(1)
+        loss = accelerator.mean_for_metrics(loss, criterion, output, y)    # added
         predicted, y = accelerator.trim_for_metrics((predicted, y))    # added
         correct += (predicted == y).sum().item()
         total += len(y)
@@ -84,6 +85,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             names = ", ".join(trim.names)
             value = f"({names})" if len(trim.names) > 1 else names
             trimming = snippets.call_statement(names, f"{accelerator}.trim_for_metrics", value, trim.first.col_offset)
+            if trim.mean is not None:
+                trimming = f"{_taken_again(trim.mean, accelerator)}\n{trimming}"
             edits.append(Insert(trim.first, "before", trimming))
         yield Change(
             rule=NAME,
@@ -160,6 +163,14 @@ def _shown(script: Script, dealing: Dealing) -> Iterator[Remark]:
     for read in dealing.shown[:1]:
         message = "what is shown here is of this process's share of the batches, until the loop is over"
         yield Remark(NAME, script.path(read), read, message, Tier.ADVICE)
+
+
+def _taken_again(mean: ast.Assign, accelerator: str) -> str:
+    """`loss = accelerator.mean_for_metrics(loss, criterion, output, target)`."""
+    assert isinstance(mean.value, ast.Call)
+    name = ast.unparse(mean.targets[0])
+    parts = ", ".join(map(ast.unparse, [mean.targets[0], mean.value.func, *mean.value.args]))
+    return snippets.call_statement(name, f"{accelerator}.mean_for_metrics", parts, mean.col_offset)
 
 
 def _whole(reduction: Reduction, trim: Trim | None) -> str:

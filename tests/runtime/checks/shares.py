@@ -139,6 +139,20 @@ def added_rows_are_trimmed_where_they_are(accelerator):
             assert worker.trim_for_metrics(seen) is seen
 
 
+def a_mean_is_taken_again_without_the_rows_that_were_added(accelerator):
+    for rows in (16, 13, 9, 1):
+        for split in (False, True):
+            worker = Accelerator(split_batches=split)
+            loader = worker.prepare(DataLoader(TensorDataset(torch.arange(float(rows))), batch_size=4))
+            total = 0.0
+            for (x,) in loader:
+                mean = x.mean()
+                again = worker.mean_for_metrics(mean, torch.mean, x)
+                total += again.item() * len(worker.trim_for_metrics(x))
+            assert worker.reduce(total, "sum") == pytest.approx(sum(range(rows)))
+            assert worker.mean_for_metrics(mean, torch.mean, x) is mean
+
+
 def what_is_not_the_batchs_rows_is_not_trimmed(accelerator):
     for (x,) in accelerator.prepare(DataLoader(TensorDataset(torch.arange(5.0)), batch_size=4)):
         given = x, torch.cat([x, x])

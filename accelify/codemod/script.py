@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.clocks import Clocks
 from accelify.codemod.analysis.cpu import Cpu, options_in
+from accelify.codemod.analysis.cpu_only import cpu_only
 from accelify.codemod.analysis.distributing import Distribution
 from accelify.codemod.analysis.effects import draws_at_random, function_draws, is_pure
 from accelify.codemod.analysis.evaluation import Gathering
@@ -150,12 +152,21 @@ class Script:
 
     def ignored_options(self, *nodes: ast.AST) -> str:
         """What to say of options that chose a device there, and choose it no more; nothing where all still do."""
-        options = sorted({option for node in nodes for option in options_in(node)})
+        copied = [value for node in nodes for value in self._copied(node)]
+        options = sorted({option for node in [*nodes, *copied] for option in options_in(node)})
         if not options or self.cpu is not None:
             return ""
         launch = self.options.runtime.launch
         chooses = "chooses" if len(options) == 1 else "choose"
         return f"{', '.join(options)} no longer {chooses} the device: `{launch} --cpu` or `Accelerator(cpu=True)` does"
+
+    def _copied(self, node: ast.AST) -> Iterator[ast.expr]:
+        """What the attributes in some code were given elsewhere, as they are: `self.gpu = args.gpu`."""
+        for read in ast.walk(node):
+            for write in self.program.attribute_writes.get(read.attr, ()) if isinstance(read, ast.Attribute) else ():
+                value = self.tracer.assigned(write)
+                if isinstance(value, ast.Attribute) and ast.unparse(write) == ast.unparse(read):
+                    yield value
 
     def _draws_before(self, statement: ast.stmt) -> bool:
         """Whether the accelerator's home draws random numbers, or makes a model, before a statement is through."""
@@ -240,6 +251,10 @@ class Script:
     def is_the_cpu(self, variable: str) -> bool:
         """Whether a variable is the CPU, beside another that is the device."""
         return self._moves.is_the_cpu(variable)
+
+    def is_for_the_cpu(self, statement: ast.Assign) -> bool:
+        """Whether a variable sends something other than training to the CPU: `device = torch.device("cpu")`."""
+        return cpu_only(self.program, self.tracer, statement, [m for m in self.moves if self._moves.is_needless(m)])
 
     # What is dealt out, and what is added up over it.
 

@@ -292,7 +292,7 @@ def _by_hand(program: Program, files: set[str], *, is_known: bool) -> Iterator[t
             continue
         for name in (v.name for v in values if isinstance(v, External)):
             kind = None
-            if names.is_distributed(name) and not is_known:
+            if names.is_distributed(name) and not is_known and program.question_round(node) is None:
                 kind = ("distributed", f"`{name}`: the script already distributes itself")
             elif name.startswith(("apex.fp16_utils", "apex.optimizers.FP16")):
                 kind = (

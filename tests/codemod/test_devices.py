@@ -126,3 +126,52 @@ def test_a_script_for_the_cpu_alone_gets_the_accelerators_device() -> None:
         'torch.device("cuda" if torch.cuda.is_available() else "cpu")', "None"
     )
     assert 'torch.device("cpu")' not in run(text).after.decode()
+
+
+def test_the_cpu_chosen_for_something_beside_training_stays() -> None:
+    move = {"batch": "x, y = x.to(device), y.to(device)", "model": "model.to(device)"}
+    below = 'device = torch.device("cpu")\nmodel.to(device)'
+    assert below in run(script(**move, end=below)).after.decode()
+    inside = 'def look(net):\n    device = torch.device("cpu")\n    return net.to(device)\n\nlook(nn.Linear(4, 1))'
+    assert inside.partition("\n\n")[0] in run(script(**move, end=inside)).after.decode()
+    trained = 'device = torch.device("cpu")'
+    text = run(script(before=trained, **move)).after.decode()
+    assert trained not in text
+    assert text.count("device = accelerator.device") >= 1
+
+
+GPU_MODE = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Trainer:
+    def __init__(self, args):
+        self.gpu_mode = args.gpu_mode
+        self.loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        if self.gpu_mode:
+            self.model.cuda()
+            self.loss = nn.MSELoss().cuda()
+        else:
+            self.loss = nn.{other}()
+        for (x,) in self.loader:
+            if self.gpu_mode:
+                x = x.cuda()
+            self.optimizer.zero_grad()
+            self.loss(self.model(x), x[:, :1]).backward()
+            self.optimizer.step()
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu_mode", type=bool, default=True)
+Trainer(parser.parse_args())
+"""
+
+
+def test_an_option_that_is_kept_under_another_name_still_chooses_the_cpu_or_is_told() -> None:
+    result = run(GPU_MODE.format(other="MSELoss"))
+    assert "self.accelerator = Accelerator(cpu=not self.gpu_mode)" in result.after.decode()
+    assert not told(result, "no longer chooses")
+    result = run(GPU_MODE.format(other="L1Loss"))
+    assert "self.accelerator = Accelerator()" in result.after.decode()
+    assert told(result, "args.gpu_mode no longer chooses the device") == 1

@@ -217,3 +217,32 @@ def test_a_helper_that_saves_on_the_first_process_needs_no_note(guard: str, is_t
     assert results[0].status is Status.MIGRATED, results[0].notes
     notes = [note.message for result in results for note in result.notes]
     assert any("every process writes this file" in note for note in notes) == is_told
+
+
+def test_a_script_that_only_asks_whether_its_model_is_wrapped_is_a_plain_one() -> None:
+    text = migrated("""\
+        import torch
+        from torch import nn
+        from torch.nn.parallel import DataParallel, DistributedDataParallel
+        from torch.utils.data import DataLoader, TensorDataset
+        def bare(model):
+            if isinstance(model, (DataParallel, DistributedDataParallel)):
+                model = model.module
+            return model
+        loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for (x,) in loader:
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+        torch.save(bare(model).state_dict(), "model.pt")
+        """)
+    assert "isinstance(model, (DataParallel, DistributedDataParallel))" in text
+    assert "accelerator.save(bare(model).state_dict()" in text
+
+
+def test_a_question_that_only_leads_to_what_the_wrapper_holds_is_settled() -> None:
+    text = after(end="print(model.module.state_dict() if isinstance(model, DDP) else model.state_dict())")
+    assert "DDP" not in text
+    assert "        print(model.state_dict())\n" in text

@@ -318,3 +318,44 @@ def test_one_run_is_recorded(begun: str, by_one: str) -> None:
 def test_a_run_that_may_be_begun_anyhow_is_told() -> None:
     result = changed(imports="import wandb\noptions = {}", before="wandb.init(**options)")
     assert any(n.rule == "experiments" for n in result.notes)
+
+
+def test_videos_and_events_are_written_by_one_process() -> None:
+    end = """\
+        film = cv2.VideoWriter("out.avi", cv2.VideoWriter_fourcc(*"XVID"), 20.0, (4, 4))
+        frames = imageio.get_writer("out.gif", mode="I")
+        for image in model(torch.ones(2, 4)).tolist():
+            film.write(image)
+            frames.append_data(image)
+        film.release()
+        frames.close()
+
+        class Events:
+            def __init__(self, folder):
+                self.writer = tf.summary.create_file_writer(folder)
+
+            def tell(self, value, step):
+                with self.writer.as_default():
+                    tf.summary.scalar("loss", value, step=step)
+
+        class Old:
+            def __init__(self, folder):
+                self.writer = tf.summary.FileWriter(folder)
+
+            def tell(self, value, step):
+                summary = tf.Summary(value=[tf.Summary.Value(tag="loss", simple_value=value)])
+                self.writer.add_summary(summary, step)
+
+        for log in (Events("logs"), Old("logs")):
+            log.tell(0.5, 1)
+    """
+    result = run(script(imports="import cv2\nimport imageio\nimport tensorflow as tf", end=end))
+    text = result.after.decode()
+    guard = "if accelerator.is_main_process:\n"
+    assert f"{guard}    film = cv2.VideoWriter(" in text
+    assert f"{guard}        film.write(image)\n        frames.append_data(image)\n" in text
+    assert f"{guard}    film.release()\n    frames.close()\n" in text
+    assert f"{guard}            self.writer = tf.summary.create_file_writer(folder)\n" in text
+    assert f"{guard}            with self.writer.as_default():\n" in text
+    assert f"{guard}            summary = tf.Summary(" in text
+    assert not any("every process writes" in note.message for note in result.notes)

@@ -48,15 +48,22 @@ class Cpu:
         if self.program.frame(node) not in self.program.reachable:
             return False
         if isinstance(node, ast.If):
-            return not node.orelse and self._only_moves(node.body) and not self._always_moves(files)
+            return self._only_moves(node) and not self._always_moves(files)
         gpu, cpu = ast.unparse(node.body), ast.unparse(node.orelse)
         named = all(any(self.roles.is_device(v) for v in self.program.values(b)) for b in (node.body, node.orelse))
         return named and "cuda" in gpu and "cpu" in cpu
 
-    def _only_moves(self, body: list[ast.stmt]) -> bool:
-        """Whether statements do nothing but move things to the GPU, a model among them: `model = model.cuda()`."""
+    def _only_moves(self, node: ast.If) -> bool:
+        """Whether a condition only moves things to the GPU, a model among them: `model = model.cuda()`.
+
+        What it makes there, `loss = nn.MSELoss().cuda()`, it makes on the CPU otherwise: `loss = nn.MSELoss()`.
+        """
         moved: list[ast.expr] = []
-        for statement in body:
+        otherwise = {ast.unparse(s) for s in node.orelse}
+        for statement in node.body:
+            if on_cpu := _made_on_cpu(statement) & otherwise:
+                otherwise -= on_cpu
+                continue
             move = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
             if isinstance(move, ast.Call) and (self._is_wrapped(statement, move) or ast.unparse(move.func) == "print"):
                 continue
@@ -68,7 +75,7 @@ class Cpu:
             if ast.unparse(kept[0]) != ast.unparse(move.func.value) or isinstance(move.func.value, ast.Call):
                 return False
             moved.append(move.func.value)
-        return any(self.roles.is_model(v) for m in moved for v in self.program.values(m))
+        return not otherwise and any(self.roles.is_model(v) for m in moved for v in self.program.values(m))
 
     @staticmethod
     def _is_wrapped(statement: ast.stmt, call: ast.Call) -> bool:
@@ -110,6 +117,15 @@ class Cpu:
             ]
         parent = self.program.parent(writes[0]) if len(writes) == 1 else None
         return parent.value if isinstance(parent, ast.Assign) else None
+
+
+def _made_on_cpu(statement: ast.stmt) -> set[str]:
+    """`loss = nn.MSELoss()` for `loss = nn.MSELoss().cuda()`."""
+    move = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute) or move.func.attr != "cuda":
+        return set()
+    assert isinstance(statement, ast.Assign)
+    return {" = ".join(ast.unparse(part) for part in [*statement.targets, move.func.value])}
 
 
 def _not_all(terms: list[ast.expr]) -> ast.expr:

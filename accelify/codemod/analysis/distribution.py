@@ -68,7 +68,7 @@ class Distributions:
     @property
     def is_there(self) -> bool:
         """Whether the files do anything of the kind."""
-        return any(True for _ in self._signs())
+        return any(self.program.question_round(node) is None for node, _ in self._signs())
 
     def find(self) -> Distribution:
         """All of it."""
@@ -247,10 +247,31 @@ class Distributions:
         told: set[tuple[str, str]] = set()
         for node, name in self._signs():
             key = (name, self.program.path(node))
-            if node not in self.found.known and key not in told:
+            if node not in self.found.known and key not in told and not self._unwraps(node):
                 told.add(key)
                 reason = _UNKNOWN.get(name.rpartition(".")[2], "the script already distributes itself")
                 self.found.refuse(node, f"`{name}`: {reason}")
+
+    def _unwraps(self, node: ast.AST) -> bool:
+        """`if isinstance(model, DDP): model = model.module`, which is as right of a model that is not wrapped."""
+        question = self.program.question_round(node)
+        choice = self.program.parent(question) if question is not None else None
+        if isinstance(choice, ast.IfExp):
+            return choice.test is question and _is_inner(choice.body)
+        return (
+            isinstance(choice, ast.If)
+            and choice.test is question
+            and all(isinstance(s, (ast.Assign, ast.Return)) and _is_inner(s.value) for s in choice.body)
+        )
+
+
+def _is_inner(value: ast.expr | None) -> bool:
+    """Whether an expression is, or begins with, what a wrapper holds: `model.module.state_dict()`."""
+    while isinstance(value, (ast.Attribute, ast.Call)):
+        if isinstance(value, ast.Attribute) and value.attr == "module":
+            return True
+        value = value.func if isinstance(value, ast.Call) else value.value
+    return False
 
 
 def _makes_anew(value: ast.expr | None) -> bool:

@@ -19,9 +19,14 @@ class Effect(Enum):
 
 
 OPEN = {"open", "io.open", "codecs.open"}
+_VIDEOS = ("cv2.VideoWriter", "imageio.get_writer", "imageio.v2.get_writer")
+_EVENTS = (
+    *("torch.utils.tensorboard.", "tensorboardX.", "tensorflow.summary.FileWriter"),
+    *("tensorflow.compat.v1.summary.FileWriter", "tensorflow.summary.create_file_writer"),
+)
 _WRITERS = (  # whose every method writes
-    "torch.utils.tensorboard.",
-    "tensorboardX.",
+    *_EVENTS,
+    *_VIDEOS,
     "tensorboard_logger.",
     "visdom.Visdom",
     "csv.writer",
@@ -32,7 +37,8 @@ _WRITERS = (  # whose every method writes
     "logging.FileHandler",
     "logging.handlers.",
 )
-_MAKE_WRITERS = ("torch.utils.tensorboard.", "tensorboardX.", "visdom.Visdom", "logging.FileHandler")
+_FOURCC = ("cv2.VideoWriter_fourcc", "cv2.VideoWriter.fourcc")
+_MAKE_WRITERS = (*_EVENTS, *_VIDEOS, "visdom.Visdom", "logging.FileHandler")
 _WRITE = frozenset(
     "numpy.save numpy.savez numpy.savez_compressed numpy.savetxt json.dump pickle.dump cPickle.dump _pickle.dump "
     "dill.dump joblib.dump sklearn.externals.joblib.dump torchvision.utils.save_image scipy.io.savemat "
@@ -41,7 +47,8 @@ _WRITE = frozenset(
     "torchaudio.save torch.save shutil.copy shutil.copyfile shutil.copy2 shutil.copytree shutil.move "
     "os.remove os.unlink os.rename os.replace safetensors.torch.save_file tensorboard_logger.log_value "
     "tensorboard_logger.configure matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.pause "
-    "matplotlib.pyplot.imsave".split()
+    "matplotlib.pyplot.imsave tensorflow.summary.scalar tensorflow.summary.image tensorflow.summary.histogram "
+    "tensorflow.summary.text".split()
 )
 _WRITING_METHODS = frozenset(
     "add_scalar add_scalars add_histogram add_image add_images add_figure add_hparams to_csv to_excel to_pickle "
@@ -75,7 +82,14 @@ _COMPUTE = (
     *("torch.device", "torch.cuda.is_", "torch.cuda.device_count", "torch.cuda.get_device", "torch.backends.mps.is_"),
     *("torch.cuda.memory", "torch.cuda.max_memory", "torch.nn.functional.softmax", "torch.nn.functional.sigmoid"),
     *("torch.nn.functional.interpolate", "torch.nn.functional.one_hot", "logging.getLogger", "warnings.warn"),
-    *("logging.debug", "logging.info", "logging.warning", "logging.error"),
+    *(
+        "tensorflow.Summary",
+        "tensorflow.compat.v1.Summary",
+        "logging.debug",
+        "logging.info",
+        "logging.warning",
+        "logging.error",
+    ),
 )
 _TORCH = frozenset(
     "tensor from_numpy as_tensor cat stack zeros ones zeros_like ones_like full arange linspace eye no_grad mean sum "
@@ -135,6 +149,8 @@ class Outputs:
             return Effect.WRITES if len(call.args) > 1 else Effect.NOTHING
         if name == "logging.basicConfig":
             return Effect.WRITES if any(k.arg == "filename" for k in call.keywords) else None
+        if name in _FOURCC:
+            return Effect.NOTHING
         if name in _WRITE or name.startswith(_MAKE_WRITERS):
             return Effect.WRITES
         if name.startswith(_DRAW) or name in ("csv.writer", "csv.DictWriter", "logging.Formatter"):

@@ -200,6 +200,14 @@ class Program:
         own = (s for path in paths for s in self.flow.bindings[path].root.walk())
         return self.run_from(s for s in own if s.kind in ("module", "function"))
 
+    def question_round(self, node: ast.AST) -> ast.Call | None:
+        """The call that only asks for a class: `isinstance(model, (DataParallel, DistributedDataParallel))`."""
+        parent = self.parent(node)
+        asked = self.parent(parent) if isinstance(parent, ast.Tuple) else parent
+        if isinstance(asked, ast.Call) and asked.func is not node and ast.unparse(asked.func) == "isinstance":
+            return asked
+        return None
+
     def run_from(self, scopes: Iterable[Scope]) -> set[Scope]:
         """Some functions and modules, the functions inside those functions, and all that they may run."""
         found: set[Scope] = set()

@@ -7,7 +7,8 @@ Why: each process has a device of its own, and `"cuda:0"` is the first process's
 moves itself follow through the variable.
 Where the accelerator does not reach, `"cuda:0"` becomes `"cuda"`: the process's own one, too. Text that is read as
 text, as in `if device == "cuda":` and `torch.autocast(device)`, becomes `accelerator.device.type`.
-Left alone: a variable that nothing reads any more, which goes; other devices where the accelerator does not reach.
+Left alone: a variable that nothing reads any more, which goes; other devices where the accelerator does not reach; the
+CPU, chosen beside the device that the script trains on.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     done: set[ast.AST] = set()
     for statement, target in _assignments(script):
         if statement in done or target in gone or script.is_kept(statement) or not _is_read(script, target, gone):
+            continue
+        if script.is_for_the_cpu(statement):
             continue
         accelerator = script.accelerator(statement)
         path = script.path(statement)

@@ -15,7 +15,8 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
+from accelify.codemod import names, snippets
+from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.trace import wrapped_by
 from accelify.codemod.analysis.values import Argument, Made, Member
 from accelify.codemod.edits import Change, Plan, Remark, Remove, Replace
@@ -89,15 +90,34 @@ def _members(script: Script) -> Iterator[Change]:
         if not isinstance(node, ast.Attribute) or node.attr != "module" or not isinstance(node.ctx, ast.Load):
             continue
         is_run = script.path(node) in script.files or script.program.frame(node) in script.run_by_training
-        if is_run and _may_be_wrapped(script, node.value):
-            choice = script.program.parent(node)
+        if is_run and _may_be_wrapped(script, node.value) and not _is_in_a_wrapper(script, node):
+            statement, choice = script.program.parent(node), _choice(script, node)
             edit: Replace | Remove = Replace(node, inner, (node.value,))
-            if isinstance(choice, ast.Assign) and all(_same(t, node.value) for t in choice.targets):
-                edit = Remove(choice)
-            elif isinstance(choice, ast.IfExp) and choice.body is node and _same(choice.orelse, node.value):
+            if isinstance(statement, ast.Assign) and all(_same(t, node.value) for t in statement.targets):
+                edit = Remove(statement)
+            elif choice is not None:
                 edit = Replace(choice, partial(snippets.chosen, is_body=False), (choice.orelse,))
             reason = "a prepared model is the model itself"
             yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
+
+
+def _is_in_a_wrapper(script: Script, node: ast.Attribute) -> bool:
+    """Whether a class of the project's own, derived from a wrapper, asks for what it holds itself."""
+    cls = script.program.frame(node).parent
+    bases = script.program.flow.external_bases(cls) if cls is not None and cls.kind == "class" else ()
+    return any(map(names.is_wrapper, bases))
+
+
+def _choice(script: Script, node: ast.Attribute) -> ast.IfExp | None:
+    """`model.module.state_dict() if several else model.state_dict()`, whose branches become the same."""
+    for choice in script.program.ancestors(node):
+        if isinstance(choice, ast.stmt):
+            return None
+        if isinstance(choice, ast.IfExp):
+            unwrapped = ast.unparse(choice.body).replace(ast.unparse(node), ast.unparse(node.value))
+            is_inside = script.program.inside(node, choice.body) and is_pure(choice.test)
+            return choice if is_inside and unwrapped == ast.unparse(choice.orelse) else None
+    return None
 
 
 def _same(left: ast.expr, right: ast.expr) -> bool:

@@ -213,3 +213,14 @@ def test_the_class_of_the_sampler_may_be_chosen_first() -> None:
     left_alone(
         SCRIPT.format(**{**DEFAULTS, "sampler": f"{made_by}\n    print(make)", "loader": "sampler=sampler"}), "itself"
     )
+
+
+def test_an_epoch_counter_that_only_the_sampler_read_goes() -> None:
+    sampler = "sampler = DistributedSampler(data) if args.ddp else None\n    if args.ddp:\n        seen = 0"
+    end = "if args.ddp:\n            seen += 1\n            loader.sampler.set_epoch(seen)"
+    text = after(sampler=sampler, loader="sampler=sampler", end=end)
+    assert "seen" not in text
+    assert "pass" not in text
+    assert "num_processes" not in text
+    kept = f"seen = 0\n    {DEFAULTS['sampler']}"
+    assert "seen += 1\n        print(seen)" in after(sampler=kept, end="seen += 1\n        print(seen)")

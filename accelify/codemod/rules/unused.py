@@ -126,8 +126,21 @@ def _remove(
         ):
             whole = _choice(script, statement, name) if _is_alone(script, statement) else statement
             if whole is not None:
+                whole = _emptied(script, whole, removed)
                 yield Change(NAME, path, whole.lineno, reason, (Remove(whole),))
-                removed = removed | {whole}
+                removed |= {statement, whole}
+        elif isinstance(statement, ast.AugAssign) and statement.target is write and is_pure(statement.value):
+            whole = _emptied(script, statement, removed)
+            yield Change(NAME, path, whole.lineno, reason, (Remove(whole),))
+            removed |= {statement, whole}
+
+
+def _emptied(script: Script, statement: ast.stmt, removed: set[ast.stmt]) -> ast.stmt:
+    """A statement that goes, or the `if` that has nothing left to do without it."""
+    choice = script.program.parent(statement)
+    if isinstance(choice, ast.If) and is_pure(choice.test) and {*choice.body, *choice.orelse} <= removed | {statement}:
+        return choice
+    return statement
 
 
 def _bound(statement: ast.Assign) -> list[str]:

@@ -201,3 +201,16 @@ for epoch in range(2):
     assert "model, optimizer = accelerator.prepare(model, optimizer)\n" in new
     assert new.count("prepare(") == 2
     assert not [n.message for n in result.notes if "wait for each other" in n.message]
+
+
+@pytest.mark.parametrize("over", ["iter({})", "iter(tqdm({}))"])
+def test_an_iterator_over_a_loader_without_a_name_goes_over_a_prepared_one(over: str) -> None:
+    made = "DataLoader(data, batch_size=2)"
+    text = after(f"""\
+batches = {over.format(made)}
+for step in range(4):
+    x, y = next(batches)
+    STEP
+""")
+    assert f"batches = {over.format(f'accelerator.prepare({made})')}\n" in text
+    assert "model, optimizer = accelerator.prepare(model, optimizer)\n" in text

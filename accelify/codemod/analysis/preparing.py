@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.grouping import Group, Grouper, Item
 from accelify.codemod.analysis.loops import Data, Loops, Training
@@ -119,7 +120,7 @@ class Preparer:
         """Where a thing was first given a name; for a parameter that nobody fills, the attribute that keeps it."""
         last = chain[-1]
         if last.kind == "inline" and len(chain) > 1:
-            return last if chain[-2].kind == "parameter" else chain[-2]
+            return last if chain[-2].kind == "parameter" or self._goes_over(chain[-2].value) else chain[-2]
         if last.kind == "parameter":
             for kept in reversed(chain[:-1]):
                 if (
@@ -129,6 +130,12 @@ class Preparer:
                 ):
                     return kept
         return last
+
+    def _goes_over(self, value: ast.expr | None) -> bool:
+        """`iter(DataLoader(data))`, which is no loader but goes over one that has no name."""
+        return isinstance(value, ast.Call) and (
+            any(names.iteration(n) for n in self.program.called(value)) or self.tracer.is_progress(value)
+        )
 
     def _is_handed_up(self, constructor: Scope, base: Scope) -> bool:
         """Whether a constructor hands what it is given to its base class's, which others may call too."""

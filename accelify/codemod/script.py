@@ -350,6 +350,12 @@ class Script:
         """Where a loop reads what it adds up."""
         return self.sums.read_in(loop, name)
 
+    @property
+    def ends_apart(self) -> bool:
+        """Whether processes draw what they train on, and one that has ended does not keep the others waiting."""
+        kinds = {d.kind for d in self.training.data}
+        return "random" in kinds and "loaders" not in kinds and self.options.runtime.has("seed_by_rank")
+
     @cached_property
     def draws_in_its_data(self) -> bool:
         """Whether a data set of the project's own that is trained on draws at random what it hands out."""

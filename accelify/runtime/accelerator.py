@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Callable, Sequence
@@ -127,6 +128,7 @@ class Accelerator(Keeping):
         self._loaders: list[Any] = []
         self._shares: dict[int, tuple[Any, Any]] = {}
         self._own_seed: int | None = None
+        self._draws_apart = False
         project = project_configuration(project_dir, project_config)
         self._preemption = Preemption()
         self._trackers = Trackers(log_with, project.logging_dir, self._world.rank == 0)
@@ -274,8 +276,13 @@ class Accelerator(Keeping):
         """From here on each rank draws random numbers of its own; rank 0, and so one process, draws what it always did.
 
         For scripts that draw their training data at random. Loaders and `shard` still deal one shared epoch out.
+        What ranks draw may decide how many steps they take (agents, whose episodes end when they end): one that comes
+        to the script's end takes part in the others' backward passes, with nothing in hand, until all are there.
         Said again, it changes nothing, unless the script has seeded anew.
         """
+        if self._world.size > 1 and not self._draws_apart:
+            self._draws_apart = True
+            atexit.register(self._parallel.end_apart)
         if self._world.rank and torch.initial_seed() != self._own_seed:
             set_seed(torch.initial_seed(), device_specific=True, rank=self._world.rank)
             self._own_seed = torch.initial_seed()

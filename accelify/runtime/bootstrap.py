@@ -52,6 +52,7 @@ def main() -> None:
     except BaseException as error:
         if not (isinstance(error, SystemExit) and error.code in (None, 0)):
             _record(error, program, shown)
+            sys.last_value = error  # as the interpreter does, but for SystemExit, too
         if not isinstance(error, SystemExit):
             _tell(error, shown)
         raise

@@ -60,7 +60,7 @@ class Alone:
         """The object of the only rank."""
         return [value]
 
-    def counts(self, mine: int) -> list[int]:
+    def counts(self, mine: int, operation: str = "the number of rows") -> list[int]:
         """This rank's number."""
         return [mine]
 
@@ -234,9 +234,9 @@ class Together(Alone):
         self.agree("gather_object")
         return self._transport.objects(value)
 
-    def counts(self, mine: int) -> list[int]:
+    def counts(self, mine: int, operation: str = "the number of rows") -> list[int]:
         """Every rank's number, in one small message: for what is said in every step."""
-        return self._exchange("the number of rows", mine)
+        return self._exchange(operation, mine)
 
     def scatter_object(self, values: list[Any]) -> Any:
         """This rank's object of those that rank 0 has, one for each."""

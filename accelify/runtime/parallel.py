@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -102,12 +103,16 @@ class Replicas(Single, ABC, Generic[R]):
             replica.owner = self
             self._replicas.append(replica)
 
-    def backward(self, loss: torch.Tensor, **options: Any) -> None:
-        """The backward pass, after which every model's gradients are means over all ranks."""
+    def backward(self, loss: torch.Tensor, *, may_end: bool = False, **options: Any) -> None:
+        """The backward pass, after which every model's gradients are means over all ranks.
+
+        may_end: whether some ranks may have come to the script's end; the means are over the others then.
+        """
         if not self.synchronises or self._announced:
             loss.backward(**options)  # type: ignore[no-untyped-call]
             return
-        if self._joining:
+        is_uneven = self._joining or may_end
+        if is_uneven:
             self._call_roll(is_here=True)
         self._begin()
         self._announced = True
@@ -119,7 +124,7 @@ class Replicas(Single, ABC, Generic[R]):
         finally:
             self._announced = False
         self._finish()
-        if self._joining:
+        if is_uneven:
             self._rescale()
 
     def begin_unannounced(self) -> None:
@@ -188,20 +193,29 @@ class Replicas(Single, ABC, Generic[R]):
         self._joining, self._active = True, list(range(self._world.size))
         try:
             yield
-            while self._call_roll(is_here=False):
-                self._forget_gradients()
-                self._begin()
-                self._finish()
-                self._forget_gradients()
+            self._see_out()
         finally:
             self._joining = False
         if len(self._active) < self._world.size:
             catch_up(self._active[0])
 
+    def end_apart(self) -> None:
+        """At the end of a script that has not failed: take part with nothing in hand until all ranks have come here."""
+        if getattr(sys, "last_value", None) is None:
+            with suppress(AccelifyError, RuntimeError):  # those that go on say what is wrong
+                self._see_out()
+
+    def _see_out(self) -> None:
+        while self._call_roll(is_here=False):
+            self._forget_gradients()
+            self._begin()
+            self._finish()
+            self._forget_gradients()
+
     def _call_roll(self, *, is_here: bool) -> bool:
         """Whether any rank still has a batch; who has is kept."""
-        self._collectives.agree("backward in join_uneven_inputs")
-        active = [rank for rank, is_there in enumerate(self._collectives.counts(int(is_here))) if is_there]
+        operation = "backward in join_uneven_inputs" if self._joining else "backward"
+        active = [rank for rank, is_there in enumerate(self._collectives.counts(int(is_here), operation)) if is_there]
         self._active = active or self._active
         return bool(active)
 

@@ -23,7 +23,7 @@ class Single:
     def prepare_optimizer(self, optimizer: Optimizer) -> None:
         """Its parameters are trained as they are."""
 
-    def backward(self, loss: torch.Tensor, **options: Any) -> None:
+    def backward(self, loss: torch.Tensor, *, may_end: bool = False, **options: Any) -> None:
         """The plain backward pass."""
         loss.backward(**options)  # type: ignore[no-untyped-call]
 
@@ -41,6 +41,9 @@ class Single:
     def is_joining(self) -> bool:
         """Whether ranks may come to their end at different times: one process never does."""
         return True
+
+    def end_apart(self) -> None:
+        """Nobody else goes on."""
 
     @contextmanager
     def join(self, catch_up: Callable[[int], None]) -> Iterator[None]:

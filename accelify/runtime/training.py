@@ -36,6 +36,7 @@ class Training(Standing):
     _models: list[nn.Module]
     _optimizers: list[Optimizer]
     _schedulers: list[Any]
+    _draws_apart: bool  # whether ranks draw their own data, and may come to the end at different times
 
     @property
     def gradient_accumulation_steps(self) -> int:
@@ -95,7 +96,8 @@ class Training(Standing):
             )
         share = 1.0 if step is None or weight is not None else step.weight(self._world.rank)
         loss = self._accumulation.divide(loss if share == 1.0 else loss * share, weight)
-        self._parallel.backward(self._precision.scale(loss), **options)
+        may_end = self._draws_apart and step is None
+        self._parallel.backward(self._precision.scale(loss), may_end=may_end, **options)
         self._accumulation.settle(weight, self._parameters, self._world.size)
 
     def _parameters(self, models: Sequence[nn.Module]) -> Iterator[torch.Tensor]:

@@ -166,19 +166,27 @@ def _uneven(script: Script) -> Iterator[Remark]:
                     continue
                 read = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]
                 of_batch = any(script.is_part_of_a_batch(n) for n in read)
-                if any(
+                is_between = any(
                     script.program.inside(s, loop) and not script.program.inside(node, s) for s in script.shared_loops
-                ):
+                )
+                if is_between:
                     is_own = script.locality.is_own(node.test)  # between the epochs: what is reduced is everyone's
                 else:
                     is_own = of_batch or bool({n.id for n in read} & measured) or _asks_a_tensor(node.test)
                     is_own = is_own or script.locality.is_own(node.test)
                 if is_own:
                     seen.add(node)
-                    message = (
-                        "this is decided from what one process sees: processes that take different numbers of steps "
-                        "wait for each other; decide from a value that is reduced over them"
-                    )
+                    message = "this is decided from what one process sees: "
+                    if script.ends_apart:
+                        message += (
+                            "processes may take different numbers of steps. One at the script's end takes part in the "
+                            "others' with nothing in hand; let nothing that needs all processes follow the training"
+                        )
+                    else:
+                        message += (
+                            "processes that take different numbers of steps wait for each other; decide from a value "
+                            "that is reduced over them"
+                        )
                     yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 

@@ -186,3 +186,39 @@ def test_meters_are_reduced_in_both_phases() -> None:
     after = run(text.replace("return total / 1", "return total.sum / total.count")).after.decode()
     assert DEALT in after
     assert '    total.sum, total.count = accelerator.reduce((total.sum, total.count), "sum")\n' in after
+
+
+@pytest.mark.parametrize(
+    ("under", "told"),
+    [
+        ('if phase == "val":', False),
+        ('if phase != "val":', True),
+        ('if phase == "train":\n                pass\n            else:', False),
+        ("if total:", True),
+    ],
+)
+def test_what_is_collected_of_a_loader_that_is_whole_is_no_share(under: str, told: bool) -> None:
+    result = run(f"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+loaders = {{"train": DataLoader(data, batch_size=2), "val": DataLoader(data, batch_size=2)}}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for phase in ["train", "val"]:
+        seen, total = [], epoch
+        for x, y in loaders[phase]:
+            out = model(x)
+            loss = nn.functional.mse_loss(out, y)
+            {under}
+                seen.extend(out.detach().numpy())
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        print(phase, score(seen))
+""")
+    assert any("`seen` collects this process's share" in n.message for n in result.notes) is told

@@ -51,6 +51,17 @@ class Phase:
             return decisive if decisive in values else None if None in values else not decisive
         return (not self.trains) if ast.unparse(test) == ast.unparse(self.test) else None
 
+    def is_over(self, test: ast.expr, holds: bool) -> bool:
+        """Whether the loop evaluates, where a condition holds or does not: in `if phase == "val":`, in its `else`."""
+        if ast.unparse(test) == ast.unparse(self.test):
+            return holds is not self.trains
+        pair = (test, self.test)
+        if not all(isinstance(t, ast.Compare) and [*map(type, t.ops)] == [ast.Eq] for t in pair):
+            return False
+        (left, right), (own, told) = ((t.left, t.comparators[0]) for t in pair)  # type: ignore[attr-defined]
+        others = isinstance(right, ast.Constant) and isinstance(told, ast.Constant) and right.value != told.value
+        return holds and self.trains and others and ast.unparse(left) == ast.unparse(own)
+
     def dead(self, node: _Branching) -> list[ast.AST]:
         """The branch of a condition that is not run where the loop evaluates."""
         said = self.said(node.test)

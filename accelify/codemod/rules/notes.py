@@ -93,10 +93,24 @@ def _lists(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
         if node.func.attr not in ("append", "extend", "update") or not isinstance(into, ast.Name) or into.id in seen:
             continue
         is_read = any(r.lineno > end for r in frame.reads.get(into.id, ()))
+        if _goes_over_all(script, node, loop):
+            continue
         if is_read and frame.binds(into.id) and any(map(script.locality.is_own, node.args)):
             seen.add(into.id)
             message = f"`{into.id}` collects this process's share only: gather it where the whole is meant"
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _goes_over_all(script: Script, node: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a place in a loop over `loaders[phase]` is for a phase whose loader is whole in every process."""
+    phase = script.training.phases.get(loop)
+    source = script.tracer.inside(loop.iter)
+    if phase is None or any(d.loop is loop for d in script.dealt) or not isinstance(source, ast.Subscript):
+        return False
+    if not isinstance(phase.test, ast.Compare) or ast.unparse(source.slice) != ast.unparse(phase.test.left):
+        return False
+    around = [b for b in script.program.branches_round(node) if script.program.inside(b[0], loop)]
+    return any(phase.is_over(branching.test, holds) for branching, holds in around)
 
 
 def _begins_anew(script: Script, addition: ast.AugAssign, loop: ast.For | ast.AsyncFor) -> bool:

@@ -82,7 +82,7 @@ def test_a_move_to_where_another_value_is_is_told_to_be_right(tmp_path: Path, mo
         Path("steps.py").read_text().replace("x.device", "place").replace("x, y):", "x, y, place):")
     )
     Path("train.py").write_text(text.replace("optimizer, x, y)", "optimizer, x, y, device)"))
-    assert any(told(r, "this move takes whatever") for r in rewrite_together(("train.py",), Options()))
+    assert any(told(r, "`place` is the process's own device") for r in rewrite_together(("train.py",), Options()))
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,8 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
         message = "stays: this move takes whatever device its variable holds"
+        if move.device is not None and _is_of_process(script, move.device):
+            message = f"stays: `{ast.unparse(move.device)}` is the process's own device"
         if _is_where_another_is(move.device):
             message = "stays: this goes to where another value is, which is right in every process"
         yield Remark(NAME, path, move.call, message, Tier.ADVICE)
@@ -269,6 +271,12 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
             ),
         ),
     )
+
+
+def _is_of_process(script: Script, device: ast.expr) -> bool:
+    """Whether all that a device's variable may hold are devices that the script chose, and the accelerator does now."""
+    held = script.program.values(device)
+    return bool(held) and all(map(script.roles.is_device, held))
 
 
 def _is_worker_code(script: Script, node: ast.AST) -> bool:

@@ -19,6 +19,10 @@ _WIDER = {
 }
 
 
+# Messages that are kept until the next one comes. Units: bytes.
+SMALL = 4096
+
+
 class Transport(ABC):
     """What joins `size` ranks. Whatever one rank calls, all call at once, with tensors of one shape and dtype."""
 
@@ -60,6 +64,7 @@ class Processes(Transport):
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self._sent: tuple[torch.Tensor, list[torch.Tensor]] | None = None
 
     def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         """Each rank's tensor, sent as bytes, since backends do not carry every dtype."""
@@ -68,6 +73,10 @@ class Processes(Transport):
             return [tensor.detach()] * self.size
         everyone = [torch.empty_like(flat) for _ in range(self.size)]
         dist.all_gather(everyone, flat)
+        # A thread of gloo lets go of these a moment later. Were its reference the last, it would need Python for that,
+        # and a loader's worker forked meanwhile, as an epoch begins, would wait forever (before Python 3.12).
+        if flat.numel() <= SMALL:
+            self._sent = flat, everyone
         return [part.view(tensor.dtype).reshape(tensor.shape) for part in everyone]
 
     def reduce(self, tensor: torch.Tensor, reduction: str) -> torch.Tensor:

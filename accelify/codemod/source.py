@@ -8,6 +8,7 @@ import re
 import signal
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -143,15 +144,20 @@ def describe(error: OSError) -> str:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Hold back the signals that would end this process half-way, where the system can."""
-    if not hasattr(signal, "pthread_sigmask"):
+    """Hold back the signals that would end this process half-way; they come when all is done."""
+    if threading.current_thread() is not threading.main_thread():  # which alone may say what becomes of signals
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    held: list[int] = []
+    ours = [number for number in _ENDING if signal.getsignal(number) is not None]
+    before = {number: signal.signal(number, lambda number, frame: held.append(number)) for number in ours}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in held:
+            signal.raise_signal(number)
 
 
 @contextmanager

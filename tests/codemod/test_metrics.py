@@ -475,7 +475,7 @@ def test_what_an_environment_decides_is_told(slots: dict[str, str], told: list[s
     usual = {"condition": "steps % 9", "backward": "pass", "told": "episode", "test": "episode > 9"}
     result = run(EPISODES.format(**{**usual, **slots}))
     lines = result.after.decode().splitlines()
-    assert [lines[n.line - 1].strip() for n in result.notes if "wait for each other" in n.message] == told
+    assert [lines[n.line - 1].strip() for n in result.notes if "what one process sees" in n.message] == told
     assert not [c for c in result.changes if c.rule == "schedules"]
 
 

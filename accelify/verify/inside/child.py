@@ -182,6 +182,7 @@ class Ending:
 
     def fail(self, error: BaseException) -> NoReturn:
         """The script has failed."""
+        sys.last_value = error  # as the interpreter does before it runs what was registered for the end
         entries = [entry for entry in traceback.extract_tb(error.__traceback__) if not entry.filename.startswith(HERE)]
         inside = traceback.extract_tb(error.__traceback__)
         shown = entries if entries else list(inside)

@@ -11,13 +11,13 @@ from accelify.codemod.analysis.settings import Setting, Settings
 from accelify.codemod.analysis.trace import Tracer
 
 _DEPTH = 4
-_OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.", "params.")
+OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.", "params.")
 
 
 def options_in(node: ast.AST) -> set[str]:
     """The options of a script that are read somewhere: `args.no_cuda`."""
     texts = {ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.Attribute)}
-    return {text for text in texts if text.startswith(_OPTIONS)}
+    return {text for text in texts if text.startswith(OPTIONS)}
 
 
 class Cpu:

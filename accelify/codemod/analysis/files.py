@@ -89,5 +89,5 @@ def _last(value: object) -> frozenset[str]:
 
 def _last_of_all(node: ast.expr) -> frozenset[str]:
     """The name of the file in the text that ends a path, if all of the name is in there."""
-    whole = isinstance(node, ast.Constant) and isinstance(node.value, str) and "/" in node.value
-    return _last(node.value) if whole and isinstance(node, ast.Constant) else _NOTHING
+    text = node.value if isinstance(node, ast.Constant) else None
+    return _last(text) if isinstance(text, str) and "/" in text else _NOTHING

@@ -7,7 +7,7 @@ import ast
 from accelify.codemod.analysis.collected import Collected
 from accelify.codemod.analysis.harmless import Harmless
 from accelify.codemod.analysis.prepared import Prepared
-from accelify.codemod.analysis.program import LOOPS, Program
+from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Tracer
 
 Loop = ast.For | ast.AsyncFor
@@ -47,10 +47,8 @@ class Lists:
         for node in ast.walk(loop):
             if isinstance(node, (ast.Return, ast.Raise)):
                 return True
-            if isinstance(node, (ast.Break, ast.Continue)):
-                around = next(a for a in self.program.ancestors(node) if isinstance(a, LOOPS))
-                if around is loop:
-                    return True
+            if isinstance(node, (ast.Break, ast.Continue)) and self.program.loops_round(node)[0] is loop:
+                return True
         return False
 
     def _is_put_together(self, name: str, call: ast.Call, loop: Loop, before: list[ast.stmt]) -> bool:
@@ -81,8 +79,9 @@ class Lists:
         if called & _MEANS:
             return True
         if called & _SUMS:
-            is_divided = isinstance(taken, ast.BinOp) and isinstance(taken.op, ast.Div) and taken.left is call
-            return is_divided and isinstance(taken, ast.BinOp) and ast.unparse(taken.right) == f"len({read.id})"
+            if not isinstance(taken, ast.BinOp) or not isinstance(taken.op, ast.Div) or taken.left is not call:
+                return False
+            return ast.unparse(taken.right) == f"len({read.id})"
         return bool(called & _ARRAYS) and isinstance(taken, ast.Attribute) and taken.attr in _OF_ARRAYS
 
     def _is_shown(self, read: ast.Name) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
@@ -39,16 +40,18 @@ class NamedDevices:
         if not is_setting or not names.is_device_name(last_name(node)):
             return False
         values = self.program.values(node)
-        return not any(isinstance(v, (Made, Instance)) for v in values) and not self._is_set(node)
+        return not any(isinstance(v, (Made, Instance)) for v in values) and last_name(node) not in self._set
 
-    def _is_set(self, node: ast.expr) -> bool:
+    @cached_property
+    def _set(self) -> set[str]:
+        """The last names of what the script gives a value, but for its objects' own attributes."""
         stores = (
             n
             for parsed in self.program.files
             for n in parsed.parents
             if isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store)
         )
-        return any(last_name(s) == last_name(node) for s in stores if not ast.unparse(s).startswith("self."))
+        return {last_name(s) for s in stores if not ast.unparse(s).startswith("self.")}
 
     def _is_a_place_for_devices(self, call: ast.Call, argument: ast.expr) -> bool:
         if argument in self.moved:

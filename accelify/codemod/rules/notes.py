@@ -14,6 +14,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from accelify.codemod.analysis.bindings import names_in
+from accelify.codemod.analysis.cpu import OPTIONS
 from accelify.codemod.analysis.sums import added_in, bound_in
 from accelify.codemod.edited import vanished
 from accelify.codemod.edits import Plan, Remark, Remove
@@ -22,7 +23,6 @@ from accelify.codemod.script import Script
 
 NAME = "notes"
 _SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
-_OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.", "params.")
 
 
 def find(script: Script, plan: Plan) -> Iterator[Remark]:
@@ -281,7 +281,7 @@ def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
     needless = [m.device for m in script.moves if m.device is not None and script.is_needless(m)]
     for device in [*script.named_devices, *needless]:
         text = ast.unparse(device)
-        if (device in script.named_devices or text.startswith(_OPTIONS)) and text not in told:
+        if (device in script.named_devices or text.startswith(OPTIONS)) and text not in told:
             told.add(text)
             message = f"{text} no longer chooses the device of this: `{script.options.runtime.launch} --cpu` does"
             yield Remark(NAME, script.path(device), device, message, Tier.REVIEW)

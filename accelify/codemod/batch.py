@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 # The results of files that are rewritten together: all of the migrated ones are written, or none is.
 Program = tuple[FileResult, ...]
 Paths = tuple[str, ...]
+
+_OBJECTS = 100_000  # so many new ones between two collections of the youngest
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,8 @@ def _rewrite_program(task: tuple[Paths, Options]) -> Program:
 
     paths, options = task
     try:
-        results = rewrite_together(paths, options)
+        with _few_collections():
+            results = rewrite_together(paths, options)
     except FileError as error:
         others = [path for path in paths if path != error.path]
         return (
@@ -170,6 +175,17 @@ def _rewrite_program(task: tuple[Paths, Options]) -> Program:
             *(failed(FileError(path, reason=f"left as it was, as it belongs with {error}")) for path in others),
         )
     return tuple(_without_bytes(result) for result in results)
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """A program's trees live until it is done: the collector would go through them again and again for nothing."""
+    usual = gc.get_threshold()
+    gc.set_threshold(_OBJECTS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def _rewrite_source(task: tuple[str, bytes, Options]) -> FileResult:

@@ -116,7 +116,9 @@ def _comments(text: str) -> Counter[str]:
 
 def binds_its_names(parsed: Parsed, text: str) -> str | None:
     """No name is undefined, and none is left unused, that was not so before."""
-    before, after = _name_troubles(parsed.tree), _name_troubles(parse_text(text, parsed.path))
+    before = _name_troubles(parsed.tree, parsed.nodes)
+    tree = parse_text(text, parsed.path)
+    after = _name_troubles(tree, list(ast.walk(tree)))
     new = after - before
     return f"{next(iter(new))}" if new else None
 
@@ -141,19 +143,19 @@ def _filled(text: str) -> list[str]:
     return [line for line in text.split("\n") if line.strip()]
 
 
-def _name_troubles(tree: ast.Module) -> Counter[str]:
+def _name_troubles(tree: ast.Module, nodes: list[ast.AST]) -> Counter[str]:
     """Undefined names, and imports, plain local variables and parameters that nothing reads."""
     root = bindings("<module>", tree).root
     found: Counter[str] = Counter()
-    unpacked = _unpacked(tree)
-    has_star = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in ast.walk(tree))
+    unpacked = _unpacked(nodes)
+    has_star = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in nodes)
     read: set[tuple[Scope | None, str]] = set()
     for scope in root.walk():
-        for name, nodes in scope.reads.items():
+        for name, reads in scope.reads.items():
             owner = scope.owner(name)
             read.add((owner, name))
             if owner is None and not has_star and name not in _BUILTINS:
-                found[f"undefined name `{name}`"] += len(nodes)
+                found[f"undefined name `{name}`"] += len(reads)
     for scope in root.walk():
         if scope.kind == "function" or scope is root:
             _unused(scope, found, unpacked, read)
@@ -167,9 +169,8 @@ _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) el
 }
 
 
-def _unpacked(tree: ast.AST) -> set[ast.AST]:
+def _unpacked(nodes: list[ast.AST]) -> set[ast.AST]:
     """Names that a tuple is unpacked into, or that a loop counts by: a script may well want only some of them."""
-    nodes = list(ast.walk(tree))
     targets: list[ast.expr] = [n.target for n in nodes if isinstance(n, (ast.For, ast.AsyncFor))]
     targets += [n for n in nodes if isinstance(n, (ast.Tuple, ast.List)) and isinstance(n.ctx, ast.Store)]
     return {n for t in targets for n in ast.walk(t)}

@@ -41,14 +41,19 @@ class Parsed:
         return self.text.split("\n")
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes, the module first, from the outside in."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """The node that holds each node."""
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
 
     @property
     def is_migrated(self) -> bool:
         """Whether a library that runs training loops is imported already."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             modules: list[str] = []
             if isinstance(node, ast.Import):
                 modules = [a.name for a in node.names]

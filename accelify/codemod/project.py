@@ -130,7 +130,7 @@ class Project:
         )
 
     def _imported(self, parsed: Parsed) -> Iterator[str]:
-        for node in ast.walk(parsed.tree):
+        for node in parsed.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield from self._packages(parsed.path, alias.name, 0)

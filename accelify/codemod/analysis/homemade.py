@@ -38,25 +38,9 @@ class Homemade:
         found = [*self._given(), *self._made_in_models(), *self._without_a_model()]
         return min(found, key=lambda n: (self.program.path(n), n.lineno, n.col_offset), default=None)
 
-    def _nodes(self) -> Iterator[ast.AST]:
-        """What runs."""
-        for parsed in self.program.files:
-            yield from (n for n in parsed.parents if self.program.frame(n) in self.program.reachable)
-
     def _names_a_device(self) -> bool:
-        for node in self._nodes():
-            name = ""
-            if isinstance(node, ast.Attribute):
-                name = node.attr
-            elif isinstance(node, ast.Name):
-                name = node.id
-            elif isinstance(node, (ast.keyword, ast.arg)):
-                name = node.arg or ""
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                name = node.value if node.value.startswith("cuda") else ""
-            if _DEVICE.search(name):
-                return True
-        return False
+        named = (n for parsed in self.program.files for n in parsed.nodes if _DEVICE.search(_name(n)))
+        return any(self.program.frame(n) in self.program.reachable for n in named)
 
     def _given(self) -> Iterator[ast.expr]:
         """What prepared models are given, and what losses compare with their outputs."""
@@ -189,3 +173,16 @@ class Homemade:
             return self._is_there(call.func.value, depth)
         arguments = [*call.args, *(k.value for k in call.keywords)]
         return bool(arguments) and all(self._is_there(a, depth) for a in arguments)
+
+
+def _name(node: ast.AST) -> str:
+    """What a node may name a device by; nothing for other nodes."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, (ast.keyword, ast.arg)):
+        return node.arg or ""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda"):
+        return node.value
+    return ""

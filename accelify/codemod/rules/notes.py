@@ -257,12 +257,11 @@ def _particular_devices(script: Script, gone: set[ast.AST]) -> Iterator[Remark]:
     """One GPU by its number, chosen before the processes have theirs."""
     for call in script.program.calls:
         called = script.program.called(call)
-        is_gone = any(n in gone for n in ast.walk(call.func))
-        if "torch.cuda.set_device" in called and script.path(call) in script.files and not is_gone:
+        is_named = script.path(call) in script.files
+        if "torch.cuda.set_device" in called and is_named and not any(n in gone for n in ast.walk(call.func)):
             message = "every process would take this one GPU: take it out, `Accelerator()` chooses each process's own"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-        numbered = any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda:") for a in ast.walk(call))
-        if "torch.device" in called and numbered and script.path(call) not in script.files:
+        if "torch.device" in called and not is_named and _is_numbered(call):
             message = "this is one particular GPU, for every process: use the accelerator's device"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for path in sorted(script.files):
@@ -271,6 +270,11 @@ def _particular_devices(script: Script, gone: set[ast.AST]) -> Iterator[Remark]:
             if is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node):
                 message = f"every process sees only these GPUs: say `{script.options.runtime.launch} --gpu-ids` instead"
                 yield Remark(NAME, path, node, message, Tier.REVIEW)
+
+
+def _is_numbered(call: ast.Call) -> bool:
+    """`torch.device("cuda:1")`"""
+    return any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda:") for a in ast.walk(call))
 
 
 def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:

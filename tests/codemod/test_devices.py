@@ -100,6 +100,22 @@ def test_what_an_option_puts_on_one_gpu_goes_to_the_processs_own(old: str, new: 
     assert told(result, "no longer chooses the device") == 1
 
 
+@pytest.mark.parametrize("move", ["w = w.to(gpu)", "w = w.to(device=gpu)"])
+def test_a_move_to_a_gpu_by_its_number_goes_to_the_processs_own(move: str) -> None:
+    new = move.replace("device=", "").replace("gpu", "accelerator.device")
+    changed(f"-{move}", f"+{new}", before="gpu = 0", batch=f"w = torch.ones(1)\n{move}", end="print(gpu)")
+
+
+def test_an_inner_model_moved_by_number_follows_its_process() -> None:
+    trainer = "class Trainer:\n    def __init__(self, model, gpu):\n        self.model = model.to(gpu)"
+    before = f"{trainer}\n        print(gpu)\nfirst = 0"
+    made, old = "trainer = Trainer(model, first)", "self.model = model.to(gpu)"
+    changed(f"-{old}", "+self.model = model.to(accelerator.device)", before=before, model=made)
+    result = run(script(before=before.replace("        print(gpu)\n", ""), model=made))
+    assert result.status is Status.MIGRATED
+    assert told(result, "whatever device its variable holds") == 1
+
+
 @pytest.mark.parametrize(
     "kept",
     [

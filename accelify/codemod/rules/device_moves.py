@@ -234,7 +234,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     accelerator = script.accelerator(move.call)
     literal = move.device is not None and any(isinstance(v, Constant) for v in script.program.values(move.device))
     inside_data = _is_worker_code(script, move.call)
-    is_number = script.distribution is not None and move.device in script.distribution.devices
+    is_number = _is_number(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
     if script.goes_to_cpu(move):
         yield Remark(NAME, path, move.call, "stays: this brings it to the CPU, in every process", Tier.ADVICE)
@@ -271,6 +271,24 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
             ),
         ),
     )
+
+
+def _is_number(script: Script, move: Move) -> bool:
+    """Whether a move goes to one GPU by its number, which is another one for each process."""
+    if script.distribution is not None and move.device in script.distribution.devices:
+        return True
+    held = script.program.values(move.device) if move.device is not None else frozenset()
+    is_whole = bool(held) and all(isinstance(v, Constant) and type(v.value) is int for v in held)
+    return is_whole and not _is_only_parameter(script, move)
+
+
+def _is_only_parameter(script: Script, move: Move) -> bool:
+    """Whether a move's device is a parameter that only moves read, which would be left over."""
+    frame = script.program.frame(move.call)
+    if not isinstance(move.device, ast.Name) or move.device.id not in {p.arg for p in frame.parameters}:
+        return False
+    devices = {m.device for m in script.moves}
+    return all(r in devices for r in script.program.reads_of(frame, move.device.id))
 
 
 def _is_of_process(script: Script, device: ast.expr) -> bool:

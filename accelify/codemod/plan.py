@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
+from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.edited import added_reads, edits_of, vanished
 from accelify.codemod.edits import (
@@ -74,6 +75,7 @@ def plan(verdict: Verdict) -> Plan:
         trouble = made.obstacles[0]
         precision.stays = (trouble.node, trouble.message)
         script.kept_moves.clear()
+        script.unread.clear()
         made = _settle(verdict, script)
     return made
 
@@ -82,12 +84,17 @@ def _settle(verdict: Verdict, script: Script) -> Plan:
     """Run the rules until what must stay is known."""
     for _ in range(_ROUNDS):
         made = _run(verdict, script)
-        stuck = set(_stuck(script, made))
-        if stuck <= script.kept_moves:
+        left = set(_stuck(script, made))
+        stuck = {statement for statement, _ in left}
+        unread = {variable for _, variable in left}
+        if not stuck <= script.kept_moves:
+            script.kept_moves |= stuck
+        elif not unread <= script.unread:  # it is no move that could stay
+            script.unread |= unread
+        else:
             break
-        script.kept_moves |= stuck
-    for statement in sorted(stuck, key=lambda n: script.program.line(n)):
-        message = "what this line reads would be left over, and cannot be taken out"
+    for statement, (_, name) in sorted(left, key=lambda one: (script.program.line(one[0]), one[1][1])):
+        message = f"`{name}` would be left over, as nothing but this line reads it: take it out by hand first"
         made.obstacles.append(Obstacle("unused", script.path(statement), statement, message))
     return made
 
@@ -111,8 +118,8 @@ def collect(made: Plan, found: Iterable[Change | Remark | Obstacle]) -> None:
             made.obstacles.append(one)
 
 
-def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
-    """The statements whose removed moves leave a local variable or a parameter that nothing reads."""
+def _stuck(script: Script, made: Plan) -> Iterator[tuple[ast.AST, tuple[Scope, str]]]:
+    """The statements whose removed parts leave a local variable or a parameter that nothing reads, with it."""
     gone = vanished(made.changes)
     added = added_reads(script.program, made.changes)
     edits = list(edits_of(made.changes))
@@ -135,7 +142,7 @@ def _stuck(script: Script, made: Plan) -> Iterator[ast.AST]:
                     w for w in left if not (isinstance(w, ast.alias) and (script.program.parent(w), name) in dropped)
                 ]
                 if left:
-                    yield from (script.program.statement(n) for n in reads)
+                    yield from ((script.program.statement(n), (scope, name)) for n in reads)
 
 
 def _is_counter(script: Script, write: ast.AST) -> bool:

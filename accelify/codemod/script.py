@@ -63,6 +63,7 @@ class Script:
     wrapping: Wrapping | None = None
     dealt: tuple[Dealing, ...] = ()
     kept_moves: set[ast.AST] = field(default_factory=set)
+    unread: set[tuple[Scope, str]] = field(default_factory=set)  # parameters that go, as nothing reads them any more
 
     # Where things are.
 

@@ -433,6 +433,42 @@ def test_a_choice_that_does_more_than_choose_stays() -> None:
     assert "would be left over" in result.notes[0].message
 
 
+SPREAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Trainer:
+    def __init__(self, model, loader):
+        self.model, self.loader = model, loader
+    def train(self, rate, data_parallel=True):
+        model = self.model
+        if data_parallel:
+            model = nn.DataParallel(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+        for (x,) in self.loader:
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+def main(data_parallel=True):
+    loader = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=2)
+    Trainer(nn.Linear(4, 1), loader).train(0.1, data_parallel)
+main(data_parallel=False)
+"""
+
+
+def test_a_parameter_that_only_wrapped_the_model_goes_from_every_call() -> None:
+    text = migrated(SPREAD)
+    assert "data_parallel" not in text
+    assert "def main():" in text
+    assert "train(0.1)" in text
+
+
+def test_a_parameter_that_others_may_give_stays_and_is_named() -> None:
+    result = run(SPREAD.replace("main(data_parallel=False)", "import fire\nfire.Fire(main)"))
+    assert result.status is Status.DECLINED
+    assert "`data_parallel` would be left over" in result.notes[0].message
+
+
 PAIRS = """\
 import random
 from torch.utils.data import Dataset

@@ -75,7 +75,7 @@ def _round(script: Script, changes: list[Change]) -> Iterator[Change]:
             if scope.kind not in ("module", "function"):
                 continue
             for name, writes in list(scope.writes.items()):
-                is_handed = (scope, name) in script.handed
+                is_handed = (scope, name) in script.handed | script.unread
                 is_read = (scope, name) in added and not is_handed
                 if is_read or (name in exported and scope is root) or not scope.binds(name):
                     continue

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 import torch.distributed as dist
 
+from accelify.runtime.desync import answered
+
 # As DistributedDataParallel: a small first bucket, so that communication starts early.
 # Units: bytes
 FIRST_BUCKET = 1 << 20
@@ -83,7 +85,8 @@ class Bucket:
     def wait(self) -> None:
         """Return once the message that this bucket left with has come back."""
         if self.work is not None:
-            self.work.wait()
+            with answered():
+                self.work.wait()
             self.work = None
 
 
@@ -105,7 +108,8 @@ def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup | Non
     """Rank 0's values in everyone's tensors, in place, few messages."""
     for members in _by_kind(tensors):
         flat = torch.cat([member.detach().reshape(-1) for member in members])
-        dist.broadcast(flat.view(torch.uint8), src=0, group=group)
+        with answered():
+            dist.broadcast(flat.view(torch.uint8), src=0, group=group)
         _scatter_into(members, flat)
 
 
@@ -117,14 +121,16 @@ def mean_over_ranks(tensors: list[torch.Tensor], group: dist.ProcessGroup | None
     is_double = any(tensor.dtype == torch.float64 for tensor in tensors)
     dtype = torch.float64 if is_double else torch.float32
     flat = torch.cat([tensor.detach().reshape(-1).to(dtype) for tensor in tensors])
-    dist.all_reduce(flat, group=group)
+    with answered():
+        dist.all_reduce(flat, group=group)
     _scatter_into(tensors, flat.div_(world_size))
 
 
 def sums_over_ranks(numbers: list[float]) -> list[float]:
     """The sums of small numbers, in a message that passes those of the gradients, in a group of their own, by."""
     summed = torch.tensor(numbers)
-    dist.all_reduce(summed)
+    with answered():
+        dist.all_reduce(summed)
     return summed.tolist()
 
 

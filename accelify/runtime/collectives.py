@@ -105,7 +105,7 @@ class Together(Alone):
         try:
             everyone = self._transport.gather(mine)
         except RuntimeError as error:
-            raise missing(self._world, f"{operation} {detail}", error) from error
+            raise missing(self._world, f"{operation} {detail}", error) from None
         said = [one.tolist() for one in everyone]
         if any(mark != said[0][0] for mark, _ in said):
             raise disagreement(self._transport.objects(f"{call_site()} {operation} {detail}".strip()))

@@ -4,23 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from accelify.errors import AccelifyError
-from accelify.runtime.process import World, leave_word
+import torch
 
-_HERE = str(Path(__file__).parent)
+from accelify.errors import AccelifyError
+from accelify.runtime.process import ENDED, World, leave_word
+
+_NOT_THE_SCRIPT = str(Path(__file__).parent), str(Path(torch.__file__).parent)
+
+_ALIKE = (
+    "All ranks must make the same calls equally often: a prepared loader gives them equally many batches, and "
+    "join_uneven_inputs lets these differ"
+)
 
 
 class Desync(AccelifyError):
     """The ranks asked for different things at the same time, or one never came."""
 
 
+class Unanswered(AccelifyError, RuntimeError):
+    """A message to the other ranks that the backend gave up: one of them is gone, or did not come in time."""
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Send messages inside. Raises: Unanswered for whatever the backend raises."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise Unanswered(str(error)) from error
+
+
 def call_site() -> str:
-    """`train.py:88`, the innermost line outside the runtime."""
+    """`train.py:88`, the innermost line outside the runtime and torch."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_SCRIPT):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
@@ -40,12 +61,10 @@ def missing(world: World, asked: str, error: RuntimeError) -> Desync:
 
     Each rank that waited in vain leaves a word in the store that brought the ranks together, and reads the others'.
     """
-    here = f"{call_site()} {asked.strip()}"
-    absent, waiting = [], [f"rank {world.rank} waits at {here}"]
-    for rank, word in sorted(leave_word(world, here).items()):
-        if word is None:
-            absent.append(f"rank {rank}")
-        else:
-            waiting.append(f"rank {rank} waits at {word}")
-    never = f"{', '.join(absent)} never came" if absent else "the connection broke"
-    return Desync(f"{never}; {'; '.join(waiting)} ({error})")
+    here = f"waits at {call_site()} {asked.strip()}"
+    words = {rank: word or "never came" for rank, word in leave_word(world, here).items()}
+    gone = [f"rank {rank} {word}" for rank, word in sorted(words.items()) if not word.startswith("waits")]
+    others = {rank: word for rank, word in words.items() if word.startswith("waits")}
+    waiting = [f"rank {rank} {word}" for rank, word in sorted({world.rank: here, **others}.items())]
+    advice = f". {_ALIKE}" if ENDED in words.values() else ""
+    return Desync(f"{'; '.join([*(gone or ['the connection broke']), *waiting])} ({error}){advice}")

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from accelify.errors import AccelifyError
 from accelify.runtime.buckets import sums_over_ranks
 from accelify.runtime.collectives import Alone
+from accelify.runtime.desync import Unanswered, missing
 from accelify.runtime.loose import Groups, Loose
 from accelify.runtime.process import World
 from accelify.runtime.reducer import Bucketed
@@ -24,6 +25,22 @@ from accelify.runtime.single import Single
 from accelify.runtime.structure import shape_of, shapes_of
 
 R = TypeVar("R", bound=Replica)
+
+
+class _Ending:
+    """What autograd calls when a backward pass has ended; one that failed, it forgets without a call."""
+
+    def __init__(self, replicas: Replicas[Any]) -> None:
+        self._replicas = replicas
+        self._is_called = False
+
+    def __call__(self) -> None:
+        self._is_called = True
+        self._replicas.finish_unannounced()
+
+    def __del__(self) -> None:
+        if not self._is_called:
+            self._replicas.forget_unannounced()
 
 
 class Replicas(Single, ABC, Generic[R]):
@@ -131,7 +148,7 @@ class Replicas(Single, ABC, Generic[R]):
         """Average after a backward pass that did not come through the accelerator, too. Called by autograd's hooks."""
         for replica in self._replicas:
             replica.open()
-        torch.autograd.Variable._execution_engine.queue_callback(self._finish_unannounced)
+        torch.autograd.Variable._execution_engine.queue_callback(_Ending(self))
 
     def _begin(self) -> None:
         for groups in self._groups:
@@ -143,15 +160,27 @@ class Replicas(Single, ABC, Generic[R]):
             replica.open()
 
     def _finish(self) -> None:
-        if self._replicas:
+        if not self._replicas:
+            return
+        try:
             self.finish(self._replicas)
+        except Unanswered as error:
+            raise missing(self._world, "backward", error) from None
+        finally:
+            self._close()
 
-    def _finish_unannounced(self) -> None:
+    def finish_unannounced(self) -> None:
+        """End such a backward pass."""
         self._finish()
         if any(replica.is_stale() for replica in self._replicas):
             # Parameters without a hook yet took part: lay out again and average once more, which changes no mean.
             self._begin()
             self._finish()
+
+    def forget_unannounced(self) -> None:
+        """After an error in such a backward pass: the next one begins a round of its own."""
+        if not self._announced:
+            self._close()
 
     def _give_up(self, error: BaseException) -> None:
         """After an error in this rank's backward pass."""

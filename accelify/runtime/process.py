@@ -22,6 +22,8 @@ TIMEOUT = timedelta(minutes=10)
 DEBUG_TIMEOUT = timedelta(minutes=2)
 # How long a rank that waited in vain looks for the words of the others that did.
 GRACE = timedelta(seconds=10)
+# The word of a rank that has come to its end.
+ENDED = "has ended"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,31 +115,44 @@ def _start(environment: Environment, device: torch.device, timeout: timedelta) -
     # Tensors on the CPU need gloo also beside NCCL: checks and objects travel there without a device synchronisation.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
-    atexit.register(_leave)
+    atexit.register(_leave, _get_default_store(), rank)
 
 
 def leave_word(world: World, word: str) -> dict[int, str | None]:
     """What the other ranks left in the store within the grace, None for one that left nothing."""
     store = world.store
     others = [rank for rank in range(world.size) if rank != world.rank]
-    if store is None:
-        return dict.fromkeys(others)
     words: dict[int, str | None] = dict.fromkeys(others)
+    if store is None:
+        return words
     # The store is gone with the process that held it; then nobody can say more.
     with suppress(RuntimeError):
         store.set(f"word/{world.rank}", word)
         end = time.monotonic() + GRACE.total_seconds()
         for rank in others:
-            with suppress(dist.DistStoreError):
-                store.wait([f"word/{rank}"], timedelta(seconds=max(end - time.monotonic(), 0.1)))
-                words[rank] = store.get(f"word/{rank}").decode()
+            words[rank] = _word_of(store, rank, until=end)
     return words
 
 
-def _leave() -> None:
-    """End the groups, and gloo's threads with them: one that needs Python to free a tensor must not outlive it.
+def _word_of(store: Any, rank: int, *, until: float) -> str | None:
+    """What a rank said when it had waited in vain, or else how it ended. Units: seconds of the monotonic clock."""
+    word, end = f"word/{rank}", f"end/{rank}"
+    if not store.check([end]):
+        with suppress(dist.DistStoreError):
+            store.wait([word], timedelta(seconds=max(until - time.monotonic(), 0.1)))
+    said = next((key for key in (word, end) if store.check([key])), None)
+    return None if said is None else store.get(said).decode()
 
-    The threads end with the last reference to their group, so nothing in the runtime keeps one.
+
+def _leave(store: Any, rank: int) -> None:
+    """Tell how this rank ended, and end the groups, gloo's threads with them.
+
+    A thread that needs Python to free a tensor must not outlive it. They end with the last reference to their group,
+    so nothing in the runtime keeps one.
     """
     if dist.is_initialized():
+        error = getattr(sys, "last_value", None)
+        word = ENDED if error is None else f"failed with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        with suppress(RuntimeError):  # the store is gone with the process that held it
+            store.set(f"end/{rank}", word)
         dist.destroy_process_group()

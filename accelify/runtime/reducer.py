@@ -34,6 +34,7 @@ from accelify.runtime.buckets import (
     grouped,
     sums_over_ranks,
 )
+from accelify.runtime.desync import answered
 from accelify.runtime.modelbuffers import Buffers
 from accelify.runtime.replica import Replica, Trained
 
@@ -158,7 +159,8 @@ class Bucketed(Replica):
 
     def _send(self, bucket: Bucket) -> None:
         bucket.launched = True
-        bucket.work = dist.all_reduce(bucket.flat, group=self.group, async_op=True)
+        with answered():
+            bucket.work = dist.all_reduce(bucket.flat, group=self.group, async_op=True)
 
     def finish(self, flags: list[float] | None = None) -> bool:
         """Complete the round, so that gradients and buffers agree on all ranks; false if it failed on some rank.

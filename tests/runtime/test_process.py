@@ -60,7 +60,50 @@ def test_a_rank_that_leaves_early_ends_the_wait_of_the_others(tmp_path):
     (first, _), (second, output) = run(tmp_path, "accelerator.process_index or sys.exit(0); accelerator.gather(step)")
     assert first == 0
     assert second != 0
-    assert re.search(r"rank 0 never came; rank 1 waits at train\.py:\d+ gather number", output), output
+    assert re.search(r"rank 0 .+; rank 1 waits at train\.py:\d+ gather number", output), output
+
+
+def test_a_backward_pass_after_the_others_have_ended_says_so(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, torch\n"
+        "from accelify.runtime import Accelerator\n"
+        "accelerator = Accelerator()\n"
+        "model = accelerator.prepare(torch.nn.Linear(1, 1))\n"
+        "accelerator.process_index or sys.exit(0)\n"
+        "try:\n"
+        "    model(torch.ones(1, 1)).sum().backward()\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
+        "accelerator.backward(model(torch.ones(1, 1)).sum())\n"
+    )
+    (first, _), (second, output) = launch([script], 2, cwd=tmp_path)
+    assert first == 0
+    assert second != 0
+    for line in (7, 10):
+        assert re.search(rf"rank 0 .+; rank 1 waits at train\.py:{line} backward", output), output
+
+
+def test_the_others_learn_how_a_rank_ended(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys\n"
+        "from accelify.runtime import Accelerator\n"
+        "accelerator = Accelerator()\n"
+        "accelerator.reduce(1)\n"
+        "if accelerator.process_index == 1:\n"
+        "    sys.exit(0)\n"
+        "if accelerator.process_index == 2:\n"
+        "    raise ValueError('no such file')\n"
+        "accelerator._world.store.wait(['end/1', 'end/2'])\n"
+        "try:\n"
+        "    accelerator.reduce(1)\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
+    )
+    _, output = launch([script], 3, cwd=tmp_path)[0]
+    assert "rank 1 has ended; rank 2 failed with ValueError: no such file; rank 0 waits at train.py:11 reduce" in output
+    assert "join_uneven_inputs" in output
 
 
 def test_a_rank_that_never_comes_is_named_by_those_that_wait(tmp_path):

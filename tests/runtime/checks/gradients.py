@@ -668,6 +668,29 @@ def a_failed_backward_does_not_spoil_the_next(accelerator):
     _assert_means(accelerator, model, plain, loss_of)
 
 
+class _Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise ValueError
+
+
+def a_failed_plain_backward_does_not_spoil_the_next(accelerator):
+    model, plain = _prepared(accelerator, _two_layers)
+
+    def loss_of(net, rank):
+        return net(_data(rank)[0]).square().sum()
+
+    with pytest.raises(ValueError):  # noqa: PT011  # autograd takes it as it is
+        model[1](_Failing.apply(model[0](_data(0)[0]))).sum().backward()
+    model.zero_grad()
+    loss_of(model, accelerator.process_index).backward()
+    _assert_means(accelerator, model, plain, loss_of)
+
+
 def different_models_are_refused_on_all_ranks(accelerator):
     from accelify.runtime.desync import Desync
 

@@ -136,12 +136,13 @@ def leave_word(world: World, word: str) -> dict[int, str | None]:
 
 def _word_of(store: Any, rank: int, *, until: float) -> str | None:
     """What a rank said when it had waited in vain, or else how it ended. Units: seconds of the monotonic clock."""
-    word, end = f"word/{rank}", f"end/{rank}"
-    if not store.check([end]):
-        with suppress(dist.DistStoreError):
-            store.wait([word], timedelta(seconds=max(until - time.monotonic(), 0.1)))
-    said = next((key for key in (word, end) if store.check([key])), None)
-    return None if said is None else store.get(said).decode()
+    while True:
+        for key in (f"word/{rank}", f"end/{rank}"):
+            if store.check([key]):
+                return str(store.get(key).decode())
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.05)
 
 
 def _leave(store: Any, rank: int) -> None:

@@ -74,6 +74,17 @@ def test_two_processes_go_on_where_one_was(kind, workers, split):
     assert sum(added.values()) <= 3, added
 
 
+@pytest.mark.parametrize(("before", "after"), [(3, 2), (2, 3), (3, 1), (1, 3)])
+def test_three_processes_go_on_with_others_and_others_as_three(before, after):
+    for kind in ("shuffle", "weighted", "pairs"):
+        epoch, _ = drawn(ranks(1, kind, 0))
+        first, state = drawn(ranks(before, kind, 0), 1)
+        rest, _ = drawn(ranks(after, kind, 0, state=state))
+        assert first + rest >= epoch, kind
+        # What the last step needs to be the same on all is added.
+        assert sum((first + rest - epoch).values()) < 3 * after, kind
+
+
 def test_a_sampler_that_divides_the_data_itself_says_what_is_seen_again():
     _, state = drawn(ranks(1, "shuffle", 0), 3)
     loader = DataLoader(Rows(), batch_size=3, sampler=DistributedSampler(Rows(), num_replicas=2, rank=0))

@@ -1,0 +1,3 @@
+from tests.runtime.world import together
+
+test_three = together("three", processes=3)

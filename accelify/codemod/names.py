@@ -85,7 +85,11 @@ _AUTOCASTS = {
     ),
 }
 _SCALERS = {
-    f"torch.{place}.GradScaler" for place in ("amp", "cuda.amp", "cpu.amp", "amp.grad_scaler", "cuda.amp.grad_scaler")
+    "torch.GradScaler",
+    *(
+        f"torch.{place}.GradScaler"
+        for place in ("amp", "cuda.amp", "cpu.amp", "amp.grad_scaler", "cuda.amp.grad_scaler")
+    ),
 }
 
 

@@ -93,6 +93,11 @@ def test_a_switch_is_read_where_the_accelerator_is_created(flag: str, condition:
     assert created(result) == f'accelerator = Accelerator(mixed_precision="fp16" if {condition} else "no")'
 
 
+@pytest.mark.parametrize("name", ["torch.GradScaler", "torch.cuda.amp.GradScaler", "torch.amp.GradScaler"])
+def test_each_name_of_the_scaler_is_known(name: str) -> None:
+    assert_taken_over(made(scaler=f"scaler = {name}()"))
+
+
 def test_a_context_that_is_chosen_is_the_accelerators() -> None:
     switched = {"scaler": "scaler = torch.cuda.amp.GradScaler(enabled=use_amp)", "flag": "use_amp = True"}
     result = made(

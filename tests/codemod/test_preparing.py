@@ -135,6 +135,24 @@ def test_each_branch_that_makes_the_optimizer_prepares_the_model() -> None:
     assert found == ["self.loader", "self.model, self.optimizer", "self.model, self.optimizer"]
 
 
+def test_a_long_row_of_conditions_above_an_optimizer_is_looked_through_once() -> None:
+    rows = "\n".join(f"if step == {n}:\n    print({n})" for n in range(60))
+    text = f"""\
+step = 1
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+model = nn.Linear(4, 1)
+{rows}
+if step > 2:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = (model(x) - y).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert prepared(text) == ["loader", "model, optimizer"]
+
+
 def test_optimizers_from_a_closure_bring_their_models() -> None:
     found = prepared("""\
         class Trainer:

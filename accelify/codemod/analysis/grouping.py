@@ -117,8 +117,9 @@ class Grouper:
         return node
 
     def _binds_always(self, node: ast.If, text: str) -> bool:
-        if self._bound_before(node, text):
-            return True
+        return self._bound_before(node, text) or self._binds_in_branches(node, text)
+
+    def _binds_in_branches(self, node: ast.If, text: str) -> bool:
         return bool(node.orelse) and all(
             self._binds(branch, text) or self._leaves(branch) for branch in (node.body, node.orelse)
         )
@@ -134,7 +135,7 @@ class Grouper:
                     parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
                     if any(ast.unparse(p) == text for p in parts):
                         return True
-            elif (isinstance(statement, ast.If) and self._binds_always(statement, text)) or (
+            elif (isinstance(statement, ast.If) and self._binds_in_branches(statement, text)) or (
                 isinstance(statement, ast.With) and self._binds(statement.body, text)
             ):
                 return True

@@ -172,12 +172,11 @@ def _calls(script: Script, function: Scope) -> list[ast.Call]:
 def _replaceable(script: Script, function: Scope, plan: Plan) -> str | None:
     """A device parameter that nothing in the function reads any more."""
     calls = _calls(script, function)
-    if any(script.is_kept(c) for c in calls):
+    named = [p for p in function.parameters if p.arg in ("device", "dev", "use_cuda", "cuda", "gpu")]
+    if not named or any(script.is_kept(c) for c in calls):
         return None
     gone = vanished(plan.changes)
-    for parameter in function.parameters:
-        if parameter.arg not in ("device", "dev", "use_cuda", "cuda", "gpu"):
-            continue
+    for parameter in named:
         reads = [n for s in function.walk() for n in s.reads.get(parameter.arg, ())]
         if not reads or any(n not in gone for n in reads) or len(function.writes[parameter.arg]) > 1:
             continue

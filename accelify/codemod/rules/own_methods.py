@@ -2,6 +2,7 @@
 
     net.cuda()          class Net defines `cuda`: the call stays, and moves what that method moves
     criterion.backward() class Loss defines `backward`: the backward pass inside it is what changes
+    dx = layer.backward(dy)    gives something back, as no tensor's backward pass does
 
 Why: by their names alone these lines look like ones that a migration has forgotten.
 Left alone: all of it.
@@ -36,6 +37,15 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
                 message = f"stays: `{method.qualified_name}` is the script's own; {_STAYS[method.name]}"
                 yield Remark(NAME, path, call, message, Tier.REVIEW)
                 break
+        else:
+            if _gives_a_gradient(script, call):
+                message = "stays: it gives something back, which a tensor's backward pass does not"
+                yield Remark(NAME, path, call, message, Tier.REVIEW)
+
+
+def _gives_a_gradient(script: Script, call: ast.Call) -> bool:
+    is_by_name = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+    return is_by_name and isinstance(script.program.parent(call), ast.Assign) and not _is_by_super(call)
 
 
 def _is_by_super(call: ast.Call) -> bool:

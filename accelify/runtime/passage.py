@@ -96,6 +96,12 @@ class Passage:
     def __iter__(self) -> Passage:
         return self
 
+    def __len__(self) -> int:
+        """How many batches the pass has from its start on, as the iterator of a plain loader tells."""
+        if self._length is None:
+            raise TypeError("this pass goes over a loader that has no length")
+        return self._length
+
     def __next__(self) -> Any:
         try:
             batch = next(self._batches)

@@ -96,6 +96,29 @@ def test_a_numbered_gpu_is_the_process_s_own_where_the_accelerator_does_not_reac
     assert "accelerator = Accelerator()" in after
 
 
+CPU = {'torch.device("cuda" if torch.cuda.is_available() else "cpu")': 'torch.device("cpu")'}
+HOLDER = "class Holder:\n    def __init__(self, device):\n        self.device = device\nheld = Holder(device).device"
+
+
+def on_the_cpu(**slots: str) -> str:
+    text = script(batch="x = x.to(device)\nz = torch.ones(1).to(device)", **slots)
+    for chosen, plain in CPU.items():
+        text = text.replace(chosen, plain)
+    return text
+
+
+@pytest.mark.parametrize("before", ["", HOLDER])
+def test_the_cpu_for_training_becomes_the_process_s_own_device(before: str) -> None:
+    assert "device = accelerator.device\n" in run(on_the_cpu(before=before)).after.decode()
+
+
+def test_the_cpu_where_the_accelerator_does_not_reach_is_told() -> None:
+    lines = on_the_cpu().split("\n")
+    start = next(k for k, line in enumerate(lines) if line.startswith("loader ="))
+    result = run("\n".join([*lines[:start], "def main():", *["    " + line for line in lines[start:]], "", "main()"]))
+    assert any(n.message.startswith("this is the CPU") for n in result.notes)
+
+
 # Notes.
 
 

@@ -205,6 +205,19 @@ def test_the_first_batches_can_be_skipped(accelerator):
     assert skip_first_batches(loader, 0) is loader
 
 
+class Endless(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter([])
+
+
+def test_a_pass_tells_its_length(accelerator):
+    loader = accelerator.prepare(DataLoader(TensorDataset(torch.arange(10.0)), batch_size=4))
+    assert len(iter(loader)) == 3
+    endless = accelerator.prepare(DataLoader(Endless(), batch_size=4))
+    with pytest.raises(TypeError, match="no length"):
+        len(iter(endless))
+
+
 def test_a_batch_size_that_fits_is_found():
     tried = []
 

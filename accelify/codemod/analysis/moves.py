@@ -71,8 +71,10 @@ class Moves:
     def is_the_cpu(self, variable: str) -> bool:
         """Whether a variable is the CPU, to which tensors are brought to be looked at, while another is the device."""
         own = self._devices.get(variable, [])
+        held = {v for value in own for v in self.program.values(value)}
         others = (value for other, values in self._devices.items() for value in values if other != variable)
-        return bool(own) and all(map(is_cpu, own)) and not all(map(is_cpu, others))
+        is_another = (not is_cpu(value) and not self.program.values(value) <= held for value in others)
+        return bool(own) and all(map(is_cpu, own)) and any(is_another)
 
     @cached_property
     def _devices(self) -> dict[str, list[ast.expr]]:

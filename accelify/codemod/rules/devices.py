@@ -22,6 +22,7 @@ import libcst as cst
 
 from accelify.codemod import names
 from accelify.codemod.analysis.effects import is_pure
+from accelify.codemod.analysis.moves import is_cpu
 from accelify.codemod.analysis.values import Argument, Constant, Member
 from accelify.codemod.edited import vanished
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace
@@ -123,6 +124,10 @@ def _is_left_alone(script: Script, statement: ast.Assign, device: ast.Name, gone
 
 def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Remark]:
     """`"cuda"`, the process's own GPU, for `"cuda:0"` where the accelerator does not reach."""
+    if is_cpu(statement.value):
+        message = "this is the CPU, and what is prepared goes to the process's own device: use `accelerator.device`"
+        yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+        return
     texts = [n for n in ast.walk(statement.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     numbered = [n for n in texts if ":" in str(n.value)]
     if not numbered:

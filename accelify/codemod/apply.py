@@ -123,7 +123,8 @@ class _Applier(cst.CSTTransformer):
                 node = without_parameter(node, parameter)
         if original_node in self.arguments:
             node = without_arguments(original_node, node, self.arguments[original_node])
-        for edit in self.replaced.get(original_node, ()):
+        # What goes round the whole node comes after what changes it.
+        for edit in sorted(self.replaced.get(original_node, ()), key=lambda e: e.node in e.keeps):
             node = edit.make(node)
         if node is not updated_node:
             self.dropped.extend((comments_in(updated_node) - comments_in(node)).elements())

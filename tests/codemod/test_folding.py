@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import libcst as cst
 import pytest
 
-from accelify.codemod import batch
+from accelify.codemod import batch, snippets
 from accelify.codemod.apply import apply
 from accelify.codemod.edits import AddParameter, Change, Edit, Insert, Remove, Replace
 from accelify.codemod.folding import fold
@@ -129,3 +130,13 @@ def test_a_sum_that_would_take_libcst_a_minute_is_none_of_its_business() -> None
     [result] = batch.rewrite_stdin("train.py", source, Options()).results()  # which has the stack that `ast` needs
     assert result.status is Status.MIGRATED
     assert f"total = {total}\n".encode() in result.after
+
+
+def test_what_goes_round_a_call_comes_after_what_changes_it() -> None:
+    file = parsed("loader = load(data)\n")
+    [call] = [n for n in file.parents if isinstance(n, ast.Call)]
+    edits = (
+        Replace(call, partial(snippets.passed_to, function="prepare"), keeps=(call,)),
+        Replace(call, lambda node: node.with_changes(func=cst.Name("read")), keeps=tuple(call.args)),
+    )
+    assert apply(file, [Change("prepare", "train.py", 1, "", edits)]).text == "loader = prepare(read(data))\n"

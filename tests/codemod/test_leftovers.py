@@ -14,6 +14,18 @@ UNPACKED = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("line", "comes_out"),
+    [
+        ("w, y = w.to(device), y.to(device)", "w = w.to(device)"),
+        ("y, w = y.cuda(), w.cuda()", "w = w.to(accelerator.device)"),
+        ("(y, w, z) = (y.cuda(), w.cuda(), w)", "(w, z) = (w.to(accelerator.device), w)"),
+    ],
+)
+def test_of_several_moves_at_once_only_those_that_are_needed_stay(line: str, comes_out: str) -> None:
+    assert f"        {comes_out}\n" in run(script(batch=f"w = torch.ones(1)\n{line}")).after.decode()
+
+
 LOOP = "for batch in loader:\n    {line}\n    {use}"
 
 
@@ -110,6 +122,32 @@ def on_the_cpu(**slots: str) -> str:
 @pytest.mark.parametrize("before", ["", HOLDER])
 def test_the_cpu_for_training_becomes_the_process_s_own_device(before: str) -> None:
     assert "device = accelerator.device\n" in run(on_the_cpu(before=before)).after.decode()
+
+
+CHOICE = "if use_cuda:\n    device = torch.device('cuda')\n{more}\nelse:\n    device = torch.device('cpu')\n    print('no GPU')\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "left"),
+    [
+        ("    print('a GPU')", "if use_cuda:\n    print('a GPU')\nelse:\n    print('no GPU')\n"),
+        ("", "if not use_cuda:\n    print('no GPU')\n"),
+    ],
+)
+def test_a_device_that_is_chosen_beside_other_things_is_chosen_once(more: str, left: str) -> None:
+    text = script(before=CHOICE.format(more=more).replace("\n\n", "\n"), batch="z = torch.ones(1, device=device)")
+    after = run(text.replace('device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n', "")).after
+    assert f"device = accelerator.device\n{left}" in after.decode()
+
+
+def test_an_option_that_is_written_out_stays_text() -> None:
+    text = script(
+        before="import json\nargs = get_args()\nargs.device = 'cuda:' + str(args.gpu)",
+        batch="z = torch.ones(1, device=args.device)",
+        end="json.dump(vars(args), open('options.json', 'w'))",
+    )
+    assert "args.device = accelerator.device.type\n" in run(text).after.decode()
+    assert "args.device = accelerator.device\n" in run(text.replace("vars(args)", "{}")).after.decode()
 
 
 def test_the_cpu_where_the_accelerator_does_not_reach_is_told() -> None:

@@ -35,6 +35,22 @@ def train(loader, epoch{parameter}):
 for epoch in range(2):
     {call}
 """
+EVALUATED = """\
+for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+    total = 0
+    with torch.no_grad():
+        for x, y in held:
+            loss = criterion(model(x), y)
+            total += loss.item()
+    scheduler.step(total)
+    if total > best:
+        break
+    best = total
+"""
 REDUCED = "total = accelerator.reduce(total, "
 
 
@@ -85,6 +101,17 @@ def test_a_mean_that_is_made_part_by_part_is_that_of_all_batches(add: str, how: 
     after, notes = rewritten(add=add, end="print(total)")
     assert f'    {REDUCED}"{how}")\n' in after
     assert not notes
+
+
+def test_a_count_that_divides_what_stays_a_share_stays_one() -> None:
+    after, notes = rewritten(
+        before="losses = np.zeros(2)",
+        begin="rows = 0",
+        add="losses[epoch] += loss.item() * len(x); rows += len(x)",
+        end="losses[epoch] /= rows; print(losses[epoch])",
+    )
+    assert "accelerator.reduce(" not in after
+    assert len(notes) == 2
 
 
 def test_a_mean_that_is_divided_twice_stays() -> None:
@@ -426,6 +453,21 @@ def test_what_is_decided_from_everyones_value_needs_no_look(score: str, decision
 @pytest.mark.parametrize("score", ["loss.item()", "losses[-1]", "evaluate() + sum(losses)"])
 def test_what_is_decided_from_a_value_of_its_own_is_told_or_reduced(score: str, decision: str) -> None:
     assert len(decided(score, decision)) == 1
+
+
+def test_an_evaluation_that_shares_the_names_of_the_training_is_everyones() -> None:
+    text = SCRIPT.format(
+        parameter="",
+        begin="",
+        add="",
+        end="",
+        before="held = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)\n"
+        "scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)\nbest = 9.0",
+        call=EVALUATED,
+    )
+    result = run(text)
+    assert "    scheduler.step(total)\n" in result.after.decode()
+    assert not [n.message for n in result.notes if "decided from" in n.message]
 
 
 def test_a_schedule_gets_the_mean_over_the_processes() -> None:

@@ -210,6 +210,59 @@ def test_a_base_class_prepares_what_its_own_callers_give_it_too() -> None:
     assert prepared(dedent(GIVEN) + dedent(child)) == ["self.loader, self.model, self.optimizer"]
 
 
+def test_a_base_class_prepares_what_methods_that_override_it_are_given() -> None:
+    text = """\
+        class Agent:
+            def __init__(self):
+                self.model = nn.Linear(4, 1)
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+            def learn(self, loader):
+                for x, y in loader:
+                    loss = (self.model(x) - y).pow(2).mean()
+                    self.optimizer.zero_grad()
+                    loss.backward()
+                    self.optimizer.step()
+
+
+        class Careful(Agent):
+            def learn(self, loader):
+                print(len(loader))
+                super().learn(loader)
+        """
+    assert prepared(text) == ["self.model, self.optimizer", "loader", "loader"]
+
+
+def test_a_loader_that_a_helper_prepares_is_not_prepared_again() -> None:
+    found = run(
+        HEAD
+        + dedent("""\
+        def batches_of(data):
+            return DataLoader(data, batch_size=2)
+
+        def train(model, data):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            held = {k: iter(batches_of(data)) for k in range(2)}
+            left = 1
+            for step in range(10):
+                left -= 1
+                if left == 0:
+                    batches = iter(batches_of(data))
+                    left = len(batches)
+                x, y = next(batches)
+                x, _ = next(held[step % 2])
+                loss = (model(x) - y).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+        train(nn.Linear(4, 1), TensorDataset(torch.randn(8, 4), torch.randn(8, 1)))
+        """)
+    ).after.decode()
+    assert "return accelerator.prepare(DataLoader(data, batch_size=2))" in found
+    assert "batches = iter(batches_of(data, accelerator))" in found
+
+
 def test_a_function_that_takes_one_step_for_unknown_callers_is_declined() -> None:
     left_alone(
         """\

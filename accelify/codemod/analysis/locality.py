@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.program import Program
+from accelify.codemod.analysis.reaching import reaching
 from accelify.codemod.analysis.sums import FILLS
 
 Loop = ast.For | ast.AsyncFor
@@ -34,18 +35,27 @@ class Locality:
         self.draws = draws
         self._drawing: dict[Scope, bool] = {}
         self._names: dict[Scope, set[str]] = {}
+        self._written: set[ast.AST] = set()
+        self._filled: set[tuple[Scope, str]] = set()
         self._returns: dict[Scope, bool] = {}
 
     def is_own(self, node: ast.AST) -> bool:
         """Whether an expression is calculated from what one process alone has seen."""
         for part in ast.walk(node):
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-                owner = self.program.scope(part).owner(part.id)
-                if owner is not None and part.id in self.names(owner.frame) | self._global(part):
-                    return True
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and self._holds_own(part):
+                return True
             if isinstance(part, ast.Call) and (self._draws(part) or any(map(self._returns_own, self._callees(part)))):
                 return True
         return False
+
+    def _holds_own(self, name: ast.Name) -> bool:
+        """Whether a variable may have been given such a value last, where it is read."""
+        owner = self.program.scope(name).owner(name.id)
+        if owner is None or name.id not in self.names(owner.frame) | self._global(name):
+            return False
+        if name.id not in self.names(owner.frame) or (owner.frame, name.id) in self._filled:
+            return True
+        return any(w in self._written for w in reaching(self.program, name, owner.writes.get(name.id, ())))
 
     def _global(self, name: ast.Name) -> set[str]:
         """The global variables to which the function of a name gives such values."""
@@ -73,14 +83,22 @@ class Locality:
             found = self._names[frame] = set()
             loops = [loop for loop in self.loops if self.program.frame(loop) is frame]
             for loop in loops:
-                found |= self._dealt(loop)
+                self._note(self._dealt(loop), frame, found)
             for _ in range(_ROUNDS):
-                before = len(found)
+                before = len(self._written), len(found)
                 for node in self._statements(frame):
-                    found |= self._given(node, frame)
-                if len(found) == before:
+                    self._note(self._given(node, frame), frame, found)
+                if (len(self._written), len(found)) == before:
                     break
         return self._names[frame]
+
+    def _note(self, given: Iterable[ast.Name], frame: Scope, found: set[str]) -> None:
+        for name in given:
+            found.add(name.id)
+            if isinstance(name.ctx, ast.Store) and self.program.scope(name).owner(name.id) is frame:
+                self._written.add(name)
+            else:
+                self._filled.add((frame, name.id))
 
     def _returns_own(self, function: Scope) -> bool:
         if function not in self._returns:
@@ -92,14 +110,14 @@ class Locality:
     def _statements(self, frame: Scope) -> list[ast.stmt]:
         return [n for s in frame.body for n in ast.walk(s) if isinstance(n, ast.stmt)]
 
-    def _dealt(self, loop: Loop) -> frozenset[str]:
+    def _dealt(self, loop: Loop) -> list[ast.Name]:
         """The names of the batch, without the counter of `enumerate`."""
         target = loop.target
         if isinstance(loop.iter, ast.Call) and "enumerate" in self.program.called(loop.iter):
             target = target.elts[-1] if isinstance(target, (ast.Tuple, ast.List)) else target
-        return names_in(target)
+        return [n for n in ast.walk(target) if isinstance(n, ast.Name)]
 
-    def _given(self, node: ast.stmt, frame: Scope) -> set[str]:
+    def _given(self, node: ast.stmt, frame: Scope) -> list[ast.Name]:
         """The variables that a statement gives a value of one process's own."""
         targets: list[ast.expr] = []
         value: ast.expr | None = None
@@ -116,9 +134,10 @@ class Locality:
             if isinstance(function, ast.Attribute) and function.attr in FILLS and node.value.args:
                 targets, value = [function.value], node.value
         if value is None or not self.is_own(value):
-            return set()
-        names = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and self._is_of(n, frame)}
-        return names - {n for loop, listed in self.reduced if self.program.inside(node, loop) for n in listed}
+            return []
+        everyones = {n for loop, listed in self.reduced if self.program.inside(node, loop) for n in listed}
+        names = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and self._is_of(n, frame)]
+        return [n for n in names if n.id not in everyones]
 
     def _is_of(self, name: ast.Name, frame: Scope) -> bool:
         return self.program.scope(name).owner(name.id) is frame or name.id in frame.declared_global

@@ -74,6 +74,7 @@ class Preparer:
         for data in [*self.training.data, *shared]:
             self._data(data)
         self._idle_loaders()
+        self.found.wrapped = [(kind, node) for kind, node in self.found.wrapped if not self._is_made_prepared(node)]
         self.found.obstacles.extend(dealt_twice(self.tracer, [s for _, s in self.found.sharded], self._items))
         bare = [i for i in self._items if not i.assigned]
         grouper = Grouper(self.program, self.training, bare)
@@ -235,6 +236,11 @@ class Preparer:
     def _has_role(self, kind: str, value: Value) -> bool:
         return self.roles.is_optimizer(value) if kind == "optimizer" else self.roles.is_loader(value)
 
+    def _is_made_prepared(self, node: ast.expr) -> bool:
+        """Whether all that a call of the project's own gives is prepared where it is made."""
+        made = {v.node for v in self.program.values(node) if isinstance(v, Made)} - {node}
+        return bool(made) and made <= {other for _, other in self.found.wrapped}
+
     # Data.
 
     def _data(self, data: Data) -> None:
@@ -255,6 +261,9 @@ class Preparer:
             self._note_loaders(source)
             return
         for chain in chains:
+            for given in chain:
+                if given.kind == "parameter" and self._is_called_by_overriders(given.scope):
+                    self._add_loader(self._item("loader", given))
             binding = self._loader_binding(chain)
             within = chain[: chain.index(binding)]  # what got its name from a container is taken out of it already
             container = next((b for b in within if b.kind == "item"), None)
@@ -267,6 +276,17 @@ class Preparer:
             elif not (isinstance(binding.value, ast.Constant) and binding.value.value is None):
                 self._add_loader(self._item("loader", binding))
         self._note_loaders(source)
+
+    def _is_called_by_overriders(self, method: Scope) -> bool:
+        """Whether only methods that override it call a method, and their callers, as its own others, are not known."""
+        callers = [self.program.frame(c) for c in self.program.flow.callers.get(method, ())]
+        return bool(callers) and all(
+            method.parent is not None
+            and caller.name == method.name != "__init__"
+            and caller.parent in self.program.flow.descendants(method.parent)
+            and not self.program.flow.callers.get(caller)
+            for caller in callers
+        )
 
     def _is_of_unknown_make(self, source: ast.expr, data: Data) -> bool:
         """Whether a loop goes over what nothing shows to be a loader: what it yields is dealt out as it comes."""

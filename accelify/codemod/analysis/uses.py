@@ -102,6 +102,8 @@ class Uses:
             yield from self._returned(position, frame, depth, unknown)
         elif isinstance(parent, ast.Call) and self.program.flow.callees.get(parent):
             yield unknown
+        elif isinstance(parent, ast.AugAssign):  # `losses[epoch] /= rows`
+            yield replace(use, others=use.others | names_in(parent.target))
         else:
             yield use
 

@@ -24,6 +24,7 @@ from accelify.codemod.analysis.rebuilt import is_only_indexed, is_unpacked, rebu
 from accelify.codemod.analysis.values import Constant
 from accelify.codemod.edited import edits_of
 from accelify.codemod.edits import Change, Edit, Plan, Remark, Remove, Replace
+from accelify.codemod.pairs import without_idle
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -86,7 +87,8 @@ def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) ->
         else:
             kept = _casts(call)
             edits.append(Replace(call, partial(without_device, kept=len(kept)), keeps=(move.receiver, *kept)))
-    return Change(NAME, path, line, reason, tuple(edits))
+    rest = without_idle(statement, lambda target, value: _same(target, _stripped(value, dropped)))
+    return Change(NAME, path, line, reason, (*edits, *([rest] if rest is not None else ())))
 
 
 def _is_needless_copy(script: Script, statement: ast.stmt, call: ast.Call) -> bool:

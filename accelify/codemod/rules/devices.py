@@ -21,7 +21,9 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod import names
+from accelify.codemod.analysis.dumped import is_dumped_text
 from accelify.codemod.analysis.effects import is_pure
+from accelify.codemod.analysis.either import either_way
 from accelify.codemod.analysis.moves import is_cpu
 from accelify.codemod.analysis.values import Argument, Constant, Member
 from accelify.codemod.edited import vanished
@@ -50,10 +52,17 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         choice = _choice(script, statement)
         if choice is not None:
             done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
-            kind = ".type" if _is_read_as_text(script, statement.value) else ""
-            code = f"{ast.unparse(target)} = {accelerator}.device{kind}"
+            code = f"{ast.unparse(target)} = {accelerator}.device{_kind(script, statement)}"
             yield Change(NAME, path, statement.lineno, reason, (Remove(choice), Insert(choice, "after", code)))
             yield from _lost_choice(script, choice)
+            continue
+        either = either_way(script.program, statement)
+        if either is not None and all(_is_device_value(script, s) and not script.is_kept(s) for s in either[1]):
+            done.update(either[1])
+            code = f"{ast.unparse(target)} = {accelerator}.device{_kind(script, statement)}"
+            edits = (Insert(either[0], "before", code), *map(Remove, either[1]))
+            yield Change(NAME, path, either[0].lineno, reason, edits)
+            yield from _lost_choice(script, statement)
             continue
         done.add(statement)
         again = _said_before(script, statement)
@@ -61,7 +70,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             yield Change(NAME, path, again.lineno, "the accelerator has chosen the device", (Remove(again),))
             continue
         yield from _lost_choice(script, statement)
-        make = partial(its_device, accelerator=accelerator, as_text=_is_read_as_text(script, statement.value))
+        make = partial(_just, code=f"{accelerator}.device{_kind(script, statement)}")
         yield Change(
             NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
         )
@@ -175,13 +184,19 @@ def _is_about_devices(test: ast.expr) -> bool:
     return any(word in ast.unparse(test).lower() for word in ("cpu", "cuda", "gpu", "device"))
 
 
-def its_device(node: cst.CSTNode, accelerator: str, as_text: bool) -> cst.BaseExpression:
-    """`accelerator.device`, or its name."""
-    return cst.parse_expression(f"{accelerator}.device.type" if as_text else f"{accelerator}.device")
+def _just(node: cst.CSTNode, code: str) -> cst.BaseExpression:
+    return cst.parse_expression(code)
 
 
-def _is_read_as_text(script: Script, value: ast.expr) -> bool:
-    """Whether a device that is mere text is read where a `torch.device` will not do."""
+def _kind(script: Script, statement: ast.Assign) -> str:
+    return ".type" if _must_be_text(script, statement) else ""
+
+
+def _must_be_text(script: Script, statement: ast.Assign) -> bool:
+    """Whether a device that is mere text is read, or written out, where a `torch.device` will not do."""
+    value = statement.value
+    if is_dumped_text(script.program, script.files, statement):
+        return True
     texts = {v for v in script.program.values(value) if isinstance(v, Constant)}
     if not texts or len(texts) < len(script.program.values(value)):
         return False

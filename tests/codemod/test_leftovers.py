@@ -124,7 +124,14 @@ def test_the_cpu_for_training_becomes_the_process_s_own_device(before: str) -> N
     assert "device = accelerator.device\n" in run(on_the_cpu(before=before)).after.decode()
 
 
-CHOICE = "if use_cuda:\n    device = torch.device('cuda')\n{more}\nelse:\n    device = torch.device('cpu')\n    print('no GPU')\n"
+CHOICE = """\
+if use_cuda:
+    device = torch.device('cuda')
+{more}
+else:
+    device = torch.device('cpu')
+    print('no GPU')
+"""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Is a variable given a value whichever way a condition turns out?"""
+"""Which condition chooses what a variable is given?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,34 @@ import ast
 
 from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.program import Program
+
+
+def choice_of(program: Program, statement: ast.Assign) -> ast.If | None:
+    """The if-else that does nothing but choose this device."""
+    parent = program.parent(statement)
+    found = None
+    while isinstance(parent, ast.If):
+        if not _only_assigns(parent, ast.unparse(statement.targets[0])):
+            break
+        found = parent
+        parent = program.parent(parent)
+    is_branch = isinstance(parent, ast.If) and parent.orelse == [found]  # of a condition that does more
+    return None if is_branch else found
+
+
+def _only_assigns(node: ast.If, text: str) -> bool:
+    if not node.orelse or not is_pure(node.test):
+        return False
+    for branch in (node.body, node.orelse):
+        if len(branch) != 1:
+            return False
+        only = branch[0]
+        if isinstance(only, ast.If):
+            if not _only_assigns(only, text):
+                return False
+        elif not (isinstance(only, ast.Assign) and ast.unparse(only.targets[0]) == text):
+            return False
+    return True
 
 
 def either_way(program: Program, statement: ast.Assign) -> tuple[ast.If, list[ast.Assign]] | None:

@@ -23,7 +23,7 @@ import libcst as cst
 from accelify.codemod import names
 from accelify.codemod.analysis.dumped import is_dumped_text
 from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.analysis.either import either_way
+from accelify.codemod.analysis.either import choice_of, either_way
 from accelify.codemod.analysis.moves import is_cpu
 from accelify.codemod.analysis.values import Argument, Constant, Member
 from accelify.codemod.edited import vanished
@@ -49,7 +49,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             yield from _unnumbered(script, statement)
             continue
         reason = "each process has a device of its own"
-        choice = _choice(script, statement)
+        choice = choice_of(script.program, statement)
         if choice is not None:
             done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
             code = f"{ast.unparse(target)} = {accelerator}.device{_kind(script, statement)}"
@@ -60,8 +60,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         if either is not None and all(_is_device_value(script, s) and not script.is_kept(s) for s in either[1]):
             done.update(either[1])
             code = f"{ast.unparse(target)} = {accelerator}.device{_kind(script, statement)}"
-            edits = (Insert(either[0], "before", code), *map(Remove, either[1]))
-            yield Change(NAME, path, either[0].lineno, reason, edits)
+            removed = tuple(Remove(s) for s in either[1])
+            yield Change(NAME, path, either[0].lineno, reason, (Insert(either[0], "before", code), *removed))
             yield from _lost_choice(script, statement)
             continue
         done.add(statement)
@@ -268,19 +268,6 @@ def _is_read(script: Script, target: ast.expr, gone: set[ast.AST]) -> bool:
     return any(n not in gone for n in reads) or not reads
 
 
-def _choice(script: Script, statement: ast.Assign) -> ast.If | None:
-    """The if-else that does nothing but choose this device."""
-    parent = script.program.parent(statement)
-    found = None
-    while isinstance(parent, ast.If):
-        if not _only_assigns(parent, ast.unparse(statement.targets[0])):
-            break
-        found = parent
-        parent = script.program.parent(parent)
-    is_branch = isinstance(parent, ast.If) and parent.orelse == [found]  # of a condition that does more
-    return None if is_branch else found
-
-
 def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:
     """The `if args.cpu:` that does nothing but give another value to what holds a device already."""
     choice = script.program.parent(statement)
@@ -290,18 +277,3 @@ def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:
     before = block[: block.index(choice)]
     targets = {ast.unparse(s.targets[0]) for s in before if isinstance(s, ast.Assign) and _is_device_value(script, s)}
     return choice if ast.unparse(statement.targets[0]) in targets else None
-
-
-def _only_assigns(node: ast.If, text: str) -> bool:
-    if not node.orelse or not is_pure(node.test):
-        return False
-    for branch in (node.body, node.orelse):
-        if len(branch) != 1:
-            return False
-        only = branch[0]
-        if isinstance(only, ast.If):
-            if not _only_assigns(only, text):
-                return False
-        elif not (isinstance(only, ast.Assign) and ast.unparse(only.targets[0]) == text):
-            return False
-    return True

@@ -20,6 +20,8 @@ from accelify.errors import AccelifyError
 
 _TAG = "~"
 _MAPPINGS = {"OrderedDict": collections.OrderedDict, "Counter": collections.Counter}
+# What JSON has, too; a float may be infinite, which it has not.
+_PLAIN = frozenset((type(None), bool, int, str))
 
 
 class CannotEncode(AccelifyError, TypeError):
@@ -39,7 +41,7 @@ class Encoder:
 
     def encode(self, value: Any, path: str = "") -> Any:
         """The value for JSON. Raises: CannotEncode naming the place of what cannot be kept."""
-        if value is None or type(value) in (bool, int, str):
+        if type(value) in _PLAIN:
             return value
         if type(value) is float:
             return value if math.isfinite(value) else {_TAG: "float", "v": repr(value)}
@@ -52,7 +54,9 @@ class Encoder:
         return self._other(value, path)
 
     def _sequence(self, value: Any, path: str) -> Any:
-        items = [self.encode(item, _join(path, index)) for index, item in enumerate(value)]
+        # Python's random state alone is 625 numbers.
+        is_plain = _PLAIN.issuperset(map(type, value))
+        items = list(value) if is_plain else [self.encode(one, _join(path, at)) for at, one in enumerate(value)]
         if type(value) is list:
             return items
         if type(value) in (tuple, set, frozenset, torch.Size):

@@ -11,8 +11,10 @@ import json
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any  # what a manifest tells of its checkpoint
@@ -23,6 +25,8 @@ from accelify.runtime.writing import Entry, Writing, hash_of, sync
 MANIFEST = "manifest.json"
 FORMAT = 2
 STAGING, PREVIOUS, TRASH = ".staging-", ".previous-", ".trash-"
+# How many files of a folder are held open while it is removed.
+HELD = 100
 
 
 class Damaged(AccelifyError):
@@ -80,9 +84,9 @@ def commit(writing: Writing, target: Path, serial: int, entries: Iterable[Entry]
     for folder in {(staging / name).parent for name in files} | {staging}:
         writing.sync_folder(folder)
     writing.wait()
+    previous = target.with_name(f"{PREVIOUS}{target.name}")
     if target.exists():
         # The loader looks under the second name, too, if we end between these two.
-        previous = target.with_name(f"{PREVIOUS}{target.name}")
         if is_sound(target) or not is_sound(previous):
             shutil.rmtree(previous, ignore_errors=True)
             os.rename(target, previous)  # noqa: PTH104  # the calls that tests make fail are os's
@@ -90,7 +94,9 @@ def commit(writing: Writing, target: Path, serial: int, entries: Iterable[Entry]
             shutil.rmtree(target)
     os.rename(staging, target)  # noqa: PTH104
     sync(target.parent)
-    shutil.rmtree(target.with_name(f"{PREVIOUS}{target.name}"), ignore_errors=True)
+    if previous.exists():
+        with suppress(OSError):
+            _unlink(previous)
     return manifest
 
 
@@ -98,7 +104,30 @@ def remove(folder: Path) -> None:
     """Take a committed folder away; it is no checkpoint any more before its first file goes."""
     trash = folder.with_name(f"{TRASH}{folder.name}-{secrets.token_hex(4)}")
     os.rename(folder, trash)  # noqa: PTH104
-    shutil.rmtree(trash)
+    _unlink(trash)
+
+
+def _unlink(folder: Path) -> None:
+    """Take a folder away at once, and give what it held on the disk back while the caller goes on.
+
+    Who holds a file open keeps what is in it, not its name; letting go of a large one takes long.
+    """
+    held = ExitStack()  # which lets go of the last, the largest file, first: a worker forked now would hold it, too
+    if os.name == "posix":
+        with suppress(OSError):
+            for path in [folder, *_by_size(folder)[-HELD:]]:
+                held.callback(os.close, os.open(path, os.O_RDONLY))
+    try:
+        shutil.rmtree(folder)
+    except OSError:  # as on NFS, which keeps what is open in its folder under another name
+        held.close()
+        shutil.rmtree(folder)
+    threading.Thread(target=held.close).start()
+
+
+def _by_size(folder: Path) -> list[Path]:
+    files = [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
+    return sorted(files, key=lambda path: path.stat().st_size)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -45,8 +45,9 @@ class Writing:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._hashing.shutdown()
-        self._syncing.shutdown()
+        # What was waited for is done; threads with nothing to do end by themselves.
+        self._hashing.shutdown(wait=error is not None)
+        self._syncing.shutdown(wait=error is not None)
 
     def file(self, name: str, chunks: Iterable[bytes | memoryview]) -> Entry:
         """A new file of this content, on the disk after the next `wait`."""

@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import numpy
@@ -205,6 +206,40 @@ def test_numbers_go_on_after_a_restart_and_the_newest_is_kept(tmp_path):
         second.save(float(value))
     assert names_in(tmp_path / "checkpoints") == ["checkpoint_7", "checkpoint_8"]
     assert Run(tmp_path).load() == 8.0
+
+
+def test_what_an_old_checkpoint_held_on_the_disk_is_given_back(tmp_path):
+    run = Run(tmp_path, limit=1)
+    run.save(1.0)
+    run.save(1.0, tmp_path / "last")
+
+    def held():
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
+        descriptors = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        return [path for path in descriptors if tmp_path in path.readlink().parents]
+
+    before = set(threading.enumerate())
+    run.save(2.0)
+    run.save(2.0, tmp_path / "last")
+    assert held() == []
+
+
+def test_an_old_checkpoint_goes_where_open_files_keep_their_folder(tmp_path, monkeypatch):
+    run, removed = Run(tmp_path, limit=1), []
+
+    def rmtree(folder, *arguments, **options):
+        removed.append(folder)
+        if len(removed) % 2:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty")
+        taken_away(folder, *arguments, **options)
+
+    run.save(1.0)
+    taken_away = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    run.save(2.0)
+    assert len(removed) == 2
+    assert names_in(tmp_path / "checkpoints") == ["checkpoint_1"]
 
 
 def test_the_newest_counts_wherever_in_the_project_it_is(tmp_path):

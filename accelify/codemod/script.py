@@ -10,6 +10,7 @@ from functools import cached_property
 from accelify.codemod.analysis.apex import Apex
 from accelify.codemod.analysis.batchwise import Dealing
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.bringing import Bringing, Brought
 from accelify.codemod.analysis.calm import Calm
 from accelify.codemod.analysis.clocks import Clocks
 from accelify.codemod.analysis.cpu import Cpu, options_in
@@ -24,6 +25,7 @@ from accelify.codemod.analysis.homemade import Homemade
 from accelify.codemod.analysis.locality import Locality
 from accelify.codemod.analysis.loops import Loops, Training
 from accelify.codemod.analysis.losses import AUTOGRAD, Losses, losses_of
+from accelify.codemod.analysis.meetings import Meetings
 from accelify.codemod.analysis.metering import Metered, Metering
 from accelify.codemod.analysis.moves import Move, Moves
 from accelify.codemod.analysis.named_devices import NamedDevices
@@ -38,10 +40,12 @@ from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.seeds import Seeds
 from accelify.codemod.analysis.settings import Setting, Settings
 from accelify.codemod.analysis.sums import Reduction, Sums
+from accelify.codemod.analysis.tensors import Tensors
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.trims import Trim, trim_of
 from accelify.codemod.analysis.values import Argument, Element, Generated, Instance, Member
 from accelify.codemod.analysis.ways import Ways
+from accelify.codemod.analysis.whereabouts import Whereabouts
 from accelify.codemod.analysis.wrappers import Wrappers
 from accelify.codemod.analysis.wrapping import Wrapping
 from accelify.codemod.options import Options
@@ -64,6 +68,7 @@ class Script:
     dealt: tuple[Dealing, ...] = ()
     kept_moves: set[ast.AST] = field(default_factory=set)
     unread: set[tuple[Scope, str]] = field(default_factory=set)  # parameters that go, as nothing reads them any more
+    reached: tuple[ast.AST, ...] = ()  # what the accelerator reaches for a move, besides
 
     # Where things are.
 
@@ -138,13 +143,39 @@ class Script:
     @cached_property
     def homemade(self) -> ast.expr | None:
         """What a script that names no device gives its models, and what keeps it on the CPU."""
-        return Homemade(self.on_device, self.training.backwards).find() if self.distribution is None else None
+        return self._own_tensor if not self.brought.bringing else None
+
+    @cached_property
+    def brought(self) -> Brought:
+        """The tensors that a script which names no device brings to the accelerator's, if all are understood."""
+        return self._bringing().find(is_settled=True) if self._own_tensor is not None else Brought()
+
+    @property
+    def unreached(self) -> list[ast.AST]:
+        """Where the accelerator would have to reach for all of them to be brought."""
+        return self._bringing().find(is_settled=False).unreached if self._own_tensor is not None else []
+
+    @cached_property
+    def _own_tensor(self) -> ast.expr | None:
+        if self.distribution is not None:
+            return None
+        return Homemade(self.on_device, self._tensors, self.training.backwards).find()
+
+    def _bringing(self) -> Bringing:
+        whereabouts = Whereabouts(self.program, self.roles, self.tracer, self.prepared, self._tensors)
+        return Bringing(whereabouts, Meetings(whereabouts), self.accelerator)
+
+    @cached_property
+    def _tensors(self) -> Tensors:
+        return Tensors(self.program, self.roles, self.prepared)
 
     @cached_property
     def cpu(self) -> Setting | None:
         """What keeps the script on the CPU, such as an option of its own, as the accelerator gets it."""
-        if self.homemade is not None:
-            return Setting(ast.Constant(True))
+        return Setting(ast.Constant(True)) if self.homemade is not None else self._cpu_option
+
+    @cached_property
+    def _cpu_option(self) -> Setting | None:
         settings = Settings(self.program, self.roles, self.tracer, self.reach)
         found = Cpu(self.program, self.roles, self.tracer, settings).find(self.files)
         if found is None or any(self._is_needed_before(s) or self._draws_before(s) for s in found.after):
@@ -181,7 +212,7 @@ class Script:
     @cached_property
     def created_after(self) -> ast.stmt | None:
         """The statement of its home after which the accelerator can be created; None where any will do."""
-        after = list(self.cpu.after) if self.cpu is not None else []
+        after = list(self._cpu_option.after) if self._cpu_option is not None else []
         if self.precision is not None and self.precision.is_taken_over and self.precision.after is not None:
             after.append(self.precision.after)
         return max(after, key=lambda s: s.lineno, default=None)

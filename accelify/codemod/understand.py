@@ -55,6 +55,7 @@ def understand(program: Program, options: Options) -> Verdict:
         script = sharing if _reaches_as_far(sharing, script) else script
         if options.runtime.has("shard") and options.runtime.has("reduce"):
             script = _dealing(script, model)
+        script = _bringing(script, model)
     obstacles = [(node, "prepare", message) for node, message in script.preparation.obstacles]
     if not script.preparation.trains_something and not _updates_by_hand(program, training):
         message = "cannot tell which model and which optimizer this backward pass trains"
@@ -116,7 +117,9 @@ def modelled(
         needs.setdefault(program.frame(node), node)
     reach = Reacher(program, _free_name(program, "accelerator"), needs).solve()
     by_hand = distribution.found if distribution is not None else None
-    return Script(program, roles, tracer, training, preparation, reach, options, by_hand, gathered, wrapping, dealt)
+    found = Script(program, roles, tracer, training, preparation, reach, options, by_hand, gathered, wrapping, dealt)
+    found.reached = moves if by_hand is None else ()
+    return found
 
 
 def _moving(script: Script, model: Callable[..., Script], devices: set[ast.expr]) -> Script:
@@ -127,6 +130,15 @@ def _moving(script: Script, model: Callable[..., Script], devices: set[ast.expr]
         return script
     moving = model((), moves=unreached)
     return moving if moving.reach.homes == script.reach.homes and not moving.reach.obstacles else script
+
+
+def _bringing(script: Script, model: Callable[..., Script]) -> Script:
+    """The model in which the accelerator reaches the tensors that the script makes itself."""
+    unreached = tuple(script.unreached)
+    if not unreached:
+        return script
+    reaching = model(script.gathered, script.dealt, unreached)
+    return reaching if _reaches_as_far(reaching, script, files=True) and reaching.brought.bringing else script
 
 
 def _dealing(script: Script, model: Callable[..., Script]) -> Script:
@@ -141,13 +153,13 @@ def _dealing(script: Script, model: Callable[..., Script]) -> Script:
     return script
 
 
-def _reaches_as_far(sharing: Script, script: Script) -> bool:
+def _reaches_as_far(sharing: Script, script: Script, *, files: bool = False) -> bool:
     """Whether loaders of evaluation can be shared without a change to what else there is."""
     return (
         all(sharing.accelerator(loop) is not None for loop in sharing.evaluations)
         and all(g.loop in sharing.prepared.loops for g in sharing.gathered)
         and sharing.reach.homes == script.reach.homes
-        and sharing.files == script.files
+        and (files or sharing.files == script.files)
         and len(sharing.reach.obstacles) <= len(script.reach.obstacles)
         and sharing.preparation.obstacles == script.preparation.obstacles
         and sharing.preparation.wrapped == script.preparation.wrapped

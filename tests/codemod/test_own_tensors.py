@@ -1,4 +1,4 @@
-"""A script that names no device stays on the CPU where it gives its models tensors of its own."""
+"""A script that names no device brings the tensors it makes there, or, if one is not understood, stays on the CPU."""
 
 from __future__ import annotations
 
@@ -57,19 +57,143 @@ def rewritten(**slots: str) -> FileResult:
 @pytest.mark.parametrize(
     ("slots", "where"),
     [
-        ({"after": "print(model(torch.ones(1, 4)))"}, "torch.ones(1, 4)"),
         ({"after": "print(model(data.tensors[0]))"}, "data.tensors[0]"),
-        ({"loss": "F.mse_loss(model(x), torch.ones(2, 4))"}, "torch.ones(2, 4)"),
-        ({"loss": "error(model(halves(torch.ones(2, 4))), y)"}, "halves(torch.ones(2, 4))"),
-        ({"forward": "x = x + torch.zeros(1)"}, "torch.zeros(1)"),
+        ({"after": "print(model(data[0][0]))"}, "data[0][0]"),
         ({"built": "self.mask = torch.ones(4)"}, "torch.ones(4)"),
+        ({"forward": "x = nn.Linear(4, 4)(x) + torch.ones(4)"}, "torch.ones(4)"),
+        ({"after": "import numpy as np\nh = torch.ones(1, 4)\nprint(np.exp(model(h)))"}, "h"),
+        ({"after": "import matplotlib.pyplot as plt\nh = torch.ones(1, 4)\nplt.plot([model(h)])"}, "h"),
     ],
 )
-def test_what_the_cpu_holds_keeps_the_script_there(slots: dict[str, str], where: str) -> None:
+def test_one_that_is_not_understood_keeps_the_script_on_the_cpu(slots: dict[str, str], where: str) -> None:
     result = rewritten(**slots)
     assert ON_THE_CPU in result.after.decode()
     (note,) = [n for n in result.notes if n.rule == "own_tensors"]
     assert note.message.startswith(f"`{where}` is in the CPU's memory")
+    assert ".to(accelerator" not in result.after.decode()
+
+
+@pytest.mark.parametrize(
+    ("slots", "there"),
+    [
+        ({"after": "print(model(torch.ones(1, 4)))"}, "print(model(torch.ones(1, 4, device=accelerator.device)))"),
+        ({"after": "h = torch.randn(1, 4)\nmodel(h)"}, "h = torch.randn(1, 4).to(accelerator.device)"),
+        (
+            {"after": "h = torch.randn(1, 4, requires_grad=True)\nmodel(h)"},
+            "h = torch.randn(1, 4, requires_grad=True, device=accelerator.device)",
+        ),
+        (
+            {"after": "h = torch.FloatTensor([[1, 2]]).repeat(1, 2)\nmodel(2 * h)"},
+            "h = torch.FloatTensor([[1, 2]]).repeat(1, 2).to(accelerator.device)",
+        ),
+        (
+            {"after": "h = torch.from_numpy(rows).float()[:2]\nmodel(h)"},
+            "h = torch.from_numpy(rows).float()[:2].to(accelerator.device)",
+        ),
+        (
+            {"after": "h = torch.autograd.Variable(torch.Tensor(rows))\nmodel(h)"},
+            "h = torch.autograd.Variable(torch.Tensor(rows)).to(accelerator.device)",
+        ),
+        (
+            {"loss": "F.mse_loss(model(x), torch.ones(2, 4))"},
+            "F.mse_loss(model(x), torch.ones(2, 4, device=accelerator.device))",
+        ),
+        (
+            {"loss": "error(model(halves(torch.ones(2, 4))), y)"},
+            "error(model(halves(torch.ones(2, 4, device=accelerator.device))), y)",
+        ),
+        ({"forward": "x = x + torch.zeros(1)"}, "x = x + torch.zeros(1, device=x.device)"),
+        ({"forward": "x = x + torch.FloatTensor([1])"}, "x = x + torch.FloatTensor([1]).to(x.device)"),
+        (
+            {"after": "rows = torch.ones(8, 4)\nfor i in range(4):\n    model(rows[2 * i : 2 * i + 2])"},
+            "rows = torch.ones(8, 4, device=accelerator.device)",
+        ),
+        (
+            {"after": "for x, y in DataLoader(data):\n    print(error(model(x), y))"},
+            "    x, y = x.to(accelerator.device), y.to(accelerator.device)\n    print(error(model(x), y))",
+        ),
+        (
+            {"after": "for i, (x, y) in enumerate(DataLoader(data)):\n    print(i, model(x), y)"},
+            "    x = x.to(accelerator.device)\n    print(i, model(x), y)",
+        ),
+        (
+            {"after": "for batch in DataLoader(data):\n    x, y = batch\n    print(error(model(x), y))"},
+            "    x, y = batch\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n    print",
+        ),
+        (
+            {"after": "tries = iter(DataLoader(data))\nx, y = next(tries)\nprint(model(x))"},
+            "x, y = next(tries)\nx = x.to(accelerator.device)\n",
+        ),
+    ],
+)
+def test_what_models_get_is_brought_there(slots: dict[str, str], there: str) -> None:
+    if "rows)" in slots.get("after", ""):
+        slots = {"after": f"rows = [[1.0, 2.0, 3.0, 4.0]]\n{slots['after']}"}
+    result = rewritten(**slots)
+    assert there in result.after.decode()
+    assert "accelerator = Accelerator()\n" in result.after.decode()
+    assert not [n for n in result.notes if n.rule == "own_tensors"]
+
+
+def test_what_a_data_set_reads_stays_where_it_is_and_goes_to_the_model_from_there() -> None:
+    after = rewritten(after="h = torch.ones(8, 4)\nmore = DataLoader(TensorDataset(h))\nprint(model(h))").after.decode()
+    assert "h = torch.ones(8, 4)\n" in after
+    assert "print(model(h.to(accelerator.device)))\n" in after
+
+
+def test_what_is_read_on_the_cpu_is_brought_back() -> None:
+    script = "import matplotlib.pyplot as plt\nh = torch.ones(1, 4)\nmodel(h)\nplt.plot(h, 2 * h[0])\nprint(h.numpy())"
+    after = rewritten(after=script).after.decode()
+    assert "plt.plot(h.cpu(), (2 * h[0]).cpu())\n" in after
+    assert "print(h.cpu().numpy())\n" in after
+
+
+def test_what_a_function_hands_back_is_brought_by_its_caller() -> None:
+    script = """\
+        import torch
+        from torch import nn
+
+
+        def batch(size):
+            return torch.ones(size, 4), torch.zeros(size, 1), size
+
+
+        def main():
+            model = nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step in range(2):
+                x, y, size = batch(8)
+                loss = (model(x) - y).pow(2).sum() / size
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
+        main()
+        """
+    after = run(textwrap.dedent(script)).after.decode()
+    moves = "x, y = x.to(accelerator.device), y.to(accelerator.device)"
+    assert f"        x, y, size = batch(8)\n        {moves}\n" in after
+    assert "def batch(size):\n    return torch.ones(size, 4), torch.zeros(size, 1), size\n" in after
+
+
+def test_a_network_that_is_not_prepared_comes_along() -> None:
+    after = rewritten(after="other = Net()\nprint(other(torch.ones(1, 4)) - model(torch.ones(1, 4)))").after.decode()
+    assert "other = Net().to(accelerator.device)\n" in after
+
+
+def test_a_model_that_runs_before_it_is_prepared_is_made_there() -> None:
+    script = SCRIPT.replace("model = Net()\n", "model = Net()\nprint(model(torch.ones(1, 4)))\n")
+    slots = {"built": "pass", "forward": "pass", "loss": "error(model(x), y)", "after": ""}
+    after = run(script.format(**slots)).after.decode()
+    assert "model = Net().to(accelerator.device)\nprint(model(torch.ones(1, 4, device=accelerator.device)))\n" in after
+
+
+def test_a_first_state_goes_where_the_weights_are() -> None:
+    script = SCRIPT.replace("    def forward", "    def start(self):\n        return torch.zeros(4)\n\n    def forward")
+    slots = {"built": "pass", "forward": "x = x + self.start()", "loss": "error(model(x), y)", "after": ""}
+    after = run(script.format(**slots)).after.decode()
+    assert "return torch.zeros(4, device=accelerator.device)\n" in after
 
 
 @pytest.mark.parametrize(
@@ -108,5 +232,5 @@ def test_what_is_trained_without_a_model_stays_too() -> None:
 
 
 def test_nothing_is_brought_to_the_cpu_that_never_left_it() -> None:
-    after = rewritten(after="print(model(torch.ones(1, 4)).detach().numpy())").after.decode()
+    after = rewritten(after="print(model(data.tensors[0]).detach().numpy())").after.decode()
     assert ".cpu()" not in after

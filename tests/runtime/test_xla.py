@@ -69,6 +69,20 @@ for key in one:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.skipif(PYTHON is None, reason="torch_xla needs an environment of its own: ACCELIFY_XLA_PYTHON=its python")
+@pytest.mark.parametrize("name", ["own_tensors", "rollout", "self_play", "target_network"])
+def test_a_script_that_named_no_device_has_all_its_tensors_on_one(tmp_path, name):
+    printed = {}
+    for kind, more in (("before", {}), ("after", {"PJRT_DEVICE": "CPU"})):
+        variables = {name: value for name, value in os.environ.items() if name != "PJRT_DEVICE"}
+        variables |= {"PYTHONPATH": str(ROOT), **more}
+        command = [PYTHON, ROOT / "fixtures" / "scripts" / name / f"{kind}.py"]
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr  # XLA's device computes with nothing that is in the CPU's memory
+        printed[kind] = done.stdout
+    assert printed["after"] == printed["before"]
+
+
 TWO = """
 import os, sys, torch
 from accelify.runtime import Accelerator, notebook_launcher

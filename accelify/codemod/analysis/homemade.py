@@ -9,25 +9,21 @@ from collections.abc import Iterator, Sequence
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.on_device import OnDevice
 from accelify.codemod.analysis.reaching import reaching
+from accelify.codemod.analysis.tensors import Tensors
 
 _DEPTH = 5
 _DEVICE = re.compile(r"cuda|gpu|device|^mps$|^xpu$", re.IGNORECASE)
 _COUNTS = {"len", "int", "float", "bool", "range", "str"}
-_CREATORS = {
-    *("tensor", "as_tensor", "from_numpy", "Tensor", "FloatTensor", "LongTensor", "zeros", "ones", "full", "empty"),
-    *("eye", "arange", "linspace", "rand", "randn", "randint", "randperm", "normal", "tril_indices", "triu_indices"),
-}
-_KEPT = ("Parameter", "Buffer", "register_buffer", "register_parameter")
 
 
 class Homemade:
     """Such a script trains where its tensors are; a model that is prepared would go to a GPU without them."""
 
-    def __init__(self, on_device: OnDevice, backwards: Sequence[ast.Call]) -> None:
+    def __init__(self, on_device: OnDevice, tensors: Tensors, backwards: Sequence[ast.Call]) -> None:
         self.on_device = on_device
+        self.tensors = tensors
         self.backwards = backwards
         self.program = on_device.program
-        self.roles = on_device.roles
         self.tracer = on_device.tracer
         self.prepared = on_device.prepared
 
@@ -35,7 +31,7 @@ class Homemade:
         """The first such thing in the text; None where there is none, or where the script names a device."""
         if self._names_a_device():
             return None
-        found = [*self._given(), *self._made_in_models(), *self._without_a_model()]
+        found = [*self._given(), *self.tensors.made_in_models(), *self._without_a_model()]
         return min(found, key=lambda n: (self.program.path(n), n.lineno, n.col_offset), default=None)
 
     def _names_a_device(self) -> bool:
@@ -46,68 +42,17 @@ class Homemade:
         """What prepared models are given, and what losses compare with their outputs."""
         for call in self.program.calls:
             frame = self.program.frame(call)
-            if frame not in self.program.reachable or self._is_in_model(frame):
+            if frame not in self.program.reachable or self.tensors.is_in_model(frame):
                 continue
             given = [*call.args, *(k.value for k in call.keywords)]
-            if self._is_model_call(call) or (self._is_loss(call) and any(map(self.on_device.holds, given))):
+            is_loss = self.tensors.is_loss(call) and any(map(self.on_device.holds, given))
+            if self.tensors.is_model_call(call) or is_loss:
                 yield from (g for g in given if not self._is_there(g, _DEPTH))
-
-    def _is_loss(self, call: ast.Call) -> bool:
-        functions = {n.rpartition(".")[2] for n in self.program.called(call) if n.startswith("torch.nn.functional.")}
-        is_function = any(n.endswith(("_loss", "entropy", "_logits")) for n in functions)
-        return is_function or any(self.roles.is_loss(v) for v in self.program.values(call.func))
 
     def _without_a_model(self) -> Iterator[ast.expr]:
         """The losses of a script that prepares no model: nothing would bring to a GPU what it trains."""
         if not self.prepared.preparation.has_model:
             yield from self.backwards
-
-    def _is_model_call(self, call: ast.Call) -> bool:
-        if self._is_model(call.func):
-            return True
-        return isinstance(call.func, ast.Attribute) and call.func.attr == "forward" and self._is_model(call.func.value)
-
-    def _is_model(self, node: ast.expr) -> bool:
-        held = self.program.values(node)
-        return self.prepared.is_model(node) or (bool(held) and held <= self.prepared.preparation.models)
-
-    def _is_in_model(self, frame: Scope) -> bool:
-        scope: Scope | None = frame
-        while scope is not None and scope.kind != "class":
-            scope = scope.parent
-        return scope is not None and self.program.flow.is_module_class(scope)
-
-    def _made_in_models(self) -> Iterator[ast.expr]:
-        """Tensors that a model makes, and that do not move with it: a recurrent network's first state."""
-        for call in self.program.calls:
-            frame = self.program.frame(call)
-            if frame not in self.program.reachable or not self._is_in_model(frame) or not self._is_creator(call):
-                continue
-            if not self._is_kept(call) and (not self._sets_up(frame) or self._is_plain_attribute(call)):
-                yield call
-
-    def _sets_up(self, frame: Scope) -> bool:
-        """Whether a method only runs while the model is built."""
-        callers = {self.program.frame(c) for c in self.program.flow.callers.get(frame, ())}
-        return frame.name == "__init__" or (bool(callers) and all(c.name == "__init__" for c in callers))
-
-    def _is_kept(self, call: ast.Call) -> bool:
-        """Whether a tensor becomes a parameter or a buffer, which move with the model."""
-        around = (a for a in self.program.ancestors(call) if isinstance(a, ast.Call))
-        return any(ast.unparse(a.func).rpartition(".")[2] in _KEPT for a in around)
-
-    def _is_plain_attribute(self, call: ast.Call) -> bool:
-        """`self.scale = torch.ones(1)`"""
-        statement = self.program.statement(call)
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Attribute):
-            return False
-        value = statement.value
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value is not call:
-            value = value.func.value
-        return value is call and isinstance(statement.targets[0].value, ast.Name)
-
-    def _is_creator(self, call: ast.Call) -> bool:
-        return any(n.startswith("torch.") and n.rpartition(".")[2] in _CREATORS for n in self.program.called(call))
 
     def _is_there(self, node: ast.expr, depth: int) -> bool:
         """Whether something is where the model is, or no tensor."""
@@ -161,13 +106,13 @@ class Homemade:
         return isinstance(node, ast.Call) and bool(self.program.called(node) & _COUNTS)
 
     def _is_made_there(self, call: ast.Call, depth: int) -> bool:
-        if self._is_count(call) or self._is_model(call.func):
+        if self._is_count(call) or self.tensors.is_model(call.func):
             return True
         callees = self.program.flow.callees.get(call)
         if callees:
             returned = [n.value for f in callees for n in ast.walk(f.node) if isinstance(n, ast.Return)]
             return all(r is not None and self._is_there(r, depth) for r in returned)
-        if self._is_creator(call):
+        if self.tensors.is_creator(call):
             return False
         if isinstance(call.func, ast.Attribute) and not self.program.externals(call.func):
             return self._is_there(call.func.value, depth)

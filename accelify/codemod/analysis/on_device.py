@@ -10,7 +10,9 @@ from accelify.codemod.analysis.reaching import reaching
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Tracer
 
-CPU_TENSORS = tuple(f"torch.{kind}Tensor" for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte"))
+_CPU_TENSORS = tuple(f"torch.{kind}Tensor" for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte"))
+_MADE = {"numpy.array", "numpy.asarray", *_CPU_TENSORS}
+_READERS = ("matplotlib.", "sklearn.", "scipy.", "pandas.", "seaborn.", "skimage.", "plotly.")
 _DEPTH = 4
 _ABOUT = ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_leaf", "layout")  # a tensor's attributes
 _TELLS = ("numpy", "tolist", "item", "size", "dim", "numel", "nelement", "stride", "get_device")  # a tensor's methods
@@ -27,7 +29,7 @@ class OnDevice:
 
     def holds(self, node: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether an expression is certainly there; one that was brought to the CPU on its way is not."""
-        if not depth or brings_to_cpu(node) or self._is_made_on_cpu(node) or _tells_about(node):
+        if not depth or brings_to_cpu(node) or self._is_made_on_cpu(node) or tells_about(node):
             return False
         if self.prepared.is_batch(node):
             return True
@@ -63,10 +65,21 @@ class OnDevice:
 
     def _is_made_on_cpu(self, node: ast.expr) -> bool:
         """`torch.FloatTensor(x)`."""
-        return isinstance(node, ast.Call) and any(n in CPU_TENSORS for n in self.program.called(node))
+        return isinstance(node, ast.Call) and any(n in _CPU_TENSORS for n in self.program.called(node))
 
 
-def _tells_about(node: ast.expr) -> bool:
+def read_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
+    """What a call reads in the CPU's memory only: `x` of `x.numpy()`, `np.array(x)` and `plt.plot(x)`."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
+        return [call.func.value]
+    called = program.called(call)
+    given = call.args[:1] if called & _MADE else []
+    if any(name.startswith(_READERS) for name in called):
+        given = [*call.args, *(k.value for k in call.keywords)]
+    return [a for a in given if not isinstance(a, ast.Starred)]
+
+
+def tells_about(node: ast.expr) -> bool:
     """`x.shape[0]`: what a tensor says of itself is no tensor."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         if isinstance(node, ast.Attribute) and node.attr in _ABOUT:

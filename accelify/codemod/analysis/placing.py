@@ -55,6 +55,7 @@ def first_use(script: Script, root: Scope) -> int:
     for _, wrapped in script.preparation.wrapped:
         if script.path(wrapped) == root.module:
             lines.append(_top(script, wrapped).lineno)
+    lines.extend(_top(script, node).lineno for node in script.reached if script.path(node) == root.module)
     by_hand = script.distribution.replaced if script.distribution is not None else []
     lines.extend(_top(script, node).lineno for node in by_hand if script.path(node) == root.module)
     return min(lines)

@@ -1,11 +1,16 @@
-"""Keep a script on the CPU that names no device, and gives its models tensors of its own.
+"""Bring the tensors that a script makes itself to the device, or keep the script on the CPU.
 
-    accelerator = Accelerator(cpu=True)
+    x = torch.from_numpy(rows)                 ->    x = torch.from_numpy(rows).to(accelerator.device)
+    h = torch.zeros(1, len(x), 8)              ->    h = torch.zeros(1, len(x), 8, device=x.device)
+    for images, labels in test_loader:         ->    for images, labels in test_loader:
+        outputs = model(images)                ->        images, labels = images.to(accelerator.device), labels.to(...)
+                                                         outputs = model(images)
 
 Why: `prepare` brings a model to the process's GPU, and a prepared loader brings its batches there. Tensors that the
 script makes itself, and batches of loaders that are not prepared, stay in the CPU's memory, where the plain script
-computed with them; the first step would stop on a machine with a GPU. To use GPUs, bring these to
-`accelerator.device`, and take `cpu=True` away.
+computed with them; the first step would stop on a machine with a GPU.
+All of them are brought there, or none: where one is not understood, the accelerator is `Accelerator(cpu=True)`, and a
+note says at which line. To use GPUs, bring these to `accelerator.device`, and take `cpu=True` away.
 Left alone: scripts that name a device, and those whose models get batches of prepared loaders only.
 """
 
@@ -13,16 +18,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import partial
 
-from accelify.codemod.edits import Plan, Remark
+import libcst as cst
+
+from accelify.codemod import snippets
+from accelify.codemod.analysis.bringing import Bring
+from accelify.codemod.edits import Change, Edit, Insert, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "own_tensors"
+_LIMIT = 100  # columns
 
 
-def find(script: Script, plan: Plan) -> Iterator[Remark]:
-    """A note at the first such tensor."""
+def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+    """A change for each tensor that is brought to the device; a note at the first one that keeps the script from it."""
+    for bring in script.brought.bringing:
+        reason = "models are on the device, and this would be in the CPU's memory"
+        yield Change(NAME, script.path(bring.node), bring.node.lineno, reason, (_edit(bring),))
+        if bring.kind == "moved" and "accelerator" not in bring.device:
+            message = "this goes to where another value is, which is right in every process"
+            yield Remark("device_moves", script.path(bring.node), bring.node, message, Tier.ADVICE)
     node = script.homemade
     if node is not None:
         message = (
@@ -30,6 +47,44 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
             "bring what no prepared loader yields to the accelerator's device, and take `cpu=True` away"
         )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _edit(bring: Bring) -> Edit:
+    reads = tuple(n.id for n in ast.walk(ast.parse(bring.device)) if isinstance(n, ast.Name))
+    if bring.kind == "made":
+        return Replace(bring.node, partial(made_on, device=bring.device), keeps=(bring.node,), reads=reads)
+    if bring.kind == "moved":
+        return Replace(bring.node, partial(moved_to, device=bring.device), keeps=(bring.node,), reads=reads)
+    code = _moves([n.id for n in bring.names], bring.device, bring.node.col_offset)
+    if isinstance(bring.node, ast.For):
+        return Insert(bring.node.body[0], "before", code)
+    assert isinstance(bring.node, ast.stmt)
+    return Insert(bring.node, "after", code)
+
+
+def _moves(names: list[str], device: str, column: int) -> str:
+    """`images, labels = images.to(device), labels.to(device)`; a line for each where one is too long."""
+    moves = [f"{name}.to({device})" for name in names]
+    line = f"{', '.join(names)} = {', '.join(moves)}"
+    if column + len(line) <= _LIMIT:
+        return line
+    return "\n".join(f"{name} = {move}" for name, move in zip(names, moves, strict=True))
+
+
+def made_on(call: cst.CSTNode, device: str) -> cst.BaseExpression:
+    """`torch.zeros(3, device=device)`."""
+    assert isinstance(call, cst.Call)
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    new = cst.Arg(cst.parse_expression(device), keyword=cst.Name("device"), equal=equal)
+    return call.with_changes(args=snippets.with_last(call.args, new))
+
+
+def moved_to(tensor: cst.CSTNode, device: str) -> cst.BaseExpression:
+    """`tensor.to(device)`."""
+    assert isinstance(tensor, cst.BaseExpression)
+    if not tensor.lpar and not isinstance(tensor, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
+        tensor = tensor.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return snippets.expression(f"{{tensor}}.to({device})", tensor=tensor)
 
 
 def _short(node: ast.expr) -> str:

@@ -25,6 +25,7 @@ from accelify.errors import AccelifyError
 from accelify.runtime import data, durable, randomness
 from accelify.runtime.attempts import Attempts
 from accelify.runtime.collectives import Alone
+from accelify.runtime.drift import named, parted
 from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.process import World
 from accelify.runtime.seeding import set_seed
@@ -93,6 +94,7 @@ class Checkpoints:
 
     def save(self, folder: str | os.PathLike[str] | None) -> str:
         """Write a checkpoint and return its folder. Raises: CannotSave on every rank if any rank fails."""
+        self._warn_of_drift()
         target, staging, serial = self._attempts.on_main(lambda: self._begin(folder), CannotSave)
         try:
             with Writing(staging) as writing:
@@ -103,6 +105,13 @@ class Checkpoints:
                 shutil.rmtree(staging, ignore_errors=True)
             raise
         return str(target)
+
+    def _warn_of_drift(self) -> None:
+        """Say so where some rank does not hold what rank 0 holds, whose models are saved."""
+        if self._world.size > 1 and (story := parted(self._collectives, named(self.parts.models))) is not None:
+            reason = "was it changed on one process alone, by load_state_dict or without accelerator.backward?"
+            if self._world.rank == 0:
+                warnings.warn(f"save_state: {story}, whose are saved: {reason}", stacklevel=2)
 
     @property
     def next_serial(self) -> int:

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from accelify.runtime.structure import Structure, structure_of
 
 if TYPE_CHECKING:
-    from accelify.runtime.parallel import Replicas
+    from accelify.runtime.replicas import Replicas
 
 
 class Trained(Protocol):

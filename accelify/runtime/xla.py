@@ -25,9 +25,9 @@ from torch.optim import Optimizer
 
 from accelify.errors import AccelifyError
 from accelify.runtime.environment import Environment
-from accelify.runtime.parallel import Replicas
 from accelify.runtime.process import World
 from accelify.runtime.replica import Replica, Trained
+from accelify.runtime.replicas import Replicas
 from accelify.runtime.single import Single
 from accelify.runtime.transport import Transport, widened
 

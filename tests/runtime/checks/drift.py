@@ -1,0 +1,62 @@
+"""What changes a model on one rank alone is told: by a save, and with `debug` by the next backward pass."""
+
+import dataclasses
+import tempfile
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from accelify.runtime import Accelerator
+from accelify.runtime.desync import Desync
+from accelify.runtime.environment import Environment
+
+
+def _told(accelerator):
+    """What a save says of the models."""
+    folder = accelerator.gather_object(tempfile.mkdtemp())[0]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        accelerator.save_state(f"{folder}/checkpoint")
+    return [str(one.message) for one in caught if "holds another" in str(one.message)]
+
+
+def a_state_loaded_by_one_rank_is_told_when_it_is_saved(accelerator):
+    model = accelerator.prepare(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)))
+    optimizer = accelerator.prepare(torch.optim.Adam(model.parameters()))
+    for _ in range(2):
+        accelerator.backward(model(torch.ones(1, 3) * accelerator.process_index).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+    assert _told(accelerator) == []
+    if accelerator.process_index == 1:
+        model[1].load_state_dict(nn.Linear(3, 1).state_dict())
+    told = _told(accelerator)
+    assert len(told) == accelerator.is_main_process
+    assert all("rank 1 holds another 1.weight of Sequential and 1 more than rank 0" in text for text in told)
+
+
+def every_bit_counts(accelerator):
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.complex64):
+        model = nn.Module()
+        flat = torch.arange(12).to(dtype)
+        model.rows = nn.Parameter(flat[1:12])  # at an odd place in memory
+        accelerator.prepare(model)
+        assert _told(accelerator) == []
+        if accelerator.process_index == 1:
+            with torch.no_grad():
+                model.rows[10] *= 1 + 2 * torch.finfo(dtype).eps
+        assert len(_told(accelerator)) == accelerator.is_main_process, dtype
+        accelerator.free_memory()
+
+
+def with_debug_the_next_backward_raises(accelerator):
+    other = Accelerator(environment=dataclasses.replace(Environment.read(), debug=True))
+    model = other.prepare(nn.Linear(3, 1))
+    other.backward(model(torch.ones(1, 3)).sum())
+    if other.process_index == 1:
+        (gradient,) = torch.autograd.grad(model(torch.ones(1, 3)).sum(), model.weight)
+        model.weight.data -= gradient
+    with pytest.raises(Desync, match=r"drift\.py:\d+ backward: rank 1 holds another weight of Linear than rank 0"):
+        other.backward(model(torch.ones(1, 3)).sum())

@@ -1,0 +1,3 @@
+from tests.runtime.world import together
+
+test_drift = together("drift")

@@ -115,7 +115,9 @@ KEYS = {
         Key("gradient_accumulation_steps", "micro-batches in one optimizer step", _integer(1)),
         Key("num_cpu_threads_per_process", "threads for one process's CPU work", _integer(1)),
         Key("max_restarts", "how often all processes start again after a failure", _integer(0), 0),
-        Key("debug", "check collectives and show the elastic agent's own messages", _flag, False),
+        Key(
+            "debug", "compare parameters at each backward pass, and show the elastic agent's own messages", _flag, False
+        ),
     )
 }
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from accelify.runtime import Accelerator, Environment, GradScalerKwargs
 from accelify.runtime.precision import Float16
 
 
@@ -58,3 +59,25 @@ def test_the_scale_changes_once_when_both_have_stepped():
         assert step(precision, weights[1], optimizers[1], 1.0)
     assert precision.scaler.get_scale() == 256.0
     assert weights[1].item() == -2.0
+
+
+def test_clipping_unscales_what_it_clips_alone_and_once():
+    scaler = GradScalerKwargs(init_scale=1024.0)
+    alone = Accelerator(cpu=True, environment=Environment(), mixed_precision="fp16", kwargs_handlers=[scaler])
+    first, second = alone.prepare(nn.Linear(2, 1, bias=False), nn.Linear(2, 1, bias=False))
+    optimizers = alone.prepare(*(torch.optim.SGD(net.parameters(), lr=1.0) for net in (first, second)))
+    before = [net.weight.detach().clone() for net in (first, second)]
+    for net in (first, second):
+        alone.backward((net.weight * torch.tensor([[3.0, 4.0]])).sum())
+    assert alone.clip_grad_norm_(first.parameters(), 100.0).item() == 5.0
+    assert second.weight.grad.tolist() == [[3072.0, 4096.0]]
+    alone.clip_grad_value_(first.parameters(), 3.5)
+    assert first.weight.grad.tolist() == [[3.0, 3.5]]
+    alone.unscale_gradients(optimizers[1])
+    alone.unscale_gradients()
+    assert second.weight.grad.tolist() == [[3.0, 4.0]]
+    for optimizer in optimizers:
+        optimizer.step()
+    assert not alone.optimizer_step_was_skipped
+    taken = [old - net.weight for old, net in zip(before, (first, second), strict=True)]
+    torch.testing.assert_close(taken, [torch.tensor([[3.0, 3.5]]), torch.tensor([[3.0, 4.0]])])

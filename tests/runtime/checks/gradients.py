@@ -171,6 +171,26 @@ def other_parameters_on_each_rank_in_many_buckets(accelerator):
         _assert_means(accelerator, model, plain, loss_of)
 
 
+def messages_leave_while_the_backward_pass_goes_on(accelerator):
+    order = []
+
+    def all_reduce(tensor, *arguments, **options):
+        order.append(tensor.numel())
+        return sent(tensor, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(buckets, "BUCKET", 1 << 20)
+        model, _ = _prepared(accelerator, lambda: nn.Sequential(*[nn.Linear(600, 600) for _ in range(3)]))
+        sent = torch.distributed.all_reduce
+        patch.setattr(torch.distributed, "all_reduce", all_reduce)
+        hidden = model[0](torch.ones(2, 600))
+        hidden.register_hook(lambda gradient: order.append("the first layer's turn"))
+        accelerator.backward(model[2](model[1](hidden)).sum())
+    layer = 600 * 600 + 600
+    assert order[:2] == [layer, layer]
+    assert order[2] == "the first layer's turn"
+
+
 def several_forwards_before_one_backward_with_batch_norm(accelerator):
     def make():
         return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))

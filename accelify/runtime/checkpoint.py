@@ -283,7 +283,8 @@ class Checkpoints:
         for index, one in enumerate(parts.custom):
             saved = states[f"custom-{index}"]
             if saved["type"] != type(one).__qualname__:
-                raise CannotLoad(f"registered object {index} is a {type(one).__qualname__}, and was a {saved['type']}")
+                kinds = f"a {type(one).__qualname__}, and was a {saved['type']}"
+                raise CannotLoad(f"registered object {index} is {kinds}: register the same in the same order")
             one.load_state_dict(saved["state"])
         self._restore_loaders(states["loaders"], states["random"])
         self._restore_random(states["random"])

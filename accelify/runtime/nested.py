@@ -16,6 +16,9 @@ from accelify.errors import AccelifyError
 SHORT = 64
 
 
+_WHOLE = "without split_batches each process takes whole batches"
+
+
 class CannotSlice(AccelifyError):
     """A batch that has no rows to take."""
 
@@ -105,7 +108,8 @@ def slice_rows(batch: Any, start: int, stop: int, length: int) -> Any:
     """
     if isinstance(batch, torch.Tensor):
         if batch.ndim and len(batch) != length:
-            raise CannotSlice(f"split_batches: a tensor of shape {list(batch.shape)} in a batch of {length} rows")
+            shape = list(batch.shape)
+            raise CannotSlice(f"split_batches: a tensor of shape {shape} in a batch of {length} rows; {_WHOLE}")
         return batch[start:stop] if batch.ndim else batch
     if isinstance(batch, Mapping):
         return _with_items(batch, {key: slice_rows(value, start, stop, length) for key, value in batch.items()})
@@ -117,7 +121,7 @@ def slice_rows(batch: Any, start: int, stop: int, length: int) -> Any:
         return _like(batch, [slice_rows(value, start, stop, length) for value in batch])
     if batch is None or isinstance(batch, (bool, int, float, str)):
         return batch
-    raise CannotSlice(f"split_batches: no way to take rows of a {type(batch).__name__}")
+    raise CannotSlice(f"split_batches: no way to take rows of a {type(batch).__name__}; {_WHOLE}")
 
 
 def replaced(function: Callable[[Any], Any], container: Any) -> Any:

@@ -78,9 +78,11 @@ class BySelf:
             valid = self._collectives.counts(mine)
             if not any(valid):
                 return
+            if first is None and 0 in valid:
+                raise EmptyShard(
+                    f"the dataset gave rank {valid.index(0)} an empty shard: it needs data for each process"
+                )
             first = batch if first is None else first
-            if first is None:
-                raise EmptyShard(f"rank {self._sharing.rank} got an empty shard of the dataset, and others did not")
             kept = first if batch is None else batch
             rows = self._collectives.counts(nested.rows(kept) or 1) if 0 in valid else valid
             yield kept, Step(rows=tuple(rows), valid=tuple(valid))
@@ -93,7 +95,7 @@ class BySelf:
 
 
 class EmptyShard(AccelifyError):
-    """A rank without any data."""
+    """A rank without any data. The same on every rank."""
 
 
 def _length(loader: DataLoader[Any]) -> int:

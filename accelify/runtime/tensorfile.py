@@ -49,7 +49,7 @@ def write_tensors(
     for key in order:
         tensor = tensors[key]
         if tensor.dtype not in _NAMES:
-            raise CannotWriteTensor(f"{key}: safetensors has no {tensor.dtype}")
+            raise CannotWriteTensor(f"{key}: safetensors has no {tensor.dtype}: keep it in another dtype")
         start, end = end, end + tensor.numel() * tensor.element_size()
         header[key] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()

@@ -29,6 +29,7 @@ from accelify.runtime import Accelerator, DataLoaderConfiguration
 from accelify.runtime.dispatching import CannotRead
 from accelify.runtime.rewrapped import DealtTwice
 from accelify.runtime.rows import CannotGather
+from accelify.runtime.shards import EmptyShard
 
 
 class Numbers(Dataset):
@@ -413,6 +414,23 @@ def a_shard_that_ends_first_waits_for_the_others_with_nothing_that_counts(accele
         seen.append(batch.tolist())
     assert len(seen) == 4
     assert seen == ([[0, 1]] * 4 if accelerator.is_main_process else [[10, 11], [12, 13], [14, 15], [16, 17]])
+
+
+class OneFile(IterableDataset):
+    def __init__(self, rows=0):
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(range(self.rows))
+
+    def shard(self, num_shards, index):
+        return OneFile(0 if index else 3)
+
+
+def an_empty_shard_is_told_on_every_rank(accelerator):
+    loader = accelerator.prepare(DataLoader(OneFile(), batch_size=2))
+    with pytest.raises(EmptyShard, match="rank 1 an empty shard"):
+        list(loader)
 
 
 def iterable_datasets_can_be_split(accelerator):

@@ -64,7 +64,14 @@ def missing(world: World, asked: str, error: RuntimeError) -> Desync:
     here = f"waits at {call_site()} {asked.strip()}"
     words = {rank: word or "never came" for rank, word in leave_word(world, here).items()}
     gone = [f"rank {rank} {word}" for rank, word in sorted(words.items()) if not word.startswith("waits")]
-    others = {rank: word for rank, word in words.items() if word.startswith("waits")}
-    waiting = [f"rank {rank} {word}" for rank, word in sorted({world.rank: here, **others}.items())]
+    waits = {world.rank: here, **{rank: word for rank, word in words.items() if word.startswith("waits")}}
+    waiting = [f"rank {rank} {word}" for rank, word in sorted(waits.items())]
+    is_same = len({_asked(word) for word in waits.values()}) == 1
+    why = gone or ["the connection broke" if is_same else "the ranks wait at different calls"]
     advice = f". {_ALIKE}" if ENDED in words.values() else ""
-    return Desync(f"{'; '.join([*(gone or ['the connection broke']), *waiting])} ({error}){advice}")
+    return Desync(f"{'; '.join([*why, *waiting])} ({error}){advice}")
+
+
+def _asked(word: str) -> str:
+    """`gather f32[2]` of `waits at train.py:7 gather f32[2]`."""
+    return word.split(" ", 3)[3]

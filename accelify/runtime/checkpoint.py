@@ -108,7 +108,10 @@ class Checkpoints:
 
     def _warn_of_drift(self) -> None:
         """Say so where some rank does not hold what rank 0 holds, whose models are saved."""
-        if self._world.size > 1 and (story := parted(self._collectives, named(self.parts.models))) is not None:
+        if (
+            self._world.size > 1
+            and (story := parted(self._collectives, "save_state", named(self.parts.models))) is not None
+        ):
             reason = "was it changed on one process alone, by load_state_dict or without accelerator.backward?"
             if self._world.rank == 0:
                 warnings.warn(f"save_state: {story}, whose are saved: {reason}", stacklevel=2)

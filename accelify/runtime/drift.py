@@ -24,13 +24,14 @@ def named(models: Iterable[nn.Module]) -> dict[str, torch.Tensor]:
     }
 
 
-def parted(collectives: Alone, tensors: Mapping[str, torch.Tensor]) -> str | None:
+def parted(collectives: Alone, asked: str, tensors: Mapping[str, torch.Tensor]) -> str | None:
     """Which rank holds other numbers than rank 0, and where; None while all hold the same. Every rank must ask.
 
+    asked: what the script asked for, to be named where another rank asked for something else.
     Cost: one reading of the tensors, and one small message.
     """
     mine = {name: _sums(tensor) for name, tensor in tensors.items() if _is_readable(tensor)}
-    if collectives.is_alike("a look at the parameters", f"{mark_of(repr(mine)):x}"):
+    if collectives.is_alike(asked, f"parameters {mark_of(repr(mine)):x}"):
         return None
     first, *others = collectives.gather_object(mine)
     for rank, theirs in enumerate(others, start=1):

@@ -147,7 +147,7 @@ class Replicas(Single, ABC, Generic[R]):
     def _compare(self) -> None:
         """Raises: Desync where ranks no longer hold the same parameters."""
         models = [model for replica in self._replicas if isinstance(model := replica.model(), nn.Module)]
-        if (story := parted(self._collectives, named(models))) is not None:
+        if (story := parted(self._collectives, "backward", named(models))) is not None:
             raise Desync(f"at {call_site()} backward: {story}")
 
     def begin_unannounced(self) -> None:

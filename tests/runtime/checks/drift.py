@@ -51,6 +51,12 @@ def every_bit_counts(accelerator):
         accelerator.free_memory()
 
 
+def a_save_by_one_rank_alone_is_named(accelerator):
+    accelerator.prepare(nn.Linear(3, 1))
+    with pytest.raises(Desync, match=r"rank 0 drift\.py:\d+ save_state .*; rank 1 drift\.py:\d+ wait_for_everyone"):
+        accelerator.save_state("never") if accelerator.is_main_process else accelerator.wait_for_everyone()
+
+
 def with_debug_the_next_backward_raises(accelerator):
     other = Accelerator(environment=dataclasses.replace(Environment.read(), debug=True))
     model = other.prepare(nn.Linear(3, 1))

@@ -224,3 +224,17 @@ def test_an_epoch_counter_that_only_the_sampler_read_goes() -> None:
     assert "num_processes" not in text
     kept = f"seen = 0\n    {DEFAULTS['sampler']}"
     assert "seen += 1\n        print(seen)" in after(sampler=kept, end="seen += 1\n        print(seen)")
+
+
+def test_what_asks_for_a_gpu_where_there_are_several_processes_goes() -> None:
+    start = """\
+if args.ddp:
+        assert torch.cuda.is_available(), "one each"
+        dist.init_process_group('nccl')
+        device = f"cuda:{args.local_rank}"
+    else:
+        device = "cuda" if torch.cuda.is_available() else "cpu\""""
+    result = made(start=start, model="model = DDP(model.to(device)) if args.ddp else model.to(device)")
+    assert result.status is Status.MIGRATED, result.notes
+    assert "assert" not in result.after.decode()
+    assert any("is gone with the branch" in n.message for n in result.notes)

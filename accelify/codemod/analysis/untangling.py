@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from accelify.codemod import names
 from accelify.codemod.analysis.arms import NUMBER, PLACE, REFUSE, SAY, SCALE, START, Arms
 from accelify.codemod.analysis.conditions import Key
 from accelify.codemod.analysis.effects import is_pure
@@ -111,6 +112,10 @@ class Untangling:
                 self.found.unsaid += [s for s in leaves if self.arms.says(s)]
                 for statement in block:
                     self.found.goes(statement)
+        for statement in on:
+            if isinstance(statement, ast.Assert) and self._asks_for_a_gpu(statement):
+                self.found.remove(statement)
+                self.found.unsaid.append(statement)
         starts = any(self.arms.kind(s) == START for s in self.arms.leaves(on))
         for statement in on:
             if starts and self._only_numbers(statement) and not self._is_told(statement):
@@ -127,6 +132,11 @@ class Untangling:
         else:
             self.found.removed = [s for s in self.found.removed if s not in on]
             self.found.remove(node)
+
+    def _asks_for_a_gpu(self, statement: ast.Assert) -> bool:
+        """Whether a statement stops a script, as several processes needed a GPU each, where one process had none."""
+        calls = [n for n in ast.walk(statement.test) if isinstance(n, ast.Call)]
+        return any(names.is_cuda_test(name) for call in calls for name in self.program.called(call))
 
     def _only_numbers(self, statement: ast.stmt) -> bool:
         """Whether all that a statement does is to give names the number of a process, or how many there are."""

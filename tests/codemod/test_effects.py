@@ -184,6 +184,18 @@ def test_a_writer_is_made_where_it_writes() -> None:
     )
 
 
+def test_pages_of_figures_are_made_where_they_are_written() -> None:
+    changed(
+        GUARD,
+        *moved("pages = PdfPages('plots.pdf')"),
+        GUARD,
+        *moved("pages.savefig(plt.figure())", "pages.close()"),
+        imports="import matplotlib.pyplot as plt\nfrom matplotlib.backends.backend_pdf import PdfPages",
+        prepared="pages = PdfPages('plots.pdf')",
+        end="pages.savefig(plt.figure())\npages.close()",
+    )
+
+
 def test_a_writer_that_is_handed_on_is_made_by_one_process() -> None:
     changed(
         "-writer = SummaryWriter()",

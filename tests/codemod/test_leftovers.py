@@ -233,3 +233,88 @@ def test_a_block_does_not_begin_with_the_blank_line_below_what_went(comment: str
     after = run(script(batch=lines)).after.decode()
     above = f"        {comment}\n" if comment else ""
     assert f"    for x, y in loader:\n{above}        print(x)\n" in after
+
+
+def messages(text: str) -> list[str]:
+    return [note.message for note in run(text).notes]
+
+
+def test_a_sum_over_the_batch_is_not_told_of_data_that_all_processes_share() -> None:
+    text = """\
+import torch
+from torch import nn
+
+x, y = torch.randn(8, 4), torch.randn(8, 1)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(10):
+    loss = (model(x) - y).pow(2).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    told = messages(text)
+    assert any("the same data" in m for m in told)
+    assert not any("a sum over the batch" in m for m in told)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_told"),
+    [
+        ("for x, y in held:\n    print(model(x))", True),
+        ("for x, y in held:\n    for row, wanted in zip(model(x), y):\n        print(row, wanted)", True),
+        ("for row, wanted in zip(x[:2], y[:2]):\n    print(row, wanted)", False),
+    ],
+)
+def test_parts_of_a_batch_are_no_loader_that_stays_whole(lines: str, is_told: bool) -> None:
+    held = "held = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)"
+    told = [m for m in messages(script(before=held, end=lines)) if m.startswith("stays whole")]
+    assert len(told) == is_told
+
+
+TRAINER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self, most):
+        self.loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.most, self.steps, self.last = most, 0, 0.0
+
+    def fit(self):
+        self.waited = self.read()
+        for epoch in range(3):
+            for i, (x, y) in enumerate(self.loader):
+                loss = nn.functional.mse_loss(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self.steps += 1
+                {note}
+                if {test}:
+                    break
+
+
+Trainer(5).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "is_told"),
+    [
+        ("self.steps >= self.most", False),
+        ("epoch * len(self.loader) + i > self.most", False),
+        ("done > self.most", False),
+        ("loss < 0.1", True),
+        ("self.last < 0.1", True),
+        ("x.shape[0] < 2", True),
+    ],
+)
+def test_what_counts_steps_is_decided_alike(test: str, is_told: bool) -> None:
+    note = "done = epoch * len(self.loader) + i; self.last = loss.item()"
+    told = [m for m in messages(TRAINER.format(test=test, note=note)) if m.startswith("this is decided")]
+    assert len(told) == is_told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import draws_at_random, function_draws
@@ -37,12 +37,15 @@ class Locality:
         self._names: dict[Scope, set[str]] = {}
         self._written: set[ast.AST] = set()
         self._filled: set[tuple[Scope, str]] = set()
+        self._kept: set[tuple[Scope, str]] = set()
         self._returns: dict[Scope, bool] = {}
 
     def is_own(self, node: ast.AST) -> bool:
         """Whether an expression is calculated from what one process alone has seen."""
         for part in ast.walk(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and self._holds_own(part):
+                return True
+            if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load) and self._keeps_own(part):
                 return True
             if isinstance(part, ast.Call) and (self._draws(part) or any(map(self._returns_own, self._callees(part)))):
                 return True
@@ -56,6 +59,22 @@ class Locality:
         if name.id not in self.names(owner.frame) or (owner.frame, name.id) in self._filled:
             return True
         return any(w in self._written for w in reaching(self.program, name, owner.writes.get(name.id, ())))
+
+    def _keeps_own(self, attribute: ast.Attribute) -> bool:
+        """Whether a method of the same class gives an attribute of its object such a value."""
+        owner = self._object(attribute)
+        if owner is None:
+            return False
+        for method in owner.children:
+            if method.is_function:
+                self.names(method)
+        return (owner, attribute.attr) in self._kept
+
+    def _object(self, attribute: ast.Attribute) -> Scope | None:
+        """The class of the object whose attribute a method names: `self.loss`."""
+        frame = self.program.frame(attribute)
+        is_own = frame.is_method and bool(frame.parameters) and isinstance(attribute.value, ast.Name)
+        return frame.parent if is_own and ast.unparse(attribute.value) == frame.parameters[0].arg else None
 
     def _global(self, name: ast.Name) -> set[str]:
         """The global variables to which the function of a name gives such values."""
@@ -85,15 +104,23 @@ class Locality:
             for loop in loops:
                 self._note(self._dealt(loop), frame, found)
             for _ in range(_ROUNDS):
-                before = len(self._written), len(found)
+                before = self._known(found)
                 for node in self._statements(frame):
                     self._note(self._given(node, frame), frame, found)
-                if (len(self._written), len(found)) == before:
+                if self._known(found) == before:
                     break
         return self._names[frame]
 
-    def _note(self, given: Iterable[ast.Name], frame: Scope, found: set[str]) -> None:
+    def _known(self, found: set[str]) -> tuple[int, int, int]:
+        return len(found), len(self._written), len(self._kept)
+
+    def _note(self, given: Iterable[ast.Name | ast.Attribute], frame: Scope, found: set[str]) -> None:
         for name in given:
+            if isinstance(name, ast.Attribute):
+                owner = self._object(name)
+                assert owner is not None
+                self._kept.add((owner, name.attr))
+                continue
             found.add(name.id)
             if isinstance(name.ctx, ast.Store) and self.program.scope(name).owner(name.id) is frame:
                 self._written.add(name)
@@ -113,12 +140,13 @@ class Locality:
     def _dealt(self, loop: Loop) -> list[ast.Name]:
         """The names of the batch, without the counter of `enumerate`."""
         target = loop.target
-        if isinstance(loop.iter, ast.Call) and "enumerate" in self.program.called(loop.iter):
+        calls = [n for n in ast.walk(loop.iter) if isinstance(n, ast.Call)]
+        if any("enumerate" in self.program.called(call) for call in calls):
             target = target.elts[-1] if isinstance(target, (ast.Tuple, ast.List)) else target
         return [n for n in ast.walk(target) if isinstance(n, ast.Name)]
 
-    def _given(self, node: ast.stmt, frame: Scope) -> list[ast.Name]:
-        """The variables that a statement gives a value of one process's own."""
+    def _given(self, node: ast.stmt, frame: Scope) -> list[ast.Name | ast.Attribute]:
+        """The variables and attributes that a statement gives a value of one process's own."""
         targets: list[ast.expr] = []
         value: ast.expr | None = None
         if isinstance(node, ast.If) and self.is_own(node.test):  # what it sets depends on the one process, too
@@ -136,8 +164,18 @@ class Locality:
         if value is None or not self.is_own(value):
             return []
         everyones = {n for loop, listed in self.reduced if self.program.inside(node, loop) for n in listed}
-        names = [n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and self._is_of(n, frame)]
-        return [n for n in names if n.id not in everyones]
+        holders = [n for target in targets for n in self._holders(target)]
+        return [n for n in holders if isinstance(n, ast.Attribute) or (n.id not in everyones and self._is_of(n, frame))]
+
+    def _holders(self, target: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
+        """What holds a value that is given to a target: `x`, `losses` of `losses[k]`, `self.loss`."""
+        if isinstance(target, ast.Name) or (isinstance(target, ast.Attribute) and self._object(target) is not None):
+            yield target
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for part in target.elts:
+                yield from self._holders(part)
+        elif isinstance(target, (ast.Subscript, ast.Attribute, ast.Starred)):
+            yield from self._holders(target.value)
 
     def _is_of(self, name: ast.Name, frame: Scope) -> bool:
         return self.program.scope(name).owner(name.id) is frame or name.id in frame.declared_global

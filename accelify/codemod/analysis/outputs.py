@@ -24,9 +24,11 @@ _EVENTS = (
     *("torch.utils.tensorboard.", "tensorboardX.", "tensorflow.summary.FileWriter"),
     *("tensorflow.compat.v1.summary.FileWriter", "tensorflow.summary.create_file_writer"),
 )
+_PAGES = ("matplotlib.backends.backend_pdf.PdfPages",)
 _WRITERS = (  # whose every method writes
     *_EVENTS,
     *_VIDEOS,
+    *_PAGES,
     "tensorboard_logger.",
     "visdom.Visdom",
     "csv.writer",
@@ -38,7 +40,7 @@ _WRITERS = (  # whose every method writes
     "logging.handlers.",
 )
 _FOURCC = ("cv2.VideoWriter_fourcc", "cv2.VideoWriter.fourcc")
-_MAKE_WRITERS = (*_EVENTS, *_VIDEOS, "visdom.Visdom", "logging.FileHandler")
+_MAKE_WRITERS = (*_EVENTS, *_VIDEOS, *_PAGES, "tensorboard_logger.Logger", "visdom.Visdom", "logging.FileHandler")
 _WRITE = frozenset(
     "numpy.save numpy.savez numpy.savez_compressed numpy.savetxt json.dump pickle.dump cPickle.dump _pickle.dump "
     "dill.dump joblib.dump sklearn.externals.joblib.dump torchvision.utils.save_image scipy.io.savemat "
@@ -107,7 +109,7 @@ _METHODS = frozenset(
     "sqrt exp round mul div sub expand expand_as flatten contiguous index_select narrow to cuda isoformat strftime "
     "total_seconds index count get_lr get_last_lr exists is_file is_dir joinpath with_suffix clamp clip repeat eq gt "
     "lt ne ge le topk sort unbind chunk swapaxes ravel encode decode add_argument_group ljust rjust zfill type "
-    "isnan isinf byte nelement data_ptr cumsum dot groupby".split()
+    "isnan isinf byte nelement data_ptr cumsum dot groupby to_dense to_sparse".split()
 )
 _ITERATE = frozenset("list tuple set sorted zip enumerate sum max min any all dict reversed".split())
 

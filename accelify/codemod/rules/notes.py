@@ -11,10 +11,11 @@ Left alone: all of it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.cpu import OPTIONS
+from accelify.codemod.analysis.decisions import decided_apart, is_measured
 from accelify.codemod.analysis.sums import added_in, bound_in
 from accelify.codemod.edited import vanished
 from accelify.codemod.edits import Plan, Remark, Remove
@@ -61,7 +62,7 @@ def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     for node in ast.walk(loop):
         if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add):
             continue
-        if not _is_measured(node.value) and not names_in(node) & bound:
+        if not is_measured(node.value) and not names_in(node) & bound:
             continue
         if isinstance(node.value, ast.Constant) and not _is_counted_by_data(script, node, loop):
             continue
@@ -128,19 +129,6 @@ def _begins_anew(script: Script, addition: ast.AugAssign, loop: ast.For | ast.As
     return False
 
 
-def _is_measured(value: ast.expr) -> bool:
-    """Whether a summand is read from tensors."""
-    return any(
-        (
-            isinstance(n, ast.Call)
-            and isinstance(n.func, ast.Attribute)
-            and n.func.attr in ("item", "sum", "size", "detach", "cpu")
-        )
-        or (isinstance(n, ast.Attribute) and n.attr in ("data", "shape"))
-        for n in ast.walk(value)
-    )
-
-
 def _carried(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     for node in ast.walk(loop):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
@@ -171,41 +159,26 @@ def _is_detached(statement: ast.stmt, name: str) -> bool:
 
 def _uneven(script: Script) -> Iterator[Remark]:
     """Steps that one process may take and another not: they would wait for each other."""
-    seen: set[ast.AST] = set()
-    for backward, loops in script.training.loops.items():
-        for loop in loops:
-            measured = _measured_names(loop)
-            for node in ast.walk(loop):
-                if not isinstance(node, (ast.If, ast.While)) or node in seen or not _decides(node, backward, loops):
-                    continue
-                read = [n for n in ast.walk(node.test) if isinstance(n, ast.Name)]
-                of_batch = any(script.is_part_of_a_batch(n) for n in read)
-                is_between = any(
-                    script.program.inside(s, loop) and not script.program.inside(node, s) for s in script.shared_loops
-                )
-                if is_between:
-                    is_own = script.locality.is_own(node.test)  # between the epochs: what is reduced is everyone's
-                else:
-                    is_own = of_batch or bool({n.id for n in read} & measured) or _asks_a_tensor(node.test)
-                    is_own = is_own or script.locality.is_own(node.test)
-                if is_own:
-                    seen.add(node)
-                    message = "this is decided from what one process sees: "
-                    if script.ends_apart:
-                        message += (
-                            "processes may take different numbers of steps. One at the script's end takes part in the "
-                            "others' with nothing in hand; let nothing that needs all processes follow the training"
-                        )
-                    else:
-                        message += (
-                            "processes that take different numbers of steps wait for each other; decide from a value "
-                            "that is reduced over them"
-                        )
-                    yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+    for node in decided_apart(script):
+        message = "this is decided from what one process sees: "
+        if script.ends_apart:
+            message += (
+                "processes may take different numbers of steps. One at the script's end takes part in the "
+                "others' with nothing in hand; let nothing that needs all processes follow the training"
+            )
+        else:
+            message += (
+                "processes that take different numbers of steps wait for each other; decide from a value "
+                "that is reduced over them"
+            )
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _summed(script: Script) -> Iterator[Remark]:
     """Losses whose gradients grow with the batch, while those of the processes are averaged."""
+    kinds = {d.kind for d in script.training.data}
+    if kinds <= {"full"} or (kinds <= {"full", "sequence"} and not script.preparation.sharded):
+        return  # all compute on the same data, and that is said
     for backward in script.training.backwards:
         if not any(map(script.is_sum, script.losses(backward))):
             continue
@@ -220,37 +193,6 @@ def _summed(script: Script) -> Iterator[Remark]:
                 "large as for one process's batch, though N batches went into it"
             )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
-
-
-def _decides(node: ast.If | ast.While, backward: ast.Call, loops: Sequence[ast.AST]) -> bool:
-    """Whether a condition holds a backward pass, or leaves the loop or the round."""
-    if isinstance(node, ast.While):
-        return node in loops and not _goes_on_while_there_is_more(node)
-    inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
-    return backward in inside or any(isinstance(n, (ast.Break, ast.Continue, ast.Raise)) for n in inside)
-
-
-def _goes_on_while_there_is_more(loop: ast.While) -> bool:
-    """`while batch is not None`, which all processes leave after as many rounds."""
-    test = loop.test
-    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and len(test.ops) == 1
-
-
-def _measured_names(loop: ast.AST) -> set[str]:
-    """The names that get their value from a call or from tensors in a loop; counters are none of them."""
-    found: set[str] = set()
-    for node in ast.walk(loop):
-        if isinstance(node, ast.Assign) and any(isinstance(n, ast.Call) for n in ast.walk(node.value)):
-            found.update(names_in(*node.targets))
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and _is_measured(node.value):
-            found.add(node.target.id)
-    return found
-
-
-def _asks_a_tensor(test: ast.expr) -> bool:
-    asked = ("item", "isnan", "isinf", "any", "all")
-    calls = [n.func for n in ast.walk(test) if isinstance(n, ast.Call)]
-    return any(isinstance(f, ast.Attribute) and f.attr in asked for f in calls)
 
 
 def _particular_devices(script: Script, gone: set[ast.AST]) -> Iterator[Remark]:
@@ -303,10 +245,18 @@ def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    if not script.iterates_a_loader(loop):
+    if not script.iterates_a_loader(loop) or _goes_over_parts(script, loop):
         return
     if script.prepared.is_loader_for_some(loop.iter):
         yield Remark(NAME, script.path(loop), loop, _SHARE, Tier.REVIEW)
     else:
         message = "stays whole: every process goes over all of it, which is right but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
+
+
+def _goes_over_parts(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop goes over parts of a batch, or of what was collected: `zip(shown, labels)`, `preds[:5]`."""
+    if any(isinstance(n, ast.Slice) for n in ast.walk(loop.iter)):
+        return True
+    round_it = [n for n in script.program.loops_round(loop) if isinstance(n, ast.For) and n is not loop]
+    return any(script.iterates_a_loader(n) and names_in(loop.iter) & bound_in(n) for n in round_it)

@@ -187,7 +187,7 @@ def is_device_text(value: object) -> bool:
 
 def is_device_name(last: str) -> bool:
     """The last names of what holds devices: `device`, `gpu_id`, `teacher_device`, `rank`."""
-    return re.search(r"(^|_)(device|dev|gpus?|cuda)(_ids?)?$|^(local_)?rank$", last) is not None
+    return re.search(r"(^|_)(devices?|dev|gpus?|cuda)(_ids?)?$|^(local_)?rank$", last) is not None
 
 
 def is_autocast(name: str | None) -> bool:

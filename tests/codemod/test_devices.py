@@ -106,6 +106,23 @@ def test_a_move_to_a_gpu_by_its_number_goes_to_the_processs_own(move: str) -> No
     changed(f"-{move}", f"+{new}", before="gpu = 0", batch=f"w = torch.ones(1)\n{move}", end="print(gpu)")
 
 
+@pytest.mark.parametrize("move", ["w = w.to(gpu_ids[0])", "w = w.cuda(device_ids[1])"])
+def test_a_move_to_one_of_several_gpus_goes_to_the_processs_own(move: str) -> None:
+    changed(f"-{move}", "+w = w.to(accelerator.device)", batch=f"w = torch.ones(1)\n{move}")
+
+
+def test_a_move_to_one_gpu_where_the_accelerator_does_not_reach_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("parts.py").write_text(
+        "import os\n\n\ndef put(net, gpu_ids):\n    os.makedirs('out')\n    return net.to(gpu_ids[0])\n"
+    )
+    Path("train.py").write_text(script(imports="from parts import put", end="put(torch.ones(1), [0, 1])"))
+    results = rewrite_together(("train.py",), Options())
+    assert sum(told(r, "stays: ") for r in results) == 1, [n.message for r in results for n in r.notes]
+
+
 def test_an_inner_model_moved_by_number_follows_its_process() -> None:
     trainer = "class Trainer:\n    def __init__(self, model, gpu):\n        self.model = model.to(gpu)"
     before = f"{trainer}\n        print(gpu)\nfirst = 0"

@@ -153,7 +153,9 @@ def is_cpu(device: ast.expr) -> bool:
 
 
 def last_name(node: ast.expr) -> str:
-    """`gpu` of `args.gpu`, of `config["gpu"]` and of `gpu`."""
+    """`gpu` of `args.gpu`, of `config["gpu"]` and of `gpu`; `gpu_ids` of `gpu_ids[0]`."""
     if isinstance(node, ast.Subscript):
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+            return last_name(node.value)
         return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

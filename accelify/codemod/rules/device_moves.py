@@ -17,11 +17,11 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod import snippets
-from accelify.codemod.analysis.cpu import options_in
 from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.moves import Move
 from accelify.codemod.analysis.rebuilt import is_only_indexed, is_unpacked, rebuilt
 from accelify.codemod.analysis.values import Constant
+from accelify.codemod.analysis.whose import is_number_of_a_gpu, is_of_process, is_where_another_is, is_worker_code
 from accelify.codemod.edited import edits_of
 from accelify.codemod.edits import Change, Edit, Plan, Remark, Remove, Replace
 from accelify.codemod.pairs import without_idle
@@ -197,15 +197,6 @@ def _same(one: ast.expr, other: ast.expr) -> bool:
     return ast.unparse(one).strip("()") == ast.unparse(other).strip("()")
 
 
-def _is_where_another_is(device: ast.expr | None) -> bool:
-    """Whether a move brings a value to where another one is, `x.to(y.device)`, which is right in any process."""
-    if not isinstance(device, ast.Attribute) or device.attr != "device":
-        return False
-    owner = device.value
-    is_holder = isinstance(owner, ast.Name) and owner.id == "self"  # or an option
-    return not is_holder and not options_in(device)
-
-
 def _emptied(script: Script, removed: set[ast.stmt]) -> Iterator[Change]:
     """An `if use_cuda:` that only held moves goes with them, and so does a loop over the items of a batch."""
     for statement in list(removed):
@@ -235,19 +226,23 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     path = script.path(move.call)
     accelerator = script.accelerator(move.call)
     literal = move.device is not None and any(isinstance(v, Constant) for v in script.program.values(move.device))
-    inside_data = _is_worker_code(script, move.call)
-    is_number = _is_number(script, move)
+    inside_data = is_worker_code(script, move.call)
+    is_number = is_number_of_a_gpu(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
     if script.goes_to_cpu(move):
         yield Remark(NAME, path, move.call, "stays: this brings it to the CPU, in every process", Tier.ADVICE)
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
         message = "stays: this move takes whatever device its variable holds"
-        if move.device is not None and _is_of_process(script, move.device):
+        if move.device is not None and is_of_process(script, move.device):
             message = f"stays: `{ast.unparse(move.device)}` is the process's own device"
-        if _is_where_another_is(move.device):
+        if is_where_another_is(move.device):
             message = "stays: this goes to where another value is, which is right in every process"
         yield Remark(NAME, path, move.call, message, Tier.ADVICE)
+        return
+    if is_number and (accelerator is None or inside_data):
+        message = "this is one particular GPU, for every process: use the accelerator's device"
+        yield Remark(NAME, path, move.call, message, Tier.REVIEW)
         return
     if accelerator is None or inside_data:
         yield Remark(
@@ -273,40 +268,6 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
             ),
         ),
     )
-
-
-def _is_number(script: Script, move: Move) -> bool:
-    """Whether a move goes to one GPU by its number, which is another one for each process."""
-    if script.distribution is not None and move.device in script.distribution.devices:
-        return True
-    held = script.program.values(move.device) if move.device is not None else frozenset()
-    is_whole = bool(held) and all(isinstance(v, Constant) and type(v.value) is int for v in held)
-    return is_whole and not _is_only_parameter(script, move)
-
-
-def _is_only_parameter(script: Script, move: Move) -> bool:
-    """Whether a move's device is a parameter that only moves read, which would be left over."""
-    frame = script.program.frame(move.call)
-    if not isinstance(move.device, ast.Name) or move.device.id not in {p.arg for p in frame.parameters}:
-        return False
-    devices = {m.device for m in script.moves}
-    return all(r in devices for r in script.program.reads_of(frame, move.device.id))
-
-
-def _is_of_process(script: Script, device: ast.expr) -> bool:
-    """Whether all that a device's variable may hold are devices that the script chose, and the accelerator does now."""
-    held = script.program.values(device)
-    return bool(held) and all(map(script.roles.is_device, held))
-
-
-def _is_worker_code(script: Script, node: ast.AST) -> bool:
-    """Whether code is a data set's, which runs in the loader's worker processes."""
-    frame = script.program.frame(node)
-    while frame.parent is not None:
-        if frame.kind == "class" and any("Dataset" in b for b in script.program.flow.external_bases(frame)):
-            return True
-        frame = frame.parent
-    return False
 
 
 def to_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

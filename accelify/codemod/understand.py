@@ -10,6 +10,7 @@ from functools import partial
 from accelify.codemod import names
 from accelify.codemod.analysis.batchwise import Batchwise, Dealing
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.by_hand import is_part_of_a_name, reason_for
 from accelify.codemod.analysis.distribution import Distributions
 from accelify.codemod.analysis.evaluation import Evaluations, Gathering
 from accelify.codemod.analysis.halves import tell_phases
@@ -302,10 +303,12 @@ def _by_hand(program: Program, files: set[str], *, is_known: bool) -> Iterator[t
     for node, values in list(program.flow.values.items()):
         if not isinstance(node, (ast.Attribute, ast.Name)) or program.path(node) not in files:
             continue
+        if is_part_of_a_name(program, node):
+            continue
         for name in (v.name for v in values if isinstance(v, External)):
             kind = None
             if names.is_distributed(name) and not is_known and program.question_round(node) is None:
-                kind = ("distributed", f"`{name}`: the script already distributes itself")
+                kind = ("distributed", reason_for(name))
             elif name.startswith(("apex.fp16_utils", "apex.optimizers.FP16")):
                 kind = (
                     "amp",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from accelify.codemod import names
 from accelify.codemod.analysis.alone import Alone
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.by_hand import is_part_of_a_name, reason_for
 from accelify.codemod.analysis.distributing import Distribution, Place
 from accelify.codemod.analysis.loops import Data, Loops, Training
 from accelify.codemod.analysis.program import Program
@@ -46,10 +47,6 @@ _STARTING = ("torch.distributed.init_process_group", "torch.distributed.destroy_
 _ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 _REDUCTIONS = {"SUM": "sum", "AVG": "mean"}
 _VIEWS = ("detach", "view", "flatten", "reshape", "squeeze", "unsqueeze", "contiguous", "to", "float", "cuda")
-_UNKNOWN = {
-    "spawn": "starts the processes: call the function itself, and start the script by `accelify launch`",
-    "Process": "starts the processes: call the function itself, and start the script by `accelify launch`",
-}
 
 
 class Distributions:
@@ -247,10 +244,11 @@ class Distributions:
         told: set[tuple[str, str]] = set()
         for node, name in self._signs():
             key = (name, self.program.path(node))
+            if is_part_of_a_name(self.program, node):
+                continue
             if node not in self.found.known and key not in told and not self._unwraps(node):
                 told.add(key)
-                reason = _UNKNOWN.get(name.rpartition(".")[2], "the script already distributes itself")
-                self.found.refuse(node, f"`{name}`: {reason}")
+                self.found.refuse(node, reason_for(name))
 
     def _unwraps(self, node: ast.AST) -> bool:
         """`if isinstance(model, DDP): model = model.module`, which is as right of a model that is not wrapped."""

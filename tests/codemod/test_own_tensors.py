@@ -121,6 +121,14 @@ def test_one_that_is_not_understood_keeps_the_script_on_the_cpu(slots: dict[str,
             "    x, y = batch\n    x, y = x.to(accelerator.device), y.to(accelerator.device)\n    print",
         ),
         (
+            {"after": "torch.onnx.export(model, torch.ones(1, 4), 'model.onnx')\nmodel(torch.ones(1, 4))"},
+            "torch.onnx.export(model, torch.ones(1, 4, device=accelerator.device), 'model.onnx')",
+        ),
+        (
+            {"after": "model(torch.ones(1, 4))\nfor p in model.parameters():\n    p.data.add_(torch.randn(p.shape))"},
+            "p.data.add_(torch.randn(p.shape).to(accelerator.device))",
+        ),
+        (
             {"after": "tries = iter(DataLoader(data))\nx, y = next(tries)\nprint(model(x))"},
             "x, y = next(tries)\nx = x.to(accelerator.device)\n",
         ),
@@ -139,6 +147,21 @@ def test_what_a_data_set_reads_stays_where_it_is_and_goes_to_the_model_from_ther
     after = rewritten(after="h = torch.ones(8, 4)\nmore = DataLoader(TensorDataset(h))\nprint(model(h))").after.decode()
     assert "h = torch.ones(8, 4)\n" in after
     assert "print(model(h.to(accelerator.device)))\n" in after
+
+
+def test_a_data_set_keeps_its_tensors_where_its_loaders_read_them() -> None:
+    rows = "class Rows:\n    def __init__(self):\n        self.rows = torch.ones(8, 4)\n\n"
+    rows += "    def __getitem__(self, i):\n        return self.rows[i]\n\nrows = Rows()\n"
+    after = rewritten(after=f"{rows}print(model(rows.rows[:2]))").after.decode()
+    assert "        self.rows = torch.ones(8, 4)\n" in after
+    assert "print(model(rows.rows[:2].to(accelerator.device)))\n" in after
+
+
+def test_a_leaf_that_a_function_hands_back_stays_one() -> None:
+    made = "def made():\n    return torch.zeros(1, 4, requires_grad=True), 1\n\nh, n = made()\nmodel(h)"
+    after = rewritten(after=made).after.decode()
+    assert "    return torch.zeros(1, 4, requires_grad=True, device=accelerator.device), 1\n" in after
+    assert "h = h.to" not in after
 
 
 def test_what_is_read_on_the_cpu_is_brought_back() -> None:

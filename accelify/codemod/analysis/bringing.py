@@ -144,6 +144,8 @@ class Bringing:
     def _handed_back(self, origin: Origin) -> list[Bring]:
         """After the statements that get what a function hands back, where the accelerator does not reach into it."""
         frame = self.program.frame(origin)
+        if "requires_grad" in ast.unparse(self.program.statement(origin)):
+            return []  # a leaf has to stay one
         if frame.kind != "function" or self.tensors.is_in_model(frame) or self.accelerator(origin) is not None:
             return []
         calls = [c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
@@ -229,13 +231,18 @@ class Bringing:
     def _placed(self, kind: str, node: ast.expr) -> Bring | None:
         frame = self.program.frame(node)
         is_in_model = self.tensors.is_in_model(frame)
-        if is_in_model and self.tensors.sets_up(frame):
+        if (is_in_model and self.tensors.sets_up(frame)) or self._is_of_a_data_set(frame):
             return None
         found = self._input(frame, node) if is_in_model or self.accelerator(node) is None else None
         if found is not None:
             return Bring(kind, node, f"{found[0]}.device", there=found[1])
         device = self._device_in_model(node) if is_in_model else self._device(node)
         return Bring(kind, node, device) if device is not None else None
+
+    def _is_of_a_data_set(self, frame: Scope) -> bool:
+        """Whether code is a method of what loaders read, maybe in processes of their own."""
+        owner = frame.parent if frame.is_method else None
+        return owner is not None and self.program.flow.method(owner, "__getitem__") is not None
 
     # Where it is met.
 

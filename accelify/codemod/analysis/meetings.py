@@ -15,6 +15,7 @@ from accelify.codemod.analysis.values import Instance, Made, Member
 from accelify.codemod.analysis.whereabouts import Whereabouts
 
 _PUTS = ("append", "extend", "insert", "add_scalar", "update", "get", "pop", "format", "write")
+_ACROSS = ("copy_", "load_state_dict")  # methods that bring what they get to where they are
 _APART = ("torch.save", "torch.nn.init.", "torch.optim.", "torch.utils.data.", "torch.manual_seed", "torch.no_grad")
 _HOSTED = ("numpy.", "gym.", "gymnasium.", "PIL.", "cv2.", "json.", "csv.", "pickle.", "imageio.")
 
@@ -44,7 +45,13 @@ class Meetings:
         self.program = whereabouts.program
         self.roles = whereabouts.roles
         self.tensors = whereabouts.tensors
-        self.nodes = [n for n in self._nodes() if self.program.frame(n) in self.program.reachable]
+        self.nodes = [n for n in self._nodes() if self._is_run(n)]
+
+    def _is_run(self, node: ast.AST) -> bool:
+        """Whether code is run, and not while a model is built, which is on the CPU until then."""
+        frame = self.program.frame(node)
+        builds = self.tensors.is_in_model(frame) and self.tensors.sets_up(frame)
+        return frame in self.program.reachable and not builds
 
     def _nodes(self) -> Iterator[ast.Call | ast.BinOp | ast.Compare | ast.AugAssign | ast.Subscript]:
         yield from self.program.calls
@@ -92,7 +99,13 @@ class Meetings:
     def _meet(self, operands: list[ast.expr], *, strictly: bool = False) -> None:
         if any(self.is_there(self.whereabouts.of(o)) for o in operands):
             for operand in operands:
-                self._want(operand, strictly=strictly)
+                self._want(operand, strictly=strictly or self._is_some_tensor(operand))
+
+    def _is_some_tensor(self, node: ast.expr) -> bool:
+        """Whether something is a tensor of which nothing else is known."""
+        if self.whereabouts.of(node) != {Known.UNKNOWN} or self.tensors.is_in_model(self.program.frame(node)):
+            return False
+        return self.shapes.is_tensor(node)
 
     def _added(self, node: ast.AugAssign) -> None:
         held, value = self.whereabouts.before(node), self.whereabouts.of(node.value)
@@ -146,6 +159,9 @@ class Meetings:
         elif is_own and any(map(self.roles.is_module, self.program.values(call.func))):
             for argument in given:
                 self._want(argument)
+        elif any(map(self.tensors.is_model, call.args)) and not self.program.flow.callees.get(call):
+            for argument in given:  # `torch.onnx.export(model, x)`, `writer.add_graph(model, x)`
+                self._want(argument)
         elif not self.program.flow.callees.get(call):
             self._computed(call, given, called)
 
@@ -160,7 +176,9 @@ class Meetings:
         """Functions of torch's, and methods of tensors."""
         if self.tensors.is_creator(call) or any(n.startswith(_APART) for n in called):
             return
-        receiver = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr not in _PUTS else None
+        receiver = (
+            call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr not in _PUTS + _ACROSS else None
+        )
         if any(n.startswith("torch.") for n in called):
             self._meet(given)
         elif receiver is not None and not called and self.whereabouts.of(receiver) - {Known.UNKNOWN}:
@@ -180,6 +198,8 @@ class Meetings:
         """Whether a call is to a library that knows of no device, or to an object of such a one."""
         if "numpy.squeeze" in called:
             return False
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_embedding":
+            return True  # TensorBoard puts the pictures beside some of its own
         roots = [v.root for v in self.program.values(call.func) if isinstance(v, Member)]
         made = [v.name or "" for v in roots if isinstance(v, Made)]
         return any(n.startswith(_HOSTED) for n in [*called, *made])

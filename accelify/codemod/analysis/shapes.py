@@ -6,7 +6,7 @@ import ast
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.origins import returned
+from accelify.codemod.analysis.portions import returned
 from accelify.codemod.analysis.reaching import reaching
 from accelify.codemod.analysis.values import Made
 from accelify.codemod.analysis.whereabouts import Whereabouts

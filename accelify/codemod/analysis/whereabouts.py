@@ -6,15 +6,17 @@ import ast
 import builtins
 
 from accelify.codemod import names
-from accelify.codemod.analysis.origins import NONE, THERE, UNKNOWN, Origins, Places, returned
+from accelify.codemod.analysis.origins import NONE, THERE, UNKNOWN, Places
+from accelify.codemod.analysis.portions import Portions, returned
 from accelify.codemod.analysis.prepared import brings_to_cpu
+from accelify.codemod.analysis.values import Parameters
 
 _TELLS = ("numpy", "tolist", "item", "size", "dim", "numel", "nelement", "stride", "backward", "append", "extend")
 _HANDS_ON = {"sum", "max", "min", "abs", "pow", "round", "list", "tuple", "sorted", "reversed", "set", "filter", "zip"}
 _HANDS_ON |= {"enumerate", "iter", "dict", "map"}
 
 
-class Whereabouts(Origins):
+class Whereabouts(Portions):
     """What calls make of tensors: models what is on the device, creators what is on the CPU, others what they get."""
 
     def _call(self, node: ast.Call) -> Places:
@@ -49,6 +51,8 @@ class Whereabouts(Origins):
     def _method(self, node: ast.Call, function: ast.Attribute) -> Places:
         if function.attr in _TELLS:
             return NONE
+        if any(isinstance(v, Parameters) for v in self.program.values(node)):
+            return THERE
         if function.attr == "type_as":
             return self.all_of(node.args)
         return self.or_unknown(self.of(function.value) | self.all_of(_given(node)))

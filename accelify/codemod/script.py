@@ -148,7 +148,9 @@ class Script:
     @cached_property
     def brought(self) -> Brought:
         """The tensors that a script which names no device brings to the accelerator's, if all are understood."""
-        return self._bringing().find(is_settled=True) if self._own_tensor is not None else Brought()
+        if self._own_tensor is None or self.preparation.has_model:
+            return self._bringing().find(is_settled=True) if self._own_tensor is not None else Brought()
+        return Brought(stuck=self._own_tensor)
 
     @property
     def unreached(self) -> list[ast.AST]:

@@ -111,7 +111,7 @@ class Homemade:
         callees = self.program.flow.callees.get(call)
         if callees:
             returned = [n.value for f in callees for n in ast.walk(f.node) if isinstance(n, ast.Return)]
-            return all(r is not None and self._is_there(r, depth) for r in returned)
+            return bool(returned) and all(r is not None and self._is_there(r, depth) for r in returned)
         if self.tensors.is_creator(call):
             return False
         if isinstance(call.func, ast.Attribute) and not self.program.externals(call.func):

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope, gone_over
-from accelify.codemod.analysis.origins import NONE, THERE, Known, Origin, Origins, Places
+from accelify.codemod.analysis.origins import NONE, THERE, UNKNOWN, Known, Origin, Origins, Places
 from accelify.codemod.analysis.reaching import reaching
+from accelify.codemod.analysis.values import Instance
 
 
 class Portions(Origins):
@@ -93,6 +94,9 @@ class Portions(Origins):
     def _item(self, node: ast.Subscript) -> Places:
         """A part of a batch came to be where it is taken out."""
         whole = self.of(node.value)
+        held = [v.cls for v in self.program.values(node.value) if isinstance(v, Instance)]
+        if any(self.program.flow.method(cls, "__getitem__") is not None for cls in held):
+            return UNKNOWN
         return frozenset(node if self.is_batch(p) and isinstance(node.slice, ast.Constant) else p for p in whole)
 
 

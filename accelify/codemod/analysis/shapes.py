@@ -38,7 +38,10 @@ class Shapes:
         if isinstance(node, ast.Subscript):
             return self.is_tensor(node.value, depth - 1) or self._is_used_as_one(node)
         if isinstance(node, ast.Attribute):
-            return node.attr in ("data", "T", "grad") and self.is_tensor(node.value, depth - 1)
+            if node.attr in ("data", "T", "grad"):
+                return self.is_tensor(node.value, depth - 1)
+            written = self.program.attribute_writes.get(node.attr, ())
+            return bool(written) and all(self.is_tensor(self.tracer.assigned(w), depth - 1) for w in written)
         if isinstance(node, ast.Call):
             return self._is_made_one(node, depth)
         if not isinstance(node, ast.Name):

@@ -39,6 +39,8 @@ class Whereabouts(Portions):
             return self._method(node, node.func)
         if "numpy.squeeze" in called:
             return self.all_of(_given(node))  # NumPy leaves it to the tensor
+        if any(n.startswith("torch.utils.data.") for n in called):
+            return UNKNOWN
         if any(map(_makes_no_tensor, called)):
             return NONE
         if any(n in _HANDS_ON or n.startswith("torch.") for n in called):
@@ -78,7 +80,7 @@ def _given(node: ast.Call) -> list[ast.expr]:
 
 
 def _makes_no_tensor(name: str) -> bool:
-    if name.startswith(("numpy.", "torch.utils.data.", "torch.optim.", "argparse.")) or names.is_loader(name):
+    if name.startswith(("numpy.", "torch.optim.", "argparse.")) or names.is_loader(name):
         return True
     if names.is_module(name):
         return True

@@ -170,6 +170,7 @@ def test_a_function_that_only_started_processes_goes() -> None:
         ({"end": "print(isinstance(model, DDP))"}, "already distributes itself"),
         ({"end": "if dist.get_rank() == 0: torch.load('m.pt')"}, "one process alone loads"),
         ({"call": "torch.multiprocessing.spawn(main, nprocs=2, join=False)"}, "accelify launch"),
+        ({"call": "torch.multiprocessing.spawn(main, nprocs=2, writer=None)"}, "is nothing that `spawn` takes"),
         ({"loader": "shuffle=True"}, "no sampler deals these data out"),
     ],
 )

@@ -318,3 +318,18 @@ def test_what_counts_steps_is_decided_alike(test: str, is_told: bool) -> None:
     note = "done = epoch * len(self.loader) + i; self.last = loss.item()"
     told = [m for m in messages(TRAINER.format(test=test, note=note)) if m.startswith("this is decided")]
     assert len(told) == is_told
+
+
+@pytest.mark.parametrize(
+    ("loop", "is_told"),
+    [
+        ("for x, y in tqdm(loader, total=len(loader.dataset) // 2):", True),
+        ("for x, y in tqdm(loader, total=steps):", True),
+        ("for x, y in tqdm(loader, total=len(loader)):", False),
+        ("for x, y in tqdm(loader):", False),
+    ],
+)
+def test_a_bar_that_counts_the_steps_of_one_process_is_told(loop: str, is_told: bool) -> None:
+    text = script(imports="from tqdm import tqdm", prepared="steps = len(loader.dataset) // 2")
+    told = [m for m in messages(text.replace("for x, y in loader:", loop)) if "its share of these steps" in m]
+    assert len(told) == is_told

@@ -1,0 +1,40 @@
+"""Which progress bars are told how many steps one process would take, where each takes a share of them?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from accelify.codemod import names
+
+if TYPE_CHECKING:
+    from accelify.codemod.script import Script
+
+
+def overstated_bars(script: Script) -> Iterator[ast.expr]:
+    """The `total=len(data) // batch_size` of the bars round loops that are dealt out."""
+    for loop in dict.fromkeys([*script.shared_loops, *script.evaluations]):
+        heads = [a.items for a in script.program.ancestors(loop) if isinstance(a, (ast.With, ast.AsyncWith))]
+        for place in (loop.iter, *(item.context_expr for items in heads for item in items)):
+            for call in (n for n in ast.walk(place) if isinstance(n, ast.Call)):
+                total = next((k.value for k in call.keywords if k.arg == "total"), None)
+                is_bar = any(names.iteration(name) == "same" for name in script.program.called(call))
+                if total is not None and is_bar and _counts_all(script, total):
+                    yield total
+
+
+def _counts_all(script: Script, total: ast.expr) -> bool:
+    """Whether a number is worked out from something else than the length of a prepared loader."""
+    nodes = [n for part in (total, *_given(script, total)) for n in ast.walk(part)]
+    counts = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and n.args]
+    is_worked_out = bool(counts) or any(isinstance(n, ast.BinOp) for n in nodes)
+    return is_worked_out and not any(script.prepared.is_loader(c.args[0]) for c in counts)
+
+
+def _given(script: Script, node: ast.expr) -> list[ast.expr]:
+    """What a variable is given."""
+    owner = script.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+    writes = script.tracer.writes(owner, node.id) if owner is not None and isinstance(node, ast.Name) else []
+    values = [script.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
+    return [value for value in values if value is not None]

@@ -75,7 +75,7 @@ class Bringing:
         for _ in range(_ROUNDS):
             meeting = self.meetings.find(self.brought)
             if meeting.stuck:
-                return self._failed(meeting.stuck[0])
+                return Brought(stuck=meeting.stuck[0])
             if meeting.refused:
                 kept.update(meeting.refused)
                 for origin in meeting.refused:
@@ -94,9 +94,9 @@ class Bringing:
                     continue
                 bring = self._at_use(operand) if operand is not None else None
                 if bring is None:
-                    return self._failed(origin)
+                    return Brought(stuck=origin)
                 self._meet(bring)
-        return self._failed(next(iter(self.brought)))
+        return Brought(stuck=next(iter(self.brought)))
 
     def _meet(self, bring: Bring) -> None:
         for node in bring.nodes:
@@ -113,15 +113,12 @@ class Bringing:
         """Whether a tensor is still to be brought, once others are."""
         return operand is None or origin in self.whereabouts.of(operand)
 
-    def _failed(self, node: ast.AST) -> Brought:
-        return Brought(stuck=node)
-
     def _all(self, read: set[ast.expr]) -> Brought:
         bringing = [*self.brought.values(), *self.met.values()]
         for bring in bringing:
             for node in bring.there:
                 if not self.meetings.is_all_there(self.whereabouts.of(node)):
-                    return self._failed(node)
+                    return Brought(stuck=node)
         return Brought(self._joined(bringing), read, self.unreached)
 
     def _joined(self, bringing: list[Bring]) -> list[Bring]:
@@ -148,7 +145,7 @@ class Bringing:
             return []  # a leaf has to stay one
         if frame.kind != "function" or self.tensors.is_in_model(frame) or self.accelerator(origin) is not None:
             return []
-        calls = [c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
+        calls = self.program.calls_of(frame)
         found = [self._got(call, origin) for call in calls]
         return [b for b in found if b is not None] if None not in found else []
 
@@ -287,7 +284,7 @@ class Bringing:
         return self.whereabouts.tracer.assigned(write)
 
     def _given_to(self, frame: Scope, name: str) -> tuple[ast.expr, ...]:
-        calls = [c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
+        calls = self.program.calls_of(frame)
         given = [self.whereabouts.tracer.argument(c, frame, name) for c in calls]
         known = [g for g in given if g is not None]
         is_known = len(known) == len(given) and all(self.whereabouts.of(g) - {Known.UNKNOWN} for g in known)

@@ -38,7 +38,7 @@ class Certainty:
             child = ancestor
         if frame.kind == "module":
             return True
-        calls = [c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
+        calls = self.program.calls_of(frame)
         if not calls and frame in self.training.frames and frame.is_function:
             return True  # whoever calls it, in every process: it trains
         if not frame.is_function or not depth or not calls or frame in self.program.flow.escaped:

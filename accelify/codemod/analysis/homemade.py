@@ -85,7 +85,7 @@ class Homemade:
 
     def _is_written_there(self, owner: Scope, write: ast.AST, depth: int) -> bool:
         if isinstance(write, ast.arg):
-            calls = [c for c in self.program.flow.callers.get(owner, ()) if self._is_run(c)]
+            calls = self.program.calls_of(owner)
             given = [self.tracer.argument(c, owner, write.arg) or owner.defaults.get(write.arg) for c in calls]
             return all(g is not None and self._is_there(g, depth) for g in given)
         if not isinstance(write, ast.Name):
@@ -98,9 +98,6 @@ class Homemade:
             return self._is_count(parent.iter)
         statement = self.program.statement(write)
         return isinstance(statement, (ast.Assign, ast.AugAssign)) and self._is_there(statement.value, depth)
-
-    def _is_run(self, call: ast.Call) -> bool:
-        return self.program.frame(call) in self.program.reachable
 
     def _is_count(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and bool(self.program.called(node) & _COUNTS)

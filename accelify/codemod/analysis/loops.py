@@ -127,7 +127,7 @@ class Loops:
             if frame is None or (frame, wanted) in seen:
                 continue
             seen.add((frame, wanted))
-            calls = [c for c in self.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
+            calls = self.program.calls_of(frame)
             ways = ((call, self.ways.through(call, frame, wanted)) for call in calls)
             queue.extend((call, way) for call, way in ways if way is not None)
             if frame in self.flow.escaped:

@@ -60,7 +60,7 @@ class Modes:
         ]
         if modes:
             return max(modes)[1]
-        calls = [c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable]
+        calls = self.program.calls_of(frame)
         if phase is not None:
             calls = [c for c in calls if self.given.truth(phase.test, c, frame) is not phase.trains]
         return bool(depth and calls) and all(self._is_in_eval_mode(c, None, depth - 1) for c in calls)

@@ -168,7 +168,7 @@ class Origins:
             return NONE
         if owner.kind == "lambda":
             return UNKNOWN
-        calls = [c for c in self.program.flow.callers.get(owner, ()) if self.program.frame(c) in self.program.reachable]
+        calls = self.program.calls_of(owner)
         given = [self.tracer.argument(c, owner, parameter.arg) or owner.defaults.get(parameter.arg) for c in calls]
         return self.all_of(given) if given and None not in given else UNKNOWN
 

@@ -218,9 +218,7 @@ class Precisions:
                 return True
             child = ancestor
         frame = self.program.frame(call)
-        callers = [
-            c for c in self.program.flow.callers.get(frame, ()) if self.program.frame(c) in self.program.reachable
-        ]
+        callers = self.program.calls_of(frame)
         return bool(callers) and depth > 0 and all(self._is_mixed(c, depth - 1) for c in callers)
 
     # The whole.

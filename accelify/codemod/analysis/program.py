@@ -161,6 +161,10 @@ class Program:
         """Every call that the flow has reached."""
         return [n for n in self.flow.values if isinstance(n, ast.Call)]
 
+    def calls_of(self, function: Scope) -> list[ast.Call]:
+        """The calls of a function that are run."""
+        return [c for c in self.flow.callers.get(function, ()) if self.frame(c) in self.reachable]
+
     def calls_in(self, frame: Scope) -> list[ast.Call]:
         """The calls that a function, or a module's own code, makes."""
         return self._calls_by_frame.get(frame, [])

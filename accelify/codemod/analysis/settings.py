@@ -121,8 +121,7 @@ class Settings:
     def _argument(self, function: Scope, name: str, depth: int) -> ast.expr | None:
         """What all callers give to a parameter, if that is one and the same."""
         found: dict[str, ast.expr] = {}
-        calls = [c for c in self.program.flow.callers.get(function, ()) if self._is_run(c)]
-        for call in calls:
+        for call in self.program.calls_of(function):
             given = self.tracer.argument(call, function, name) or function.defaults.get(name)
             code = None if given is None else self._at_home(given, depth)
             if code is None:
@@ -132,9 +131,6 @@ class Settings:
             return None
         self.passed.add((function, name))
         return next(iter(found.values()))
-
-    def _is_run(self, call: ast.Call) -> bool:
-        return self.program.frame(call) in self.program.reachable
 
     def _attribute(self, node: ast.Attribute, depth: int) -> ast.expr | None:
         method = method_of(self.program.frame(node))

@@ -164,6 +164,7 @@ def write_error(
         },
         "accelify": {
             "time": time.time(),
+            "exit_code": _exit_code(error),
             "host": socket.gethostname(),
             "place": place,
             "interrupted": isinstance(error, KeyboardInterrupt),
@@ -173,6 +174,13 @@ def write_error(
     with open(f"{path}.part", "w", encoding="utf-8") as file:
         json.dump(report, file)
     os.replace(f"{path}.part", path)
+
+
+def _exit_code(error: BaseException) -> int:
+    """What the interpreter ends with after an error, negative for a signal."""
+    if isinstance(error, KeyboardInterrupt):
+        return -signal.SIGINT
+    return error.code % 256 if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
 
 
 def _has_own_hook() -> bool:

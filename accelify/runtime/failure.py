@@ -32,7 +32,7 @@ class Failure:
     """One rank that ended badly.
 
     Units: time in seconds since the epoch, measured by the rank where it could write, else by the launcher;
-    exit_code is negative for a signal, as `subprocess` has it.
+    exit_code is negative for a signal, as `subprocess` has it, unless the rank had failed before the signal came.
     """
 
     rank: int
@@ -72,6 +72,7 @@ class Failure:
 def read_failure(rank: int, exit_code: int, error_file: str, noticed: float, host: str) -> Failure:
     """A failure from what the rank wrote before it ended; `noticed` is when the launcher saw it end.
 
+    One that was ended by a signal after it had failed, on its way out, counts with the status it had coming.
     A rank that could write nothing (killed, segmentation fault, `os._exit`) ended up to one look of the agent
     earlier than noticed, and the agent counts whole seconds, hence the second taken off.
     """
@@ -85,7 +86,7 @@ def read_failure(rank: int, exit_code: int, error_file: str, noticed: float, hos
     place = ours.get("place")
     return Failure(
         rank=rank,
-        exit_code=exit_code,
+        exit_code=exit_code if exit_code > 0 else int(ours.get("exit_code", exit_code)),
         time=float(ours.get("time") or extra.get("timestamp") or noticed),
         host=str(ours.get("host", host)),
         message=str(message.get("message", "")) if isinstance(message, dict) else str(message),

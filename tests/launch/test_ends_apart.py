@@ -38,6 +38,14 @@ def test_a_rank_that_fails_does_not_wait_for_the_others(shell: Shell) -> None:
     assert "rank 0" in launched.stderr
 
 
+def test_a_rank_that_fails_and_takes_long_to_end_has_failed_first(shell: Shell) -> None:
+    slow = "import atexit, time\natexit.register(time.sleep, 3)\n"
+    shell.script(slow + TRAIN + "if rank == 0:\n    raise SystemExit(3)\n")
+    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
+    assert launched.returncode == 3
+    assert "rank 0" in launched.stderr.split("failed first")[0].splitlines()[-1]
+
+
 def test_what_follows_the_training_together_is_told_apart(shell: Shell) -> None:
     shell.script(TRAIN + "accelerator.gather(model.weight.detach())\n")
     launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")

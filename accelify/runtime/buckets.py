@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 import torch.distributed as dist
 
-from accelify.runtime.desync import answered
+from accelify.runtime.desync import answered, wait
 
 # As DistributedDataParallel: a small first bucket, so that communication starts early.
 # Units: bytes
@@ -86,7 +86,10 @@ class Bucket:
         """Return once the message that this bucket left with has come back."""
         if self.work is not None:
             with answered():
-                self.work.wait()
+                if self.flat.device.type == "cpu":
+                    wait(self.work, "backward")
+                else:
+                    self.work.wait()
             self.work = None
 
 
@@ -130,7 +133,7 @@ def sums_over_ranks(numbers: list[float]) -> list[float]:
     """The sums of small numbers, in a message that passes those of the gradients, in a group of their own, by."""
     summed = torch.tensor(numbers)
     with answered():
-        dist.all_reduce(summed)
+        wait(dist.all_reduce(summed, async_op=True), "backward")
     return summed.tolist()
 
 

@@ -103,7 +103,7 @@ class Together(Alone):
         """Every rank's number, once all have come for this operation."""
         mine = torch.tensor([mark_of(operation), number], dtype=torch.int64)
         try:
-            everyone = self._transport.gather(mine)
+            everyone = self._transport.gather(mine, operation, detail)
         except RuntimeError as error:
             raise missing(self._world, f"{operation} {detail}", error) from None
         said = [one.tolist() for one in everyone]

@@ -8,6 +8,8 @@ from typing import Any  # objects of every kind
 import torch
 import torch.distributed as dist
 
+from accelify.runtime.desync import wait
+
 # gloo adds these; what else there is travels in a wider type and comes back.
 _WIDER = {
     torch.bool: torch.int64,
@@ -29,8 +31,8 @@ class Transport(ABC):
     size: int
 
     @abstractmethod
-    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """Each rank's tensor."""
+    def gather(self, tensor: torch.Tensor, operation: str = "gather", detail: str = "") -> list[torch.Tensor]:
+        """Each rank's tensor; those that wait for it say what operation it is for."""
 
     @abstractmethod
     def reduce(self, tensor: torch.Tensor, reduction: str) -> torch.Tensor:
@@ -66,13 +68,16 @@ class Processes(Transport):
         self.size = size
         self._sent: tuple[torch.Tensor, list[torch.Tensor]] | None = None
 
-    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+    def gather(self, tensor: torch.Tensor, operation: str = "gather", detail: str = "") -> list[torch.Tensor]:
         """Each rank's tensor, sent as bytes, since backends do not carry every dtype."""
         flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
         if not flat.numel():
             return [tensor.detach()] * self.size
         everyone = [torch.empty_like(flat) for _ in range(self.size)]
-        dist.all_gather(everyone, flat)
+        if flat.device.type == "cpu":
+            wait(dist.all_gather(everyone, flat, async_op=True), operation, detail)
+        else:
+            dist.all_gather(everyone, flat)
         # A thread of gloo lets go of these a moment later. Were its reference the last, it would need Python for that,
         # and a loader's worker forked meanwhile, as an epoch begins, would wait forever (before Python 3.12).
         if flat.numel() <= SMALL:

@@ -195,7 +195,7 @@ class Devices(Transport):
         self._device = world.device
         self._collectives = module("core.xla_model")
 
-    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+    def gather(self, tensor: torch.Tensor, operation: str = "gather", detail: str = "") -> list[torch.Tensor]:
         """Each rank's tensor; one that is not on the device travels as an object."""
         sent = tensor.detach()
         if sent.device.type != "xla":

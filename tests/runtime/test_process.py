@@ -133,6 +133,28 @@ def test_a_rank_that_never_comes_is_named_by_those_that_wait(tmp_path):
     assert "rank 0 waits at train.py:16 wait_for_everyone; rank 2 waits at train.py:16" in outputs[0]
 
 
+def test_a_backward_pass_against_another_call_is_told_long_before_the_timeout(tmp_path):
+    script = tmp_path / "my train.py"
+    script.write_text(
+        "import torch\n"
+        "from accelify.runtime import Accelerator\n"
+        "accelerator = Accelerator()\n"
+        "model = accelerator.prepare(torch.nn.Linear(1, 1))\n"
+        "try:\n"
+        "    if accelerator.process_index == 0:\n"
+        "        accelerator.backward(model(torch.ones(1, 1)).sum())\n"
+        "    else:\n"
+        "        accelerator.gather(torch.ones(2))\n"
+        "except Exception as error:\n"
+        "    print(error, flush=True)\n"
+        "    raise\n"
+    )
+    outputs = [output for _, output in launch([script], 2, cwd=tmp_path)]
+    stories = "rank 0 waits at my train.py:7 backward; rank 1 waits at my train.py:9 gather f32[2]"
+    assert any(f"the ranks wait at different calls; {stories}" in output for output in outputs), outputs
+    assert all(f"rank {rank} waits at my train.py:" in output for rank, output in enumerate(outputs)), outputs
+
+
 def test_torchrun_makes_one_world_of_two_processes(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -16,10 +17,11 @@ def test_the_last_small_message_is_held_until_the_next(monkeypatch):
     """
     sent = []
 
-    def all_gather(everyone, mine):
+    def all_gather(everyone, mine, async_op):
         for one in everyone:
             one.copy_(mine)
         sent.append([weakref.ref(tensor) for tensor in [mine, *everyone]])
+        return SimpleNamespace(wait=lambda timeout: None)
 
     monkeypatch.setattr(dist, "all_gather", all_gather)
     transport = Processes(2)

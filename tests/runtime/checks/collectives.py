@@ -5,12 +5,15 @@ import io
 import os
 import pickle
 import tempfile
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import numpy
 import pytest
 import torch
 
+from accelify.runtime import desync
 from accelify.runtime.desync import Desync
 
 
@@ -72,6 +75,19 @@ def mismatches_raise_on_all_ranks_and_name_the_lines(accelerator):
     with pytest.raises(Desync, match=r"rank 0 .* wait_for_everyone; rank 1 .* reduce"):
         [accelerator.wait_for_everyone, calls[1]][rank]()
     assert accelerator.reduce(1) == accelerator.num_processes
+
+
+def slow_ranks_are_waited_for(accelerator):
+    rank, size = accelerator.process_index, accelerator.num_processes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desync, "LOOK", timedelta(seconds=0.01))
+        model = accelerator.prepare(torch.nn.Linear(1, 1, bias=False))
+        for slow in range(size):
+            time.sleep(0.3 * (rank == slow))
+            assert accelerator.reduce(torch.ones(1) if rank == slow else 0).item() == 1
+            time.sleep(0.3 * (rank == slow))
+            accelerator.backward(model(torch.tensor([[float(rank)]])).sum())
+    assert model.weight.grad.item() == size * sum(range(size)) / size
 
 
 def main_process_first_also_after_an_error(accelerator):

@@ -166,6 +166,7 @@ class Plan:
     obstacles: list[Obstacle] = field(default_factory=list)
     waits: bool = False  # whether what trains is handed to functions that nothing in the program calls
     stands_alone: bool = False  # whether these are methods of a class that can be used as before
+    is_trial: bool = False  # whether this is a module that only tries itself out
     evidence: Facts = no_facts
 
     def of(self, path: str) -> list[Change]:

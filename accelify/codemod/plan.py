@@ -45,6 +45,7 @@ def plan_for(files: Sequence[Parsed], project: Project, named: Sequence[Parsed],
         made = plan(verdict)
         made.waits = verdict.script.waits
         made.stands_alone = _stands_alone(verdict.script, made)
+        made.is_trial = verdict.script.is_trial
         made.evidence = Evidence(program, verdict.script).at
         changed = {c.path for c in made.changes} - {p.path for p in roots}
         more = [p for p in files if p.path in changed and ".backward" in p.text]

@@ -115,6 +115,9 @@ def _rewrite(
     made = _plan(files, project, named, options)
     if made is None:
         return unchanged
+    if made.is_trial and (trainers := [c.path for c in project.importers(named) if ".backward" in c.text]):
+        message = f"this only tries itself out; what trains with it is {', '.join(trainers)}: name that"
+        return [replace(u, notes=(Note(1, "callers", Tier.ADVICE, message),)) for u in unchanged]
     callers = project.importers(named) if made.waits and with_callers else []
     if len(callers) > _MOST_CALLERS:  # a module that many notebooks try out need not wait for them
         callers = [c for c in callers if c.decoded.notebook is None]

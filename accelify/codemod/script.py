@@ -35,7 +35,7 @@ from accelify.codemod.analysis.precision import Precision, Precisions
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
-from accelify.codemod.analysis.reach import Reach
+from accelify.codemod.analysis.reach import Reach, main_guard
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.seeds import Seeds
 from accelify.codemod.analysis.settings import Setting, Settings
@@ -91,6 +91,14 @@ class Script:
             return True
         stepped_on = {v for s in self.training.steps for v in self.program.values(stepped(s))}
         return any(isinstance(v.root if isinstance(v, Member) else v, Argument) for v in stepped_on)
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether a module tries itself out: it trains under its `__main__` guard alone, on random numbers."""
+        guards = {b: main_guard(self.program.frame(b).root) for b in self.training.backwards}
+        return {data.kind for data in self.training.data} == {"random"} and all(
+            guard is not None and self.program.inside(backward, guard) for backward, guard in guards.items()
+        )
 
     def accelerator(self, node: ast.AST) -> str | None:
         """The expression for the accelerator at a node; None where it does not reach."""

@@ -265,3 +265,35 @@ def build():
     assert b"    net = Net(4, 1)\n" in found["nets.py"].after
     assert b"accelerator.save(model.state_dict(), 'model.pt')" in found["main.py"].after
     assert not any(n.rule == "elsewhere" for n in found["nets.py"].notes)
+
+
+LOSS = """\
+import torch
+from torch import nn
+
+
+class Margin(nn.Module):
+    def forward(self, x, y):
+        return (x - y).clamp(min=0).mean()
+
+
+if __name__ == "__main__":
+    margin = Margin()
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        loss = margin(model(torch.rand(2, 4)), torch.rand(2, 1))
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_module_that_only_tries_itself_out_is_left_to_the_script_that_trains_with_it(tmp_path: Path) -> None:
+    trainer = (
+        MAIN.format(imports="from loss import Margin", call="(lambda *_: 0)") + "Margin()(model(x), y).backward()\n"
+    )
+    found = rewritten(tmp_path, "loss.py", loss=LOSS, main=trainer)
+    assert found["loss.py"].status is Status.UNCHANGED
+    assert ["main.py: name that" in n.message for n in found["loss.py"].notes] == [True]
+    shown = rewritten(tmp_path, "loss.py", loss=LOSS, main="from loss import Margin\nprint(Margin())\n")
+    assert shown["loss.py"].status is Status.MIGRATED

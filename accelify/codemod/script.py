@@ -16,7 +16,7 @@ from accelify.codemod.analysis.clocks import Clocks
 from accelify.codemod.analysis.cpu import Cpu, options_in
 from accelify.codemod.analysis.cpu_only import cpu_only
 from accelify.codemod.analysis.distributing import Distribution
-from accelify.codemod.analysis.effects import draws_at_random, function_draws, is_pure
+from accelify.codemod.analysis.effects import function_draws, is_pure
 from accelify.codemod.analysis.evaluation import Gathering
 from accelify.codemod.analysis.files import Files
 from accelify.codemod.analysis.guarding import Guarding
@@ -39,6 +39,7 @@ from accelify.codemod.analysis.reach import Reach, main_guard
 from accelify.codemod.analysis.roles import Roles, stepped
 from accelify.codemod.analysis.seeds import Seeds
 from accelify.codemod.analysis.settings import Setting, Settings
+from accelify.codemod.analysis.start import Start
 from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.tensors import Tensors
 from accelify.codemod.analysis.trace import Tracer
@@ -133,7 +134,7 @@ class Script:
         settings = Settings(self.program, self.roles, self.tracer, self.reach)
         found = Precisions(self.program, self.roles, self.training, settings, self.prepared).find()
         found = found or Apex(self.program, self.training, settings).find()
-        if found is not None and found.after is not None and self._is_needed_before(found.after):
+        if found is not None and found.after is not None and self._start.is_needed_before(found.after):
             found.stays = (found.after, "the accelerator is needed before this line")
         return found
 
@@ -188,7 +189,7 @@ class Script:
     def _cpu_option(self) -> Setting | None:
         settings = Settings(self.program, self.roles, self.tracer, self.reach)
         found = Cpu(self.program, self.roles, self.tracer, settings).find(self.files)
-        if found is None or any(self._is_needed_before(s) or self._draws_before(s) for s in found.after):
+        if found is None or any(self._start.is_needed_before(s) or self._start.draws_before(s) for s in found.after):
             return None
         return found
 
@@ -210,15 +211,6 @@ class Script:
                 if isinstance(value, ast.Attribute) and ast.unparse(write) == ast.unparse(read):
                     yield value
 
-    def _draws_before(self, statement: ast.stmt) -> bool:
-        """Whether the accelerator's home draws random numbers, or makes a model, before a statement is through."""
-        frame, last = self.program.frame(statement), statement.end_lineno or statement.lineno
-        before = [c for c in self.program.calls if c.lineno <= last and self.program.frame(c) is frame]
-        return any(
-            draws_at_random(self.program, c) or any(self.roles.is_module(v) for v in self.program.values(c))
-            for c in before
-        )
-
     @cached_property
     def created_after(self) -> ast.stmt | None:
         """The statement of its home after which the accelerator can be created; None where any will do."""
@@ -227,25 +219,9 @@ class Script:
             after.append(self.precision.after)
         return max(after, key=lambda s: s.lineno, default=None)
 
-    def _is_needed_before(self, statement: ast.stmt) -> bool:
-        """Whether the accelerator's home needs it, or chooses a device, before a statement is through."""
-        frame = self.program.frame(statement)
-        used: list[ast.AST] = [*self.training.backwards, *(n for _, n in self.preparation.wrapped)]
-        used.extend(source for _, source in self.preparation.sharded)
-        used.extend(c for f in self.reach.parameters for c in self.program.flow.callers.get(f, ()))
-        for group in self.preparation.groups:
-            if group.frame is frame and group.anchor is None:
-                return True
-            used.extend([group.anchor] if group.anchor is not None else [])
-        used.extend(
-            node
-            for node in self.program.parsed(statement).parents
-            if isinstance(node, ast.Assign) and any(self.roles.is_device(v) for v in self.program.values(node.value))
-        )
-        last = statement.end_lineno or statement.lineno
-        return any(
-            self.program.frame(n) is frame and getattr(n, "lineno", 0) <= last for n in used if n is not statement
-        )
+    @cached_property
+    def _start(self) -> Start:
+        return Start(self.program, self.roles, self.training, self.preparation, self.reach)
 
     # What is prepared, and what is moved to which device.
 

@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST_ARGS ?= -n auto --dist loadfile
+PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder
 STAMP := .venv/.installed
 
 .PHONY: help venv demo test soak test-all lint format bench clean
@@ -28,7 +28,9 @@ $(STAMP): requirements/dev.txt pyproject.toml
 demo: venv
 	@$(BIN)/python fixtures/demo.py
 
+# Compiled once, here, and not by each of the many processes that the tests start where Python may write no bytecode.
 test: venv
+	@$(BIN)/python -m compileall -q -j 0 accelify tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 soak: venv

@@ -1,8 +1,28 @@
-"""The option that rewrites the expected files of `fixtures/`."""
+"""The option that rewrites the expected files of `fixtures/`, and what keeps a run of all tests short."""
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
+
 import pytest
+
+# Before torch is imported: threads that compute tiny batches together wait for each other, and where the processes of
+# other tests want the same cores, one such batch took a tenth of a second.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell that starts the tests in the background has them and all their processes ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The files that take longest: several workers begin with them, so that what is left for the end is short.
+LONGEST = (
+    *("test_two_processes", "verify/test_prove", "launch/test_endings", "test_cli", "runtime/test_resume"),
+    *("runtime/test_process", "launch/test_elastic", "runtime/test_killed", "launch/test_config", "test_notebooks"),
+    *("launch/test_notebook", "launch/test_many_processes", "launch/test_docs", "verify/test_faults", "test_demo"),
+    *("test_by_hand", "test_pre_commit", "verify/test_runnable", "runtime/test_gradients", "launch/test_many_machines"),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,3 +37,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def update_fixtures(request: pytest.FixtureRequest) -> bool:
     """Whether expected files are to be written instead of compared."""
     return bool(request.config.getoption("--update-fixtures"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files come first, the codemod's last."""
+    items.sort(key=lambda item: _place(item.path))
+
+
+def _place(path: Path) -> int:
+    name = path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
+    if name in LONGEST:
+        return LONGEST.index(name)
+    return len(LONGEST) + name.startswith(("codemod/", "report/"))

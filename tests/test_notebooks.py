@@ -12,12 +12,8 @@ import pytest
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.notebooks import CELLS, content, sources, written
+from tests.kernels import execute, nbformat
 
-nbformat = pytest.importorskip("nbformat", reason="the notebook tests need nbformat, nbclient and ipykernel")
-nbclient = pytest.importorskip("nbclient", reason="the notebook tests need nbformat, nbclient and ipykernel")
-pytest.importorskip("ipykernel", reason="the notebook tests need nbformat, nbclient and ipykernel")
-
-PATIENCE = 240  # seconds that a cell, or the start of a kernel, may take
 LAYERS = "from torch import nn\n\n\ndef to_device(x, device):\n    return x.to(device)\n"
 STEPS = """\
 def train_epoch(model, loader, optimizer, device):
@@ -43,10 +39,7 @@ def accelify(*arguments: str) -> subprocess.CompletedProcess[str]:
 def printed(path: Path) -> list[str]:
     """The lines that the code cells of a notebook print when a kernel runs them, but for the times they took."""
     notebook = nbformat.read(path, as_version=4)
-    client = nbclient.NotebookClient(
-        notebook, timeout=PATIENCE, startup_timeout=PATIENCE, resources={"metadata": {"path": str(path.parent)}}
-    )
-    client.execute()
+    execute(notebook, path.parent)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     lines = [line for output in outputs if output.get("name") == "stdout" for line in output["text"].splitlines()]
     return [line for line in lines if "time" not in line.lower()]

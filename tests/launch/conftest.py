@@ -214,4 +214,4 @@ def cluster() -> Iterator[str]:
         finally:
             for process in reversed(started):
                 process.terminate()
-                process.wait(30)
+                process.wait(PATIENCE)

@@ -92,14 +92,11 @@ def test_under_mpi(page: Shell) -> None:
 
 
 def test_in_a_notebook(shell: Shell) -> None:
-    nbformat = pytest.importorskip("nbformat", reason="the notebook tests need nbformat, nbclient and ipykernel")
-    nbclient = pytest.importorskip("nbclient", reason="the notebook tests need nbformat, nbclient and ipykernel")
+    from tests.kernels import execute, nbformat
+
     (source,) = (block for block in PYTHON if block.startswith("# notebook cell"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-    resources = {"metadata": {"path": str(shell.folder)}}
-    nbclient.NotebookClient(notebook, timeout=PATIENCE, startup_timeout=PATIENCE, resources=resources).execute(
-        env=shell.environment()
-    )
+    execute(notebook, shell.folder, env=shell.environment())
     outputs = notebook.cells[0].outputs
     assert "".join(each.text for each in outputs if each.get("name") == "stdout") == "trained on 2\n"
     assert outputs[-1].data["text/plain"] == "2"

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 
-from tests.launch.conftest import PATIENCE, Shell
+from tests.launch.conftest import PATIENCE, Shell, wait_until
 from tests.ports import free_port
 
 MEET = """
@@ -71,7 +71,7 @@ def test_two_machines_with_one_number(shell: Shell) -> None:
     outputs = [agent.communicate(timeout=PATIENCE) for agent in agents]
     assert [agent.returncode for agent in agents] == [2, 2, 2], outputs
     assert any("3 machines were started with the machine ranks [0, 1, 1]" in err for _, err in outputs), outputs
-    assert shell.processes() == []
+    wait_until(lambda: not shell.processes(), "every process to be gone")
 
 
 def test_a_port_that_is_taken(shell: Shell) -> None:

@@ -57,7 +57,7 @@ def test_rank_0_is_shown_and_nothing_is_left(shell: Shell) -> None:
     launched = shell.run("launch", "--num-processes", "2", "train.py")
     assert (launched.returncode, launched.stdout, launched.stderr) == (0, "hello from 0\n", "")
     assert shell.logs() == []
-    assert shell.processes() == []
+    wait_until(lambda: not shell.processes(), "every process to be gone")
 
 
 def test_output_arrives_as_it_is_printed(shell: Shell) -> None:

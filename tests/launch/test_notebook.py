@@ -7,13 +7,8 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
+from tests.kernels import execute, nbclient, nbformat
 from tests.launch.conftest import PATIENCE, Shell, wait_until
-
-nbformat = pytest.importorskip("nbformat", reason="the notebook tests need nbformat, nbclient and ipykernel")
-nbclient = pytest.importorskip("nbclient", reason="the notebook tests need nbformat, nbclient and ipykernel")
-pytest.importorskip("ipykernel", reason="the notebook tests need nbformat, nbclient and ipykernel")
 
 TRAIN = """
 import torch, signal
@@ -68,10 +63,7 @@ print([name for name in os.environ if name in ("RANK", "ACCELIFY_CPU", "ACCELIFY
 def test_a_real_kernel(shell: Shell) -> None:
     cells = [nbformat.v4.new_code_cell(source) for source in (TRAIN, *CELLS.values())]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    client = nbclient.NotebookClient(
-        notebook, timeout=PATIENCE, startup_timeout=PATIENCE, resources={"metadata": {"path": str(shell.folder)}}
-    )
-    client.execute(env=shell.environment())
+    execute(notebook, shell.folder, env=shell.environment())
     outputs = dict(zip(CELLS, notebook.cells[1:], strict=True))
     printed = {
         name: "".join(output.text for output in cell.outputs if output.get("name") == "stdout")
@@ -106,10 +98,7 @@ debug_launcher(talk)
                 (shell.folder / "go").touch()  # only what was shown lets the processes end
             return out
 
-    client = Watcher(
-        notebook, timeout=PATIENCE, startup_timeout=PATIENCE, resources={"metadata": {"path": str(shell.folder)}}
-    )
-    client.execute(env=shell.environment())
+    execute(notebook, shell.folder, Watcher, env=shell.environment())
     assert "".join(seen) == "first\n"
 
 
@@ -172,4 +161,4 @@ def test_an_interrupt_ends_all(shell: Shell) -> None:
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     assert b"KeyboardInterrupt" in err
-    assert shell.processes() == []
+    wait_until(lambda: not shell.processes(), "every process to be gone")

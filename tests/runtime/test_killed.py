@@ -16,11 +16,12 @@ from tests.runtime.world import environment
 # Units: kills; `make soak` asks for more.
 KILLS = int(os.environ.get("ACCELIFY_TEST_KILLS", "5"))
 STEPS_PER_EPOCH = 4
+AT_MOST = 8  # steps of a run that is killed, however long that takes
 
 
-def start(folder, epochs):
+def start(folder, epochs, **more):
     port = free_port()
-    options = {"kind": "shuffle", "workers": 0, "epochs": epochs, "saves": "always", "load": "newest"}
+    options = {"kind": "shuffle", "workers": 0, "epochs": epochs, "saves": "always", "load": "newest", **more}
     text = json.dumps({**options, "project": str(folder), "out": str(folder)})
     command = [sys.executable, "-m", "tests.runtime.training", text]
     return [
@@ -62,7 +63,7 @@ def test_killed_at_random_times(tmp_path):
         folder.mkdir()
     reached = 0
     for _ in range(KILLS):
-        ranks = start(broken, epochs)
+        ranks = start(broken, epochs, hang=AT_MOST)
         begins = begin_of(ranks[0])
         assert begins >= reached
         enough = begins + chance.randrange(4)  # checkpoints that this run may commit; how long that takes is no matter

@@ -73,7 +73,8 @@ def test_tensorboard(tmp_path):
 
 def test_wandb_offline(tmp_path):
     wandb = pytest.importorskip("wandb")
-    options = {"mode": "offline", "settings": {"silent": True}}
+    # Units: seconds that its own process gets to start.
+    options = {"mode": "offline", "settings": {"silent": True, "x_service_wait": 240}}
     accelerator = tracked("wandb", tmp_path, init_kwargs={"wandb": options})
     run = accelerator.get_tracker("wandb", unwrap=True)
     assert run.config["lr"] == 0.1

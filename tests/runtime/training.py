@@ -4,6 +4,7 @@ import json
 import os
 import random
 import sys
+import time
 from pathlib import Path
 
 import numpy
@@ -144,8 +145,11 @@ def seed(number):
         set_one(number)
 
 
-def train(accelerator, kind, workers, epochs, saves=(), stop=None, load=None, seeded=0):
-    """Train; save at the steps `saves` names (into folders), stop at step `stop`. What was seen and what came out."""
+def train(accelerator, kind, workers, epochs, saves=(), stop=None, load=None, seeded=0, hang=None):
+    """Train; save at the steps `saves` names (into folders), stop at step `stop`. What was seen and what came out.
+
+    hang: after so many steps, wait to be killed.
+    """
     seed(seeded)
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -178,6 +182,8 @@ def train(accelerator, kind, workers, epochs, saves=(), stop=None, load=None, se
                 accelerator.save_state(dict(saves)[counter.steps])
             if counter.steps == stop:
                 return {"seen": seen}
+            if len(seen) == hang:
+                time.sleep(600)
     return {
         "seen": seen,
         "weights": {name: value.tolist() for name, value in model.state_dict().items()},

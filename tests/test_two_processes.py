@@ -33,7 +33,8 @@ NAMES = [name for name in scripts.names("scripts") if name not in NOT_RUN | BY_H
 WRONG_IN_TWO: dict[str, str] = {}
 # With the script's own batch shared by two processes, each step is the step of one process; but not where ...
 OTHER_STEPS = {
-    *("gan", "mnist", "random_batches", "replay", "rollout"),  # ... numbers are drawn beside the batch
+    *("gan", "mnist", "random_batches"),  # ... numbers are drawn beside the batch
+    *("minibatches_of_a_rollout", "replay", "rollout"),  # ... likewise
     *("agents_by_name", "augmented_in_a_sibling", "meta_learning", "searched_batches", "self_play"),  # ... likewise
     "functions_by_name",  # ... each row is mixed with another one of its batch
     *("language_model_slices", "per_sample", "slices"),  # ... no loader makes the batches

@@ -18,6 +18,7 @@ from accelify.codemod.analysis.cpu_only import cpu_only
 from accelify.codemod.analysis.distributing import Distribution
 from accelify.codemod.analysis.effects import function_draws, is_pure
 from accelify.codemod.analysis.evaluation import Gathering
+from accelify.codemod.analysis.experience import Experience
 from accelify.codemod.analysis.files import Files
 from accelify.codemod.analysis.guarding import Guarding
 from accelify.codemod.analysis.harmless import Harmless
@@ -385,6 +386,11 @@ class Script:
                 if getter is not None and function_draws(self.program, getter):
                     return True
         return False
+
+    @cached_property
+    def experience(self) -> Experience:
+        """What environments told this process, and what was made of it."""
+        return Experience(self.program, self.tracer)
 
     def has_no_length(self, node: ast.expr) -> bool:
         """Whether a thing that is looped over is a generator."""

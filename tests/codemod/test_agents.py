@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests import scripts
@@ -613,3 +615,47 @@ def test_a_wrapper_that_is_given_its_model_by_name_goes() -> None:
         """)
     assert "DataParallel" not in text
     assert "model, optimizer = accelerator.prepare(model, optimizer)" in text
+
+
+ROLLOUT = """\
+import gym
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+env = gym.make("CartPole-v1")
+policy = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(policy.parameters())
+expert = torch.load("expert.pt")
+
+def learn(x):
+    optimizer.zero_grad()
+    policy(x).mean().backward()
+    optimizer.step()
+
+for update in range(2):
+    states, state = [], env.reset()
+    for _ in range(8):
+        states.append(state)
+        state, _, _, _ = env.step(policy(torch.as_tensor(state)).argmax().item())
+    kept = torch.tensor(np.array(states))
+    LEARN
+"""
+LOOPS = {
+    "for start in range(0, 8, 2):\n        learn({}[start : start + 2])": "accelerator.shard(",
+    "for (x,) in DataLoader(TensorDataset({}), batch_size=2):\n        learn(x)": "accelerator.prepare(DataLoader(",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_what_a_process_saw_itself_is_not_dealt_out(loop: str) -> None:
+    own = after(ROLLOUT.replace("LEARN", loop.format("kept")))
+    assert LOOPS[loop] not in own
+    assert "accelerator.seed_by_rank()" in own
+    assert LOOPS[loop] in after(ROLLOUT.replace("LEARN", loop.format("expert")))
+
+
+def test_the_size_of_what_an_environment_tells_is_no_experience() -> None:
+    loop = [*LOOPS][1].format("expert[:, : len(env.reset())]")
+    assert "accelerator.prepare(DataLoader(" in after(ROLLOUT.replace("LEARN", loop))

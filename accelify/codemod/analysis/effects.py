@@ -38,7 +38,17 @@ _RANDOM = (
 )
 _FILLS_AT_RANDOM = ("uniform_", "normal_", "random_", "bernoulli_", "trunc_normal_", "exponential_")
 CLOCKS = {"time.time", "time.perf_counter", "timeit.default_timer", "time.clock", "datetime.datetime.now"}
+_ABOUT = ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_leaf", "layout")  # a tensor's attributes
 _ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
+
+
+def tells_about(node: ast.expr) -> bool:
+    """`x.shape[0]`: what a tensor says of itself is no tensor."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute) and node.attr in _ABOUT:
+            return True
+        node = node.value
+    return False
 
 
 def is_pure(node: ast.expr) -> bool:
@@ -63,9 +73,12 @@ def draws_at_random(program: Program, call: ast.Call) -> bool:
         return True
     if not isinstance(call.func, ast.Attribute):
         return False
-    if call.func.attr in ("sample", "rsample", "sample_batch", "random_"):
-        return True
-    if call.func.attr not in ("step", "reset"):
+    return call.func.attr in ("sample", "rsample", "sample_batch", "random_") or asks_environment(program, call)
+
+
+def asks_environment(program: Program, call: ast.Call) -> bool:
+    """Whether a call asks an environment for the next observation."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("step", "reset"):
         return False
     text = ast.unparse(call.func.value).lower()
     made = [v for v in program.values(call.func.value) if isinstance(v, Made)]

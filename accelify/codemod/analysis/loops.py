@@ -201,8 +201,10 @@ class Loops:
         drawn = self._next_calls(loops)
         asked = [call for call in drawn if not self._searches(call, loops)]
         found.extend(Data("loaders", loops[0], (call.args[0] if call.args else _receiver(call),)) for call in asked)
-        if drawn and not found:
+        dealt = [d for d in found if not any(map(self.sources.experience.holds, d.sources))]
+        if (drawn or found) and not dealt:
             return [Data("random", loops[0])]
+        found = dealt
         if found:
             return (
                 found[:1]
@@ -216,6 +218,8 @@ class Loops:
         for loop in loops:
             source = self.sources.own(loop)
             if source is not None and not self.sources.is_within_a_batch(loop):
+                if self.sources.is_own_experience(loop, source[1]):
+                    return [Data("random", loops[0])]
                 return [Data(source[0], loop, (source[1],))]
         if self._draws(loops, backward):
             return [Data("random", loops[0] if loops else None)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.analysis.effects import tells_about
 from accelify.codemod.analysis.prepared import Prepared, brings_to_cpu
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reaching import reaching
@@ -14,7 +15,6 @@ _CPU_TENSORS = tuple(f"torch.{kind}Tensor" for kind in ("", "Float", "Double", "
 _MADE = {"numpy.array", "numpy.asarray", *_CPU_TENSORS}
 _READERS = ("matplotlib.", "sklearn.", "scipy.", "pandas.", "seaborn.", "skimage.", "plotly.")
 _DEPTH = 4
-_ABOUT = ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_leaf", "layout")  # a tensor's attributes
 _TELLS = ("numpy", "tolist", "item", "size", "dim", "numel", "nelement", "stride", "get_device")  # a tensor's methods
 
 
@@ -77,12 +77,3 @@ def read_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
     if any(name.startswith(_READERS) for name in called):
         given = [*call.args, *(k.value for k in call.keywords)]
     return [a for a in given if not isinstance(a, ast.Starred)]
-
-
-def tells_about(node: ast.expr) -> bool:
-    """`x.shape[0]`: what a tensor says of itself is no tensor."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        if isinstance(node, ast.Attribute) and node.attr in _ABOUT:
-            return True
-        node = node.value
-    return False

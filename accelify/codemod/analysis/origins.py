@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from enum import Enum
 
 from accelify.codemod.analysis.bindings import Scope
+from accelify.codemod.analysis.effects import tells_about
 from accelify.codemod.analysis.kept import Kept
-from accelify.codemod.analysis.on_device import tells_about
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reaching import reaching

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.experience import Experience
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.roles import Roles
 from accelify.codemod.analysis.trace import Tracer
@@ -28,6 +29,7 @@ class Sources:
         self.roles = roles
         self.tracer = tracer
         self.owners = owners
+        self.experience = Experience(program, tracer)
 
     def own(self, loop: Loop) -> tuple[str, ast.expr] | None:
         """What a loop of the script's own takes its data from, if it is the loop that deals out the data."""
@@ -46,6 +48,14 @@ class Sources:
             return None
         kind = self._kind_of(owners)
         return (kind, source) if kind is not None and self._uses_items(loop) else None
+
+    def is_own_experience(self, loop: Loop, source: ast.expr) -> bool:
+        """Whether what a loop deals out is what this process's own environment told it."""
+        if not isinstance(loop, ast.For):
+            return False
+        counters = _with_derived(names_in(loop.target), list(nodes_in(loop)))
+        picked = [p.value for node in nodes_in(loop) for p in self._picked(node, counters)]
+        return any(map(self.experience.holds, [source, *picked]))
 
     def is_part_of_a_batch(self, loop: ast.For | ast.AsyncFor) -> bool:
         """Whether a loop goes over what an outer loop deals out: the micro-batches of a batch, its sequences."""

@@ -5,7 +5,8 @@
 Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is dealt out, an
 equal number to each process. Batches drawn at random get random numbers of their own in each process, and so do data
 sets that draw what they hand out.
-Left alone: a full batch, which more processes cannot divide; a note says so.
+Left alone: the mini-batches of what an environment told this process, which no other has; and a full batch, which more
+processes cannot divide. A note says so.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    if not script.iterates_a_loader(loop) or _goes_over_parts(script, loop):
+    if not script.iterates_a_loader(loop) or _goes_over_parts(script, loop) or script.experience.holds(loop.iter):
         return
     if script.prepared.is_loader_for_some(loop.iter):
         yield Remark(NAME, script.path(loop), loop, _SHARE, Tier.REVIEW)

@@ -514,3 +514,24 @@ def test_what_only_told_the_wrapper_of_its_devices_goes() -> None:
     text = f"gpus = '0,1'.split(',')\nif len(gpus) > 1:\n    {wrap}"
     after = run(script(prepared=text)).after.decode()
     assert "gpus" not in after
+
+
+def test_groups_of_parameters_by_name_bring_their_model() -> None:
+    result = run(
+        dedent("""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+        net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        loader = DataLoader(torch.randn(8, 4), batch_size=2)
+        groups = []
+        for name, value in dict(net.named_parameters()).items():
+            groups += [{"params": [value], "weight_decay": 0 if "bias" in name else 0.1}]
+        optimizer = torch.optim.SGD(groups, lr=0.1)
+        for x in loader:
+            optimizer.zero_grad()
+            net(x).mean().backward()
+            optimizer.step()
+        """)
+    )
+    assert "loader, net, optimizer = accelerator.prepare(loader, net, optimizer)" in result.after.decode()

@@ -184,7 +184,7 @@ class Calls(Containers):
         if name == "dict":
             for keyword, values in keywords:
                 self._put(node, keyword or "*", values)
-            return frozenset({Collection(node)})
+            return frozenset({Collection(node)}).union(*(only(values, Parameters) for values in arguments[:1]))
         if name in ("torch.autograd.Variable", "torch.autograd.variable.Variable", "torch.tensor", "torch.as_tensor"):
             return only(arguments[0], Element) if arguments else NOTHING
         return frozenset({Made(node, name)})

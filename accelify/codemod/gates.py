@@ -144,7 +144,7 @@ def _filled(text: str) -> list[str]:
 
 
 def _name_troubles(tree: ast.Module, nodes: list[ast.AST]) -> Counter[str]:
-    """Undefined names, and imports, plain local variables and parameters that nothing reads."""
+    """Names that are not defined, or not yet, and imports, plain local variables and parameters that nothing reads."""
     root = bindings("<module>", tree).root
     found: Counter[str] = Counter()
     unpacked = _unpacked(nodes)
@@ -156,10 +156,16 @@ def _name_troubles(tree: ast.Module, nodes: list[ast.AST]) -> Counter[str]:
             read.add((owner, name))
             if owner is None and not has_star and name not in _BUILTINS:
                 found[f"undefined name `{name}`"] += len(reads)
+            elif owner is scope is root and min(map(_line, reads)) < min(map(_line, root.writes[name])):
+                found[f"`{name}` is read before it is there"] = 1
     for scope in root.walk():
         if scope.kind == "function" or scope is root:
             _unused(scope, found, unpacked, read)
     return found
+
+
+def _line(node: ast.AST) -> int:
+    return int(getattr(node, "lineno", 0))
 
 
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__) | {

@@ -138,12 +138,17 @@ def _stuck(script: Script, made: Plan) -> Iterator[tuple[ast.AST, tuple[Scope, s
                 if not scope.binds(name) or not reads or any(n not in gone for n in reads) or (scope, name) in added:
                     continue
                 left = [w for w in writes if w not in removed and (scope.node, name) not in renamed]
-                left = [w for w in left if not _is_counter(script, w)]
+                left = [w for w in left if not _is_counter(script, w) and not _is_instance(scope, w)]
                 left = [
                     w for w in left if not (isinstance(w, ast.alias) and (script.program.parent(w), name) in dropped)
                 ]
                 if left:
                     yield from ((script.program.statement(n), (scope, name)) for n in reads)
+
+
+def _is_instance(function: Scope, write: ast.AST) -> bool:
+    """Whether a name is a method's first parameter, which every call of it fills."""
+    return function.is_method and bool(function.parameters) and write is function.parameters[0]
 
 
 def _is_counter(script: Script, write: ast.AST) -> bool:

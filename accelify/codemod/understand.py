@@ -97,22 +97,16 @@ def modelled(
     shared = distribution.data(Loops(program, roles, tracer), training) if distribution is not None else []
     shared = [*shared, *(Data("loaders", g.loop, (g.loop.iter,)) for g in gathered)]
     preparation = Preparer(program, roles, tracer, training).prepare(shared)
-    needs: dict[Scope, ast.AST] = {program.frame(b): b for b in training.backwards}
-    for group in preparation.groups:
-        needs[group.frame] = group.anchor or group.frame.node
-    for item in preparation.bare_models:
-        needs.setdefault(item.frame, item.statement or item.frame.node)
-    for _, node in preparation.wrapped:
-        needs.setdefault(program.frame(node), node)
-    for _, source in preparation.sharded:
-        needs.setdefault(program.frame(source), source)
-    if distribution is not None:
-        for asked in distribution.found.replaced:
-            needs.setdefault(program.frame(asked), asked)
-    for loop in [*(g.loop for g in gathered), *(d.loop for d in dealt)]:
-        needs.setdefault(program.frame(loop), loop)
-    for move in moves:
-        needs.setdefault(program.frame(move), move)
+    needs: dict[Scope, ast.AST] = {}
+    for frame, node in [
+        *((program.frame(b), b) for b in training.backwards),
+        *((g.frame, g.anchor or g.frame.node) for g in preparation.groups),
+        *((i.frame, i.statement or i.frame.node) for i in preparation.bare_models),
+        *((program.frame(n), n) for _, n in [*preparation.wrapped, *preparation.sharded]),
+        *((program.frame(n), n) for n in (distribution.found.replaced if distribution is not None else ())),
+        *((program.frame(n), n) for n in [*(g.loop for g in gathered), *(d.loop for d in dealt), *moves]),
+    ]:
+        needs[frame] = min(needs.get(frame, node), node, key=program.line)  # the first of all, and so before any guard
     wrapping = Wrapping(program, tracer, preparation) if options.runtime.wraps_models else None
     for node in wrapping.unwrapped if wrapping is not None else ():
         needs.setdefault(program.frame(node), node)
@@ -168,8 +162,11 @@ def _reaches_as_far(sharing: Script, script: Script, *, files: bool = False) -> 
 
 
 def _distribution(program: Program, tracer: Tracer, training: Training) -> Distributions | None:
-    """How the script distributes itself; None where its own files do nothing of the kind."""
+    """How the script distributes itself; None where its own files, and what starts processes for it, do not."""
     files = {p.path for p in program.named} | {program.path(b) for b in training.backwards}
+    for call in program.calls:
+        if "torch.distributed.init_process_group" in program.called(call) and program.frame(call) in program.reachable:
+            files.add(program.path(call))
     if not Distributions(program, tracer, files).is_there:
         return None
     found = Distributions(program, tracer, [p.path for p in program.files])

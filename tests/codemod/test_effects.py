@@ -371,3 +371,26 @@ def test_videos_and_events_are_written_by_one_process() -> None:
     assert f"{guard}            with self.writer.as_default():\n" in text
     assert f"{guard}            summary = tf.Summary(" in text
     assert not any("every process writes" in note.message for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("imports", "written"),
+    [
+        ("from pathlib import Path", "torch.save(model.state_dict(), Path('out').joinpath('m.pt').open('wb'))"),
+        ("import json\nfrom pathlib import Path", "with Path('a').open('w') as f:\n    json.dump({'lr': 0.1}, f)"),
+    ],
+)
+def test_a_file_that_a_path_opens_is_opened_by_the_one_that_writes(imports: str, written: str) -> None:
+    changed(GUARD, *moved(*map(str.strip, written.split("\n"))), imports=imports, end=written)
+
+
+def test_a_file_that_a_path_opens_to_be_read_is_read_by_all() -> None:
+    changed(imports="from pathlib import Path", end="with Path('a').open('r') as f:\n    print(f.read())")
+
+
+@pytest.mark.parametrize("joined", ["torch.cat((seen, x))", "torch.vstack([x, seen])", "np.append(seen, x)"])
+def test_what_is_joined_to_what_was_there_is_a_share(joined: str) -> None:
+    slots = {"imports": "import numpy as np", "prepared": "seen = torch.zeros(0, 4)", "end": "print(len(seen))"}
+    notes = [n.message for n in run(script(batch=f"seen = {joined}", **slots)).notes]
+    assert any(m.startswith("`seen` collects this process's share only") for m in notes)
+    assert not any("share only" in n.message for n in run(script(batch="seen = torch.cat((y, x))", **slots)).notes)

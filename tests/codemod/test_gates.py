@@ -103,6 +103,7 @@ def test_a_statement_that_no_edit_touches_and_that_is_gone_or_there_twice_is_cau
         ("import torch\ntorch.x()\n", "import torch\nprint(1)\n", "unused import `torch`"),
         ("def f(device):\n    return device\n", "def f(device):\n    return 1\n", "unused parameter"),
         ("def f():\n    a = 1\n    return a\n", "def f():\n    a = 1\n    return 1\n", "unused variable `a`"),
+        ("print(1)\nif 1:\n    a = 1\n", "print(a)\nif 1:\n    a = 1\n", "`a` is read before it is there"),
     ],
 )
 def test_a_name_that_dangles_is_caught(before: str, after: str, trouble: str) -> None:

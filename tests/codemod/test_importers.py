@@ -297,3 +297,34 @@ def test_a_module_that_only_tries_itself_out_is_left_to_the_script_that_trains_w
     assert ["main.py: name that" in n.message for n in found["loss.py"].notes] == [True]
     shown = rewritten(tmp_path, "loss.py", loss=LOSS, main="from loss import Margin\nprint(Margin())\n")
     assert shown["loss.py"].status is Status.MIGRATED
+
+
+STARTED = """\
+import os
+
+import torch.distributed as dist
+
+
+def init(args):
+    if "RANK" in os.environ:
+        dist.init_process_group("nccl", rank=int(os.environ["RANK"]))
+
+
+def folder(path):
+    if not os.path.exists(path):
+        os.makedirs(path)
+"""
+
+
+def test_a_helper_that_starts_processes_counts_where_it_is_called(tmp_path: Path) -> None:
+    text = CALLER.replace("import engine", "import engine\nimport tools\n\ntools.init(None)")
+    found = rewritten(tmp_path, "main.py", engine=ENGINE, main=text, tools=STARTED)
+    assert found["main.py"].status is Status.DECLINED
+    assert {n.rule for n in found["main.py"].notes} == {"distributed"}
+
+
+def test_a_helper_that_could_start_processes_is_told_of(tmp_path: Path) -> None:
+    training = ENGINE.replace("    for x", "    tools.folder('out')\n    for x", 1)
+    found = rewritten(tmp_path, "main.py", engine=f"import tools\n{training}", main=CALLER, tools=STARTED)
+    assert found["tools.py"].status is Status.MIGRATED
+    assert [n.line for n in found["tools.py"].notes if n.rule == "elsewhere"] == [8]

@@ -571,3 +571,52 @@ def test_one_of_several_functions_is_chosen_by_a_name() -> None:
     assert text.count("accelerator.backward(") == 2
     assert "train(args, model, loader, optimizer, accelerator)" in text
     left_alone(STEPS_BY_NAME.replace("= huber", "= compiled(huber)"), "handed on as a value")
+
+
+def test_a_method_keeps_its_object() -> None:
+    text = """\
+        import torch
+        from torch import nn
+
+
+        class Trainer:
+            def __init__(self):
+                self.model = nn.Linear(4, 1)
+                self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+            def spread(self):
+                if torch.cuda.device_count() > 1:
+                    self.model = nn.DataParallel(self.model)
+
+            def train(self):
+                for _ in range(3):
+                    self.optimizer.zero_grad()
+                    self.model(torch.ones(2, 4)).mean().backward()
+                    self.optimizer.step()
+
+
+        Trainer().train()
+        """
+    after = migrated(text)
+    assert "DataParallel" not in after
+    assert "def spread(self):\n        pass\n" in after
+
+
+def test_what_is_set_up_before_the_guard_has_its_accelerator_there() -> None:
+    text = """\
+        import torch
+        from torch import nn
+
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        if __name__ == "__main__":
+            for epoch in range(3):
+                if epoch == 1:
+                    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+                optimizer.zero_grad()
+                model(torch.ones(2, 4)).mean().backward()
+                optimizer.step()
+        """
+    after = migrated(text)
+    assert after.index("accelerator = Accelerator(") < after.index("accelerator.prepare(") < after.index("__main__")

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from accelify.codemod.analysis.bindings import Scope, names_in, names_written_in
 from accelify.codemod.analysis.calm import Calm, is_addition
-from accelify.codemod.analysis.outputs import OPEN, Effect, opened_round
+from accelify.codemod.analysis.outputs import OPEN, Effect, opened_round, opens_itself
 from accelify.codemod.analysis.values import Made
 
 _BLOCKS = ("body", "orelse", "finalbody")
@@ -95,7 +95,7 @@ class Guarding:
         """The statements that write to a file which every process opens, and so empties: all of them, or none."""
         everywhere = self._with_functions(covered)
         kept = set(self._unguarded(everywhere)) - set(self._handed_on(everywhere))
-        opened = {call for call in kept if self.program.called(call) & OPEN}
+        opened = {call for call in kept if self.program.called(call) & OPEN or opens_itself(call)}
         if not opened:
             return
         for node in covered:

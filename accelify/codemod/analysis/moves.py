@@ -10,6 +10,7 @@ from accelify.codemod import names
 from accelify.codemod.analysis.prepared import Prepared
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.roles import Roles
+from accelify.codemod.analysis.values import External
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Moves:
 
     def _move(self, call: ast.Call, function: ast.Attribute) -> Move | None:
         receiver = function.value
-        if self.program.flow.callees.get(call) or self.program.externals(receiver):
+        held = self.program.values(receiver)
+        if self.program.flow.callees.get(call) or (held and all(isinstance(v, External) for v in held)):
             return None
         keyword = next((k.value for k in call.keywords if k.arg == "device"), None)
         first = call.args[0] if call.args else keyword

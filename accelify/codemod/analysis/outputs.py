@@ -172,6 +172,8 @@ class Outputs:
     def _of_method(self, call: ast.Call, function: ast.Attribute) -> Effect | None:
         if self._trains(call):
             return None
+        if opens_itself(call):
+            return Effect.WRITES if opens_to_write(call) else Effect.NOTHING
         made = origins(self.program.values(function.value))
         if function.attr in _WRITING_METHODS or self.is_a_writer(function.value):
             return Effect.WRITES
@@ -203,13 +205,17 @@ class Outputs:
         )
 
     def is_a_writer(self, node: ast.expr) -> bool:
-        made = [v for v in self.program.values(opened_round(self.program, node) or node) if isinstance(v, Made)]
-        return bool(made) and all(
-            v.name is not None
-            and v.name.startswith(_WRITERS)
-            and not (v.name in OPEN and isinstance(v.node, ast.Call) and not opens_to_write(v.node))
-            for v in made
-        )
+        opened = opened_round(self.program, node) or node
+        made = [v for v in self.program.values(opened) if isinstance(v, Made)]
+        if not made:
+            return isinstance(opened, ast.Call) and opens_itself(opened) and opens_to_write(opened)
+        return all(self._writes(v) for v in made)
+
+    def _writes(self, made: Made) -> bool:
+        call = made.node if isinstance(made.node, ast.Call) else None
+        if call is not None and (made.name in OPEN or opens_itself(call)):
+            return opens_to_write(call)
+        return made.name is not None and made.name.startswith(_WRITERS)
 
     def hands_out_data(self, node: ast.expr) -> bool:
         """Whether going over an expression draws random numbers, or uses something up: a loader, a generator."""
@@ -218,11 +224,19 @@ class Outputs:
 
 def opens_to_write(call: ast.Call) -> bool:
     """Whether an `open` is for writing."""
-    given = [*call.args[1:2], *[k.value for k in call.keywords if k.arg == "mode"]]
-    return any(
-        isinstance(mode, ast.Constant) and isinstance(mode.value, str) and set(mode.value) & set("wax+")
-        for mode in given
-    )
+    return any(set(mode) & set("wax+") for mode in _modes(call, 0 if opens_itself(call) else 1))
+
+
+def opens_itself(call: ast.Call) -> bool:
+    """Whether a path opens itself: `path.open("wb")`."""
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "open"
+    return is_method and any(set(mode) <= set("rwaxbt+") for mode in _modes(call, 0))
+
+
+def _modes(call: ast.Call, place: int) -> list[str]:
+    """The mode that is given to an `open`, at its place or by its name."""
+    given = [*call.args[place : place + 1], *[k.value for k in call.keywords if k.arg == "mode"]]
+    return [m.value for m in given if isinstance(m, ast.Constant) and isinstance(m.value, str) and m.value]
 
 
 def opened_round(program: Program, node: ast.expr) -> ast.expr | None:
@@ -249,4 +263,4 @@ def origins(values: Values) -> set[str]:
     return found
 
 
-__all__ = ["OPEN", "Effect", "Outputs", "opened_round", "opens_to_write", "origins"]
+__all__ = ["OPEN", "Effect", "Outputs", "opened_round", "opens_itself", "opens_to_write", "origins"]

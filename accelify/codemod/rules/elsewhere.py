@@ -1,6 +1,7 @@
 """Point out what stays in files that change, but not for it.
 
     def batchify(data): return data.cuda()    in a file of which only a folder's making changes
+    def init(rank): dist.init_process_group(...)    in a changed file, where the script never calls it
 
 Why: a file that was changed is taken for migrated, and what it still moves, wraps or distributes is never hidden.
 Left alone: all of it; each process has a GPU of its own as the current one.
@@ -16,14 +17,14 @@ from accelify.codemod.edits import Plan, Remark
 from accelify.codemod.script import Script
 
 NAME = "elsewhere"
-_BY_HAND = {"backward", "DataParallel", "DistributedDataParallel", "DDP", "DistributedSampler", "GradScaler"} | {
-    "init_process_group",
-}
+_DISTRIBUTING = {"DistributedDataParallel", "DDP", "DistributedSampler", "init_process_group"}
+_BY_HAND = _DISTRIBUTING | {"backward", "DataParallel", "GradScaler"}
 
 
 def find(script: Script, plan: Plan) -> Iterator[Remark]:
-    """A note for each such call in a file that the plan changes and that is no part of the training code."""
-    files = {change.path for change in plan.changes} - script.files
+    """A note for each such call in a file that the plan changes and that no training code gets to."""
+    changed = {change.path for change in plan.changes}
+    files = changed - script.files
     message = "stays: the training code of the script never hands the accelerator to this file"
     for move in Moves(script.program, script.roles, script.prepared, files).found:
         yield Remark(NAME, script.path(move.call), move.call, message)
@@ -31,6 +32,17 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
         for call in script.program.flow.parsed_of[path].parents:
             if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND and call not in script.wrappers:
                 yield Remark(NAME, path, call, message)
+    for path in sorted(changed & script.files):
+        yield from _unreached(script, path)
+
+
+def _unreached(script: Script, path: str) -> Iterator[Remark]:
+    """What spreads a script over processes in a function that is never called."""
+    for call in script.program.flow.parsed_of[path].parents:
+        if isinstance(call, ast.Call) and call not in script.program.flow.values:
+            name = _last_name(call.func)
+            if name in _DISTRIBUTING:
+                yield Remark(NAME, path, call, f"`{name}` stays: nothing that the script runs gets here")
 
 
 def _last_name(function: ast.expr) -> str:

@@ -24,6 +24,9 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "notes"
+_JOINING = {f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "stack")} | {
+    f"numpy.{n}" for n in ("append", "concatenate", "hstack", "vstack", "stack")
+}
 _SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
 
 
@@ -90,20 +93,32 @@ def _lists(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     frame, end = script.program.frame(loop), loop.end_lineno or loop.lineno
     seen = {name for shared, names in script.put_together if shared is loop for name in names}
     for node in ast.walk(loop):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
-            continue
-        into = node.func.value
-        while isinstance(into, ast.Subscript):
-            into = into.value
-        if node.func.attr not in ("append", "extend", "update") or not isinstance(into, ast.Name) or into.id in seen:
+        into, given = _collected(script, node)
+        if into is None or into.id in seen or _goes_over_all(script, node, loop):
             continue
         is_read = any(r.lineno > end for r in frame.reads.get(into.id, ()))
-        if _goes_over_all(script, node, loop):
-            continue
-        if is_read and frame.binds(into.id) and any(map(script.locality.is_own, node.args)):
+        if is_read and frame.binds(into.id) and any(map(script.locality.is_own, given)):
             seen.add(into.id)
             message = f"`{into.id}` collects this process's share only: gather it where the whole is meant"
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _collected(script: Script, node: ast.AST) -> tuple[ast.Name | None, list[ast.expr]]:
+    """Where something is put with what was there, and what is: `rows.append(x)`, `rows = torch.cat((rows, x))`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        into = node.func.value
+        while isinstance(into, ast.Subscript):
+            into = into.value
+        is_collecting = node.func.attr in ("append", "extend", "update") and isinstance(into, ast.Name)
+        return (into, node.args) if is_collecting and isinstance(into, ast.Name) else (None, [])
+    call = node.value if isinstance(node, ast.Assign) else None
+    if isinstance(node, ast.Assign) and isinstance(call, ast.Call) and script.program.called(call) & _JOINING:
+        target = node.targets[0]
+        first = call.args[0] if call.args else None
+        parts = first.elts if isinstance(first, (ast.Tuple, ast.List)) else call.args[:2]
+        if isinstance(target, ast.Name) and target.id in map(ast.unparse, parts):
+            return target, [p for p in parts if ast.unparse(p) != target.id]
+    return None, []
 
 
 def _goes_over_all(script: Script, node: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:

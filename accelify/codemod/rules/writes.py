@@ -165,9 +165,12 @@ def _left(script: Script, plan: Plan) -> Iterator[Remark]:
         if "torch.save" not in script.program.called(call) and call not in script.guarding.handed_on:
             left.setdefault(script.program.frame(call), []).append(call)
     for call in script.program.calls:
-        is_run = script.path(call) in script.files and script.program.frame(call) in script.program.reachable
+        frame = script.program.frame(call)
+        is_run = frame in script.run_by_training or (
+            script.path(call) in script.files and frame in script.program.reachable
+        )
         if is_run and call not in script.guarding.covered and script.program.called(call) & _COMMANDS:
-            left.setdefault(script.program.frame(call), []).append(call)
+            left.setdefault(frame, []).append(call)
     for calls in left.values():
         first = min(calls, key=lambda c: c.lineno)
         names = dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls)

@@ -620,3 +620,46 @@ def test_what_is_set_up_before_the_guard_has_its_accelerator_there() -> None:
         """
     after = migrated(text)
     assert after.index("accelerator = Accelerator(") < after.index("accelerator.prepare(") < after.index("__main__")
+
+
+ANEW = """\
+    import torch
+    from sklearn.model_selection import KFold
+    from torch import nn
+
+    X, y = torch.randn(40, 4), torch.randn(40, 1)
+
+
+    def fit(rows, rate):
+        {made}
+        for epoch in range(3):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(X[rows]), y[rows]).backward()
+            optimizer.step()
+
+
+    {outside}
+    {loop}
+    """
+MADE = "model = nn.Linear(4, 1); optimizer = torch.optim.SGD(model.parameters(), lr=float(rate))"
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for rows, _ in KFold(5).split(X): fit(rows, 0.1)",
+        "for fold, (rows, _) in enumerate(KFold(5).split(X)): fit(rows, 0.1)",
+        "for rate in torch.logspace(-3, 0, 4): fit(slice(None), rate)",
+    ],
+)
+def test_each_training_of_many_is_everyones(loop: str) -> None:
+    result = run(dedent(ANEW).format(made=MADE, outside="", loop=loop))
+    assert "shard" not in result.after.decode()
+    assert any("every process computes on the same data" in n.message for n in result.notes)
+
+
+@pytest.mark.parametrize("made", ["pass", "optimizer = torch.optim.SGD(model.parameters(), lr=float(rate))"])
+def test_one_training_by_rounds_deals_them_out(made: str) -> None:
+    outside = "model = nn.Linear(4, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    loop = "for rows, _ in KFold(5).split(X): fit(rows, 0.1)"
+    assert "shard(KFold(5).split(X))" in migrated(ANEW.format(made=made, outside=outside, loop=loop))

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from accelify.codemod.analysis.anew import Anew
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import draws_at_random, function_draws
 from accelify.codemod.analysis.phases import Phase
@@ -68,6 +69,7 @@ class Loops:
         self.flow = program.flow
         self.ways = Ways(program, tracer)
         self.sources = Sources(program, roles, tracer, self.owners)
+        self.anew = Anew(program, roles, lambda node, loop: loop in self.stack(node))
 
     def find(self) -> Training:
         """The backward passes that the named files may run, and all that hangs on them."""
@@ -82,7 +84,7 @@ class Loops:
                 training.steps.append(call)
         for backward in training.backwards:
             training.loops[backward] = self.stack(backward, training)
-            for data in self._data(backward, training.loops[backward]):
+            for data in self._data(backward, training.loops[backward], training.steps):
                 if data not in training.data:
                     training.data.append(data)
         placed = [d for d in training.data if d.loop is not None]  # the others belong to helpers that nothing calls
@@ -192,7 +194,7 @@ class Loops:
             return False
         return any(self.roles.is_loader(v) for v in self.owners(loop.iter))
 
-    def _data(self, backward: ast.Call, loops: list[Loop]) -> list[Data]:
+    def _data(self, backward: ast.Call, loops: list[Loop], steps: list[ast.Call]) -> list[Data]:
         found = [
             Data("loaders", loop, (loop.iter,))
             for loop in loops
@@ -220,6 +222,8 @@ class Loops:
             if source is not None and not self.sources.is_within_a_batch(loop):
                 if self.sources.is_own_experience(loop, source[1]):
                     return [Data("random", loops[0])]
+                if self.anew.begins(loop, [stepped(s) for s in steps if loop in self.stack(s)]):
+                    break
                 return [Data(source[0], loop, (source[1],))]
         if self._draws(loops, backward):
             return [Data("random", loops[0] if loops else None)]

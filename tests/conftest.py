@@ -21,7 +21,7 @@ LONGEST = (
     *("test_two_processes", "verify/test_prove", "launch/test_endings", "test_cli", "runtime/test_resume"),
     *("runtime/test_process", "launch/test_elastic", "runtime/test_killed", "launch/test_config", "test_notebooks"),
     *("launch/test_notebook", "launch/test_many_processes", "launch/test_docs", "verify/test_faults", "test_demo"),
-    *("test_by_hand", "test_pre_commit", "verify/test_runnable", "runtime/test_gradients", "launch/test_many_machines"),
+    *("test_by_hand", "test_pre_commit", "verify/test_runnable", "runtime/test_ranks", "launch/test_many_machines"),
 )
 
 

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from accelify.runtime.process import choose_device
@@ -35,35 +36,15 @@ atexit.register(count)
 """
 
 
-def run(tmp_path, end):
+@pytest.mark.parametrize(("end", "status"), [("sys.exit(3)", 3), ("pass", 0)])
+def test_ranks_that_end_leave_no_word_and_no_thread_of_their_group(end, status, tmp_path):
     script = tmp_path / "train.py"
-    script.write_text(TRAIN.format(end=end))
-    return launch([script], 2, cwd=tmp_path)
-
-
-def test_every_rank_may_leave_in_the_middle_without_a_word(tmp_path):
-    assert run(tmp_path, "sys.exit(3)") == [(3, ""), (3, "")]
-
-
-def test_the_end_of_the_script_says_nothing(tmp_path):
-    assert run(tmp_path, "pass") == [(0, ""), (0, "")]
-
-
-def test_no_thread_of_a_group_is_left_when_the_interpreter_ends(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(THREADS + TRAIN.format(end="break"))
-    assert launch([script], 2, cwd=tmp_path) == [(0, "")] * 2
+    script.write_text(THREADS + TRAIN.format(end=end))
+    assert launch([script], 2, cwd=tmp_path) == [(status, "")] * 2
     assert [(tmp_path / f"threads-{rank}").read_text() for rank in range(2)] == ["0"] * 2
 
 
-def test_a_rank_that_leaves_early_ends_the_wait_of_the_others(tmp_path):
-    (first, _), (second, output) = run(tmp_path, "accelerator.process_index or sys.exit(0); accelerator.gather(step)")
-    assert first == 0
-    assert second != 0
-    assert re.search(r"rank 0 .+; rank 1 waits at train\.py:\d+ gather number", output), output
-
-
-def test_a_backward_pass_after_the_others_have_ended_says_so(tmp_path):
+def test_what_waits_for_a_rank_that_has_left_says_so(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         "import sys, torch\n"
@@ -75,13 +56,17 @@ def test_a_backward_pass_after_the_others_have_ended_says_so(tmp_path):
         "    model(torch.ones(1, 1)).sum().backward()\n"
         "except Exception as error:\n"
         "    print(error)\n"
+        "try:\n"
+        "    accelerator.gather(1)\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
         "accelerator.backward(model(torch.ones(1, 1)).sum())\n"
     )
     (first, _), (second, output) = launch([script], 2, cwd=tmp_path)
     assert first == 0
     assert second != 0
-    for line in (7, 10):
-        assert re.search(rf"rank 0 .+; rank 1 waits at train\.py:{line} backward", output), output
+    for place in ("7 backward", "11 gather number", "14 backward"):
+        assert re.search(rf"rank 0 .+; rank 1 waits at train\.py:{place}", output), output
 
 
 def test_the_others_learn_how_a_rank_ended(tmp_path):

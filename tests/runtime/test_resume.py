@@ -148,25 +148,21 @@ def run_of(kind, folder, **options):
     return {"kind": kind, "workers": 0, "epochs": 1, "load" if "seeded" in options else "saves": folder, **options}
 
 
-def test_one_process_goes_on_where_two_were(tmp_path):
-    targets = {kind: str(tmp_path / kind) for kind in RESIZED}
-    stopped = on_two(tmp_path, [run_of(kind, [(2, target)], stop=2) for kind, target in targets.items()])
-    for (kind, target), before in zip(targets.items(), stopped, strict=True):
-        epoch = train(alone(), **run_of(kind, ()))
-        after = train(alone(), **run_of(kind, target, seeded=3))
-        assert counts(*before, after) == counts(epoch), kind
-
-
-def test_two_processes_go_on_where_one_was(tmp_path):
-    targets = {kind: str(tmp_path / kind) for kind in RESIZED}
-    epochs, stopped = [], []
-    for kind, target in targets.items():
+def test_one_process_goes_on_where_two_were_and_two_where_one_was(tmp_path):
+    ones, twos = ({kind: str(tmp_path / f"{kind} {count}") for kind in RESIZED} for count in (1, 2))
+    epochs = [train(alone(), **run_of(kind, ())) for kind in RESIZED]
+    of_one = []
+    for kind, target in ones.items():
         # A DistributedSampler's ranks can begin only where all of them would.
         step = 4 if kind == "by hand" else 5
-        epochs.append(train(alone(), **run_of(kind, ())))
-        stopped.append(train(alone(), **run_of(kind, [(step, target)], stop=step)))
-    resumed = on_two(tmp_path, [run_of(kind, target, seeded=3) for kind, target in targets.items()])
-    for kind, epoch, before, after in zip(RESIZED, epochs, stopped, resumed, strict=True):
+        of_one.append(train(alone(), **run_of(kind, [(step, target)], stop=step)))
+    begun = [run_of(kind, [(2, target)], stop=2) for kind, target in twos.items()]
+    of_two = on_two(tmp_path, [*begun, *(run_of(kind, target, seeded=3) for kind, target in ones.items())])
+
+    for (kind, target), epoch, before in zip(twos.items(), epochs, of_two, strict=False):
+        after = train(alone(), **run_of(kind, target, seeded=3))
+        assert counts(*before, after) == counts(epoch), kind
+    for kind, epoch, before, after in zip(RESIZED, epochs, of_one, of_two[len(RESIZED) :], strict=True):
         seen, whole = counts(before, *after), counts(epoch)
         assert seen >= whole, kind
         # A few rows make the shares of the last step equal, as at any epoch's end.

@@ -11,9 +11,6 @@ import torch
 
 from accelify.runtime import Accelerator, Environment
 from accelify.runtime.trackers import CannotTrack
-from tests.runtime.world import together
-
-test_several_processes = together("tracking")
 
 VALUES = [
     {"loss": torch.tensor(0.5), "accuracy": numpy.float32(0.25), "note": "first"},

@@ -1,7 +1,8 @@
-"""Run checks in real processes: one world per module of `tests.runtime.checks`, since each start costs seconds.
+"""Run checks in real processes: one world for many modules of `tests.runtime.checks`, since each start costs seconds.
 
 Every public function of such a module that takes an `accelerator` is a check. All run in one world, in order; a test
-reports one check's outcome on every rank. After a failure the ranks may be out of step, so the rest is not run.
+reports one check's outcome on every rank. After a failure the ranks may be out of step, so the rest of the module is
+not run, and another world goes on with the next one.
 """
 
 import functools
@@ -25,13 +26,13 @@ ROOT = Path(__file__).parents[2]
 COLLECTIVE_LIMIT, WORLD_LIMIT = 180, 900
 
 
-def together(name, processes=2):
-    """A test function per check of `tests.runtime.checks.<name>`, as one parametrized test."""
-    checks = list(_checks(name))
+def together(*names, processes=2):
+    """A test function per check of these modules of `tests.runtime.checks`, as one parametrized test."""
+    checks = [(name, check) for name in names for check in _checks(name)]
 
-    @pytest.mark.parametrize("check", checks)
-    def test(check):
-        for rank, outcomes in enumerate(_run(name, processes)):
+    @pytest.mark.parametrize(("name", "check"), checks)
+    def test(name, check):
+        for rank, outcomes in enumerate(_run(names, processes)[name]):
             outcome = outcomes.get(check, "was not reached")
             assert outcome == "ok", f"rank {rank}: {outcome}"
 
@@ -92,16 +93,24 @@ def launch(arguments, processes, cwd=None, limit=WORLD_LIMIT):
 
 
 @functools.cache
-def _run(name, processes):
-    with tempfile.TemporaryDirectory() as folder:
-        results = launch(["-m", "tests.runtime.world", name, folder], processes)
-        outcomes = []
-        for rank, (_, output) in enumerate(results):
-            report = Path(folder, str(rank))
-            lines = report.read_text().splitlines() if report.exists() else []
-            found = dict(json.loads(line) for line in lines)
-            outcomes.append(found if len(found) == len(_checks(name)) else Unfinished(found, output))
-        return outcomes
+def _run(names, processes):
+    """What became of the checks of each module, rank by rank."""
+    found = {}
+    while left := [name for name in names if name not in found]:
+        with tempfile.TemporaryDirectory() as folder:
+            results = launch(["-m", "tests.runtime.world", folder, *left], processes)
+            for name in left:
+                found[name] = [_outcomes(Path(folder, f"{name}.{r}"), name, *told) for r, told in enumerate(results)]
+                if any(isinstance(outcomes, Unfinished) for outcomes in found[name]):
+                    break
+    return found
+
+
+def _outcomes(report, name, status, output):
+    lines = report.read_text().splitlines() if report.exists() else []
+    found = dict(json.loads(line) for line in lines)
+    is_whole = len(found) == len(_checks(name)) and {*found.values()} <= {"ok"}
+    return found if is_whole else Unfinished(found, f"exit status {status}\n{output}")
 
 
 class Unfinished(dict):
@@ -113,22 +122,25 @@ class Unfinished(dict):
         return super().get(key, f"{default}\n{self.output}")
 
 
-def main(name, folder):
+def main(folder, *names):
     from accelify.runtime import Accelerator, InitProcessGroupKwargs
+    from tests.runtime.training import seed
 
     limit = InitProcessGroupKwargs(timeout=timedelta(seconds=COLLECTIVE_LIMIT))
-    rank = os.environ["RANK"]
-    with Path(folder, rank).open("w") as report:
-        for key, check in _checks(name).items():
-            try:
-                check(Accelerator(kwargs_handlers=[limit]))
-                outcome = "ok"
-            except Exception:
-                outcome = traceback.format_exc()
-            report.write(json.dumps([key, outcome]) + "\n")
-            report.flush()
-            if outcome != "ok":
-                break
+    for name in names:
+        if name != names[0]:
+            seed(0)  # as alike as ranks are when they begin, whatever the module before has drawn
+        with Path(folder, f"{name}.{os.environ['RANK']}").open("w") as report:
+            for key, check in _checks(name).items():
+                try:
+                    check(Accelerator(kwargs_handlers=[limit]))
+                    outcome = "ok"
+                except Exception:
+                    outcome = traceback.format_exc()
+                report.write(json.dumps([key, outcome]) + "\n")
+                report.flush()
+                if outcome != "ok":
+                    return
 
 
 if __name__ == "__main__":

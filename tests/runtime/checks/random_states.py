@@ -110,8 +110,8 @@ def _messages(accelerator, loader):
     """How many objects are broadcast for an epoch of it, and how many numbers are exchanged."""
     sent = []
     broadcast, gather = dist.broadcast_object_list, dist.all_gather
-    dist.broadcast_object_list = lambda *given, **options: (sent.append("object"), broadcast(*given, **options))
-    dist.all_gather = lambda *given, **options: (sent.append("numbers"), gather(*given, **options))
+    dist.broadcast_object_list = lambda *given, **options: sent.append("object") or broadcast(*given, **options)
+    dist.all_gather = lambda *given, **options: sent.append("numbers") or gather(*given, **options)
     try:
         order = [index for batch in loader for index in batch[0].tolist()]
     finally:

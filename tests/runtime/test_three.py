@@ -1,3 +1,0 @@
-from tests.runtime.world import together
-
-test_three = together("three", processes=3)

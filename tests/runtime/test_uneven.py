@@ -1,3 +1,0 @@
-from tests.runtime.world import together
-
-test_uneven = together("uneven")

@@ -165,6 +165,11 @@ def is_wrapper(name: str | None) -> bool:
     return name in _WRAPPERS
 
 
+def adds_up_itself(name: str | None) -> bool:
+    """Metrics that, asked for their value, add up over all processes by themselves."""
+    return name is not None and name.startswith("torchmetrics.") and not name.startswith("torchmetrics.functional.")
+
+
 def returns_its_model(name: str | None) -> bool:
     """Calls whose result is their first argument, seen as a model."""
     return name in _WRAPPERS or name in _SAME_MODEL

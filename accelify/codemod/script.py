@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from accelify.codemod import names
 from accelify.codemod.analysis.apex import Apex
 from accelify.codemod.analysis.batchwise import Dealing
 from accelify.codemod.analysis.bindings import Scope
@@ -45,7 +46,7 @@ from accelify.codemod.analysis.sums import Reduction, Sums
 from accelify.codemod.analysis.tensors import Tensors
 from accelify.codemod.analysis.trace import Tracer
 from accelify.codemod.analysis.trims import Trim, trim_of
-from accelify.codemod.analysis.values import Argument, Element, Generated, Instance, Member
+from accelify.codemod.analysis.values import Argument, Element, Generated, Instance, Made, Member
 from accelify.codemod.analysis.ways import Ways
 from accelify.codemod.analysis.whereabouts import Whereabouts
 from accelify.codemod.analysis.wrappers import Wrappers
@@ -386,6 +387,10 @@ class Script:
                 if getter is not None and function_draws(self.program, getter):
                     return True
         return False
+
+    def adds_up_itself(self, metric: ast.expr) -> bool:
+        """Whether a metric, asked for its value, adds up over the processes by itself."""
+        return any(isinstance(v, Made) and names.adds_up_itself(v.name) for v in self.program.values(metric))
 
     @cached_property
     def experience(self) -> Experience:

@@ -621,3 +621,40 @@ def test_meters_that_cannot_be_put_together_are_told(slots: dict[str, str]) -> N
     after = metered(**slots)
     assert "reduce" not in after
     assert "note: `losses` collects this process's share only" in after
+
+
+TORCHMETRICS = """\
+import torch
+import torchmetrics
+from torch import nn
+from torch.utils.data import DataLoader
+from torch.utils.tensorboard import SummaryWriter
+
+train, val = DataLoader(torch.randn(8, 4), batch_size=2), DataLoader(torch.randn(8, 4), batch_size=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+writer = SummaryWriter()
+seen, mean = torchmetrics.SumMetric(), torchmetrics.MeanMetric()
+for epoch in range(2):
+    for x in train:
+        optimizer.zero_grad()
+        loss = model(x).mean()
+        loss.backward()
+        optimizer.step()
+        mean.update(loss)
+    writer.add_scalar("loss", mean.compute(), epoch)
+    model.eval()
+    for x in val:
+        seen(model(x).sum())
+    print(seen.compute())
+"""
+
+
+def test_metrics_that_add_up_over_the_processes_themselves_are_told() -> None:
+    result = run(TORCHMETRICS)
+    told = [n.message for n in result.notes]
+    assert not any("this process's share only" in m for m in told)
+    (whole,) = (m for m in told if m.startswith("stays whole"))
+    assert "`seen` add up over the processes by themselves" in whole
+    (written,) = (m for m in told if "every process writes this" in m)
+    assert written.endswith("but ask for `mean.compute()` before that, as all processes must")

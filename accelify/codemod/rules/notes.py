@@ -94,7 +94,7 @@ def _lists(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     seen = {name for shared, names in script.put_together if shared is loop for name in names}
     for node in ast.walk(loop):
         into, given = _collected(script, node)
-        if into is None or into.id in seen or _goes_over_all(script, node, loop):
+        if into is None or into.id in seen or script.adds_up_itself(into) or _goes_over_all(script, node, loop):
             continue
         is_read = any(r.lineno > end for r in frame.reads.get(into.id, ()))
         if is_read and frame.binds(into.id) and any(map(script.locality.is_own, given)):
@@ -268,9 +268,22 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark
         return
     if script.prepared.is_loader_for_some(loop.iter):
         yield Remark(NAME, script.path(loop), loop, _SHARE, Tier.REVIEW)
+    elif metrics := sorted(_metrics_in(script, loop)):
+        message = (
+            f"stays whole, and {', '.join(metrics)} add up over the processes by themselves: sums and counts come out "
+            "N times as large, means as they are"
+        )
+        yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
     else:
         message = "stays whole: every process goes over all of it, which is right but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
+
+
+def _metrics_in(script: Script, loop: ast.For | ast.AsyncFor) -> set[str]:
+    """The metrics that get something in a loop and add up over the processes by themselves: `acc(x, y)`."""
+    calls = [n.func for n in ast.walk(loop) if isinstance(n, ast.Call)]
+    given = [f.value if isinstance(f, ast.Attribute) and f.attr == "update" else f for f in calls]
+    return {f"`{ast.unparse(g)}`" for g in given if script.adds_up_itself(g)}
 
 
 def _goes_over_parts(script: Script, loop: ast.For | ast.AsyncFor) -> bool:

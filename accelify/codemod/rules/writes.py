@@ -176,4 +176,16 @@ def _left(script: Script, plan: Plan) -> Iterator[Remark]:
         names = dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls)
         named = ", ".join(names)
         message = f"{named}: every process writes this; put it under `if accelerator.is_main_process:` if one should"
+        if asked := dict.fromkeys(_asked_of_all(script, calls)):
+            message += f", but ask for {', '.join(asked)} before that, as all processes must"
         yield Remark(NAME, script.path(first), first, message, Tier.ADVICE)
+
+
+def _asked_of_all(script: Script, calls: list[ast.Call]) -> Iterator[str]:
+    """The values in the statements of some calls that metrics add up over the processes first."""
+    for call in calls:
+        for node in ast.walk(script.program.statement(call)):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr == "compute" and script.adds_up_itself(node.func.value):
+                yield f"`{ast.unparse(node)}`"

@@ -655,6 +655,6 @@ def test_metrics_that_add_up_over_the_processes_themselves_are_told() -> None:
     told = [n.message for n in result.notes]
     assert not any("this process's share only" in m for m in told)
     (whole,) = (m for m in told if m.startswith("stays whole"))
-    assert "`seen` add up over the processes by themselves" in whole
+    assert "each of `seen` adds up over the processes by itself" in whole
     (written,) = (m for m in told if "every process writes this" in m)
     assert written.endswith("but ask for `mean.compute()` before that, as all processes must")

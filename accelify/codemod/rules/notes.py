@@ -270,8 +270,8 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark
         yield Remark(NAME, script.path(loop), loop, _SHARE, Tier.REVIEW)
     elif metrics := sorted(_metrics_in(script, loop)):
         message = (
-            f"stays whole, and {', '.join(metrics)} add up over the processes by themselves: sums and counts come out "
-            "N times as large, means as they are"
+            f"stays whole, but each of {', '.join(metrics)} adds up over the processes by itself: sums and counts "
+            "come out N times as large, means as they are"
         )
         yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
     else:

@@ -128,6 +128,7 @@ def test_a_mean_that_is_divided_twice_stays() -> None:
         "total = total / (i + 1); print(total)",
         "batches = len(loader); print(total / batches)",
         "average = total; print(average / len(loader))",
+        "print(np.sum(total) / len(loader))",
     ],
 )
 def test_what_is_divided_by_the_batches_of_one_process_is_averaged(end: str) -> None:

@@ -39,6 +39,18 @@ def test_the_size_of_a_batch_is_no_tensor(kept: str) -> None:
     changed(imports=NUMPY, batch=f"print({kept})")
 
 
+@pytest.mark.parametrize("size", ["rows = x.shape[0]", "rows = x.view(-1, 4).size(0)", "rows, _ = x.size()"])
+def test_a_name_of_its_size_is_none_either(size: str) -> None:
+    changed(imports=NUMPY, batch=f"{size}; print(torch.FloatTensor(rows, 1))")
+
+
+def test_nor_is_the_array_that_it_became() -> None:
+    end = "print(np.array(kept.copy()))"
+    changed(
+        f"-kept = y.numpy(); {end}", f"+kept = y.cpu().numpy(); {end}", imports=NUMPY, batch=f"kept = y.numpy(); {end}"
+    )
+
+
 def test_losses_and_guesses_are_followed_to_the_model_that_made_them() -> None:
     text = migrated("""\
         import torch

@@ -6,11 +6,14 @@ import ast
 from functools import cached_property
 
 from accelify.codemod.analysis.bindings import Scope, names_in
+from accelify.codemod.analysis.effects import tells_about
 from accelify.codemod.analysis.grouping import Group, Item
 from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Binding, Chain, Tracer
 from accelify.codemod.analysis.values import Collection, Element, View
+
+_TELLS = ("numpy", "tolist", "item", "size", "dim", "numel", "nelement", "stride", "get_device")  # a tensor's methods
 
 
 class Prepared:
@@ -99,7 +102,7 @@ class Prepared:
 
     def _is_batch_now(self, node: ast.expr, depth: int) -> bool:
         values = self.program.values(node)
-        if not depth or not any(isinstance(v, Element) for v in values):
+        if not depth or _is_no_tensor(node) or not any(isinstance(v, Element) for v in values):
             return False
         root = self._root(node)
         if not all(isinstance(v, (Element, Collection, View)) for v in values) and not self._is_told_apart(root):
@@ -194,6 +197,8 @@ class Prepared:
 
     def _is_made_from(self, value: ast.expr, name: str) -> bool:
         """Whether an expression is a variable, or a container of parts of it."""
+        if _is_no_tensor(value):
+            return False
         root = self._root(value)
         if isinstance(root, ast.Name):
             return root.id == name
@@ -237,6 +242,15 @@ def brings_to_cpu(node: ast.expr) -> bool:
     kind = told.strip("'")
     is_type = kind.startswith("torch.") and kind.endswith("Tensor") and "cuda" not in kind
     return node.func.attr == "cpu" or (node.func.attr == "type" and is_type)
+
+
+def _is_no_tensor(node: ast.expr) -> bool:
+    """`x.size(0)`, `x.numpy().copy()`: what a tensor says of itself, or became."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        if tells_about(node) or (isinstance(node, ast.Attribute) and node.attr in _TELLS):
+            return True
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return False
 
 
 def _parts(node: ast.expr) -> list[ast.expr] | None:

@@ -13,7 +13,7 @@ from accelify.codemod.analysis.trace import Tracer
 
 Loop = ast.For | ast.AsyncFor
 _KEEPS = ("item", "double", "float", "cpu", "numpy", "detach", "tolist")  # methods that leave a number what it is
-_CONVERTS = ("float", "int", "round", "abs", "torch.tensor", "math.sqrt", "np.sqrt", "math.exp", "np.exp")
+_CONVERTS = ("float", "int", "round", "abs", "sum", "torch.tensor")
 _DEPTH = 3
 _FAR = (10**9, 0)
 
@@ -80,11 +80,11 @@ class Uses:
             for taken in self._taken(use, node, frame, depth):
                 yield replace(taken, others=taken.others | use.others)
 
-    @staticmethod
-    def _hands_on(call: ast.Call, node: ast.expr) -> bool:
+    def _hands_on(self, call: ast.Call, node: ast.expr) -> bool:
         if call.func is node:
             return isinstance(node, ast.Attribute)
-        return call.args[:1] == [node] and ast.unparse(call.func) in _CONVERTS
+        called = self.program.called(call)
+        return call.args[:1] == [node] and any(n in _CONVERTS or n.startswith(("math.", "numpy.")) for n in called)
 
     def _taken(self, use: Use, node: ast.expr, frame: Scope, depth: int) -> Iterator[Use]:
         """What becomes of a sum that is divided by nothing where it is read."""

@@ -103,3 +103,67 @@ def test_a_file_that_a_helper_writes_is_waited_for() -> None:
     after = run(script(end=end)).after.decode()
     assert 'accelerator.wait_for_everyone()\nwith open("out/log.txt") as f:' in after
     assert "wait_for_everyone" not in run(script(end=end.replace('"out/log.txt")', '"names.txt")'))).after.decode()
+
+
+TRAINS = """\
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def train():
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,))), batch_size=2)
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    criterion = nn.CrossEntropyLoss()
+    for x, y in loader:
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()
+        if x.sum() > 0:
+            torch.save(model.state_dict(), "model.pt")
+    print("trained")
+
+
+def guess():
+    model = nn.Linear(4, 2)
+    model.load_state_dict(torch.load("model.pt"))
+    print(model(torch.ones(1, 4)))
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "train()\nguess()",
+        'if __name__ == "__main__":\n    train()\n    print(torch.load("model.pt"))',
+        "train()\ntorch.load('model.pt')",
+    ],
+)
+def test_training_waits_for_what_is_loaded_where_the_accelerator_does_not_reach(end: str) -> None:
+    after = run(TRAINS + end).after.decode()
+    waiting = (
+        '            accelerator.save(model.state_dict(), "model.pt")\n    accelerator.wait_for_everyone()\n    print('
+    )
+    assert waiting in after, after
+    assert after.count("wait_for_everyone") == 1
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        'if "train" in sys.argv:\n    train()\nelse:\n    guess()',
+        'if "guess" in sys.argv:\n    guess()\nelif sys.argv:\n    train()',
+        "guess()\ntrain()",
+        "train()\ntorch.load('start.pt')",
+    ],
+)
+def test_training_waits_for_nobody_who_loads_nothing_of_it(end: str) -> None:
+    text = TRAINS + end
+    if "start" in end:
+        text = text.replace('torch.load("model.pt")', "{}")
+    assert "wait_for_everyone" not in run(text).after.decode()

@@ -4,9 +4,7 @@
 
 Why: N processes that write one file at once leave a mixture; a run that is stopped while it writes leaves half of it.
 Where the accelerator does not reach, as in an imported file's `EarlyStopping`, the function `accelify.runtime.save`
-does the same, and what copies the file there is left to the process that wrote it. A process that loads what may have
-been saved before waits first.
-Left alone: what is saved before the accelerator is there; a note says so.
+does the XXLeft alone: what is saved before the accelerator is there; a note says so.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.certainty import asks_for_one
 from accelify.codemod.analysis.outputs import opened_round
 from accelify.codemod.analysis.placing import import_edit
+from accelify.codemod.analysis.program import Program
 from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Replace, Wrap
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -109,20 +108,69 @@ def _saver(script: Script, call: ast.Call) -> str | None:
 def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
     """No process reads a file before the one that writes it is done."""
     done: set[ast.stmt] = set()
+    beyond: list[tuple[ast.Call, ast.expr]] = []
     for load in script.program.calls:
         if "torch.load" not in script.program.called(load) or not load.args:
             continue
         for call, path in _readers(script, load):
             accelerator = script.accelerator(call)
             statement = _before_asking(script, script.program.statement(call))
-            is_known = script.path(call) in script.files and call not in script.guarding.covered
-            if accelerator is None or not is_known or any(_has_waited(script, w, statement, saves) for w in done):
+            if call in script.guarding.covered:
+                continue
+            if accelerator is None or script.path(call) not in script.files:
+                beyond.append((call, path))
+                continue
+            if any(_has_waited(script, w, statement, saves) for w in done):
                 continue
             if any(_may_be_of(script, call, path, save) for save in saves):
                 done.add(statement)
                 edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
                 reason = "the process that writes this file may not be done yet"
                 yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+    yield from _waits_after(script, [s for s in saves if s not in script.guarding.covered], beyond)
+
+
+def _waits_after(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:
+    """Where the accelerator does not reach what loads a file: no process leaves the training before it is written."""
+    left = [s for s in saves if any(_is_loaded_later(script, load, path, s) for load, path in loads)]
+    for frame in _trained_in(script):
+        for statement in reversed(getattr(frame.node, "body", [])):
+            calls = (
+                [] if isinstance(statement, ast.Return) else [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+            )
+            done = [s for s in left if any(c is s or _leads_to(script, c, s) for c in calls)]
+            if done:
+                left = [s for s in left if s not in done]
+                edit = Insert(statement, "after", f"{script.accelerator(statement)}.wait_for_everyone()")
+                reason = "what loads this file later finds it written"
+                yield Change(NAME, script.path(statement), statement.lineno, reason, (edit,))
+                break
+
+
+def _trained_in(script: Script) -> list[Scope]:
+    """The functions that every process runs: those that create the accelerator, and those that train."""
+    found = [h for h in script.reach.homes if h.is_function]
+    found += [script.program.frame(d.loop) for d in script.training.data if d.loop is not None]
+    found += [script.program.frame(b) for b in script.training.backwards]
+    return [f for f in dict.fromkeys(found) if f.is_function and script.reach.expression(f) is not None]
+
+
+def _is_loaded_later(script: Script, load: ast.Call, path: ast.expr, save: ast.Call) -> bool:
+    """Whether a load may read what was saved, in a run that does both."""
+    if not _may_be_of(script, load, path, save):
+        return False
+    program = script.program
+    saving = [c for c in program.calls_in(program.frame(load)) if _leads_to(script, c, save)]
+    choices = [a for a in program.ancestors(load) if isinstance(a, ast.If)]
+    return not saving or not all(any(_parts(program, a, load, c) for a in choices) for c in saving)
+
+
+def _parts(program: Program, choice: ast.If, one: ast.AST, other: ast.AST) -> bool:
+    """Whether a condition leads to either of two nodes, never to both."""
+    return any(
+        any(program.inside(a, s) for s in choice.body) and any(program.inside(b, s) for s in choice.orelse)
+        for a, b in ((one, other), (other, one))
+    )
 
 
 def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt, saves: list[ast.Call]) -> bool:
@@ -140,6 +188,8 @@ def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
     if script.path(load) in script.files and script.accelerator(load) is not None:
         return [(load, load.args[0])]
     function, path = script.program.frame(load), load.args[0]
+    if function.kind == "module":
+        return [(load, path)]
     callers = sorted(script.program.flow.callers.get(function, ()), key=lambda c: c.lineno)
     is_given = isinstance(path, ast.Name) and any(p.arg == path.id for p in function.parameters)
     return [

@@ -214,3 +214,24 @@ for step in range(4):
 """)
     assert f"batches = {over.format(f'accelerator.prepare({made})')}\n" in text
     assert "model, optimizer = accelerator.prepare(model, optimizer)\n" in text
+
+
+@pytest.mark.parametrize(("begun", "asked"), [("iter({})", "next({})"), ("{}.__iter__()", "{}.__next__()")])
+def test_a_generator_that_begins_a_loader_anew_hands_out_its_batches(begun: str, asked: str) -> None:
+    text = after(f"""\
+def forever(iterable):
+    iterator = {begun.format("iterable")}
+    while True:
+        try:
+            yield {asked.format("iterator")}
+        except StopIteration:
+            iterator = {begun.format("iterable")}
+
+loader = DataLoader(data, batch_size=2)
+batches = forever(loader)
+for step in range(2 * len(loader)):
+    x, y = {asked.format("batches")}
+    STEP
+""")
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)\nbatches = forever(" in text
+    assert "x.to(" not in text

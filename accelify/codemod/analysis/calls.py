@@ -252,6 +252,8 @@ class Calls(Containers):
                 found |= self._collection_method(node, owner, function.attr)
             elif function.attr in ("next", "__next__"):
                 found |= self.elements(owner)
+            elif function.attr == "__iter__":
+                found |= self._view(node, "same", "iter", [frozenset({owner})])
             elif function.attr in _SAME:
                 found.add(owner)
         return frozenset(found)

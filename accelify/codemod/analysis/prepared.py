@@ -111,7 +111,8 @@ class Prepared:
         if parts is not None:
             return bool(parts) and all(self.is_batch(p, depth - 1) for p in parts)
         if isinstance(root, ast.Call):
-            return bool(root.args) and self._is_next(root) and self.is_loader(root.args[0])
+            asked = _asked(root)
+            return asked is not None and self.is_loader(asked)
         if not isinstance(root, ast.Name):
             return False
         owner = self.program.scope(root).owner(root.id)
@@ -149,16 +150,13 @@ class Prepared:
         block = self.program.block(statement)
         return any(s in block[block.index(statement) + 1 :] for s in around if isinstance(s, ast.stmt))
 
-    def _is_next(self, call: ast.Call) -> bool:
-        return isinstance(call.func, ast.Name) and call.func.id == "next"
-
     def _root(self, node: ast.expr) -> ast.expr:
         while True:
             if isinstance(node, (ast.Attribute, ast.Subscript)):
                 node = node.value
             elif brings_to_cpu(node):
                 return node
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not self._is_next(node):
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _asked(node) is None:
                 node = node.func.value
             elif isinstance(node, ast.Call) and node.args and any("Variable" in n for n in self.program.called(node)):
                 node = node.args[0]
@@ -230,6 +228,13 @@ class Prepared:
             if group.frame is frame and group.anchor is not None and any(i.text == text for i in group.items):
                 return group if getattr(node, "lineno", 0) <= (group.anchor.end_lineno or 0) + 8 else None
         return None
+
+
+def _asked(call: ast.Call) -> ast.expr | None:
+    """The iterator of `next(iterator)` and of `iterator.__next__()`."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.value if call.func.attr in ("next", "__next__") and not call.args else None
+    return call.args[0] if isinstance(call.func, ast.Name) and call.func.id == "next" and call.args else None
 
 
 def brings_to_cpu(node: ast.expr) -> bool:

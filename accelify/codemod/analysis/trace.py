@@ -12,7 +12,7 @@ from accelify.codemod.analysis.reaching import reaching
 from accelify.codemod.analysis.values import External, Instance, Made
 
 _THROUGH = frozenset(
-    "to cuda cpu train eval float double half requires_grad_ share_memory next __next__ module compile".split()
+    "to cuda cpu train eval float double half requires_grad_ share_memory next __next__ __iter__ module compile".split()
 )
 _DEPTH = 12
 

@@ -19,6 +19,7 @@ import libcst as cst
 
 from accelify.codemod import snippets
 from accelify.codemod.analysis.bindings import names_in
+from accelify.codemod.analysis.counted import Counted
 from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -119,22 +120,26 @@ def _scheduled(script: Script, loop: ast.AST) -> Iterator[Remark]:
 
 def _sets_learning_rate(script: Script) -> bool:
     """Whether a step sets its own learning rate, which ranks with random numbers of their own might set apart."""
-    loops = {loop for listed in script.training.loops.values() for loop in listed[:1]}
+    listed = list(script.training.loops.values())
+    places: set[ast.AST] = {loop for loops in listed for loop in loops[:1]}
+    places |= {f.node for f in map(script.program.frame, script.training.backwards) if f.kind == "function"}
+    counted = Counted(script.program, script.tracer, {loop for loops in listed for loop in loops})
+    is_dealt = bool(script.shared_loops)
     return any(
-        isinstance(n, ast.Subscript)
-        and isinstance(n.ctx, ast.Store)
-        and isinstance(n.slice, ast.Constant)
-        and n.slice.value == "lr"
-        for place in [
-            *loops,
-            *[
-                script.program.frame(b).node
-                for b in script.training.backwards
-                if script.program.frame(b).kind == "function"
-            ],
-        ]
-        for n in ast.walk(place)
+        is_dealt or not counted.is_set_alike(node)
+        for place in places
+        for node in ast.walk(place)
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and any(map(_is_learning_rate, _targets(node)))
     )
+
+
+def _targets(node: ast.Assign | ast.AugAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _is_learning_rate(target: ast.expr) -> bool:
+    """`group["lr"]`."""
+    return isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value == "lr"
 
 
 def _without_seeds(script: Script) -> Iterator[Remark | Obstacle]:

@@ -535,3 +535,32 @@ def test_groups_of_parameters_by_name_bring_their_model() -> None:
         """)
     )
     assert "loader, net, optimizer = accelerator.prepare(loader, net, optimizer)" in result.after.decode()
+
+
+def test_a_model_that_is_asked_for_its_optimizer_is_prepared_with_it() -> None:
+    names = prepared("""\
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Sequential(nn.Linear(4, 1), nn.BatchNorm1d(1))
+
+            def forward(self, x):
+                return self.body(x)
+
+            def make_optimizer(self, lr):
+                named = {n: p for n, p in self.named_parameters()}
+                named = {n: p for n, p in named.items() if p.requires_grad}
+                matrices = [p for n, p in named.items() if p.dim() > 1]
+                others = [p for n, p in named.items() if p.dim() <= 1]
+                groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others}]
+                return torch.optim.AdamW(groups, lr=lr)
+
+        loader = DataLoader(torch.randn(8, 4), batch_size=2)
+        net = Net()
+        optimizer = net.make_optimizer(0.1)
+        for x in loader:
+            optimizer.zero_grad()
+            net(x).mean().backward()
+            optimizer.step()
+    """)
+    assert names == ["loader, net, optimizer"]

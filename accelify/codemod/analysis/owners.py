@@ -87,7 +87,7 @@ class Owners:
         held = self.program.values(call) | self.program.values(binding.node)
         built = [v.node for v in held if isinstance(v, Made) and self.roles.is_optimizer(v)]
         for made in sorted((n for n in built if isinstance(n, ast.Call)), key=lambda n: (n.lineno, n.col_offset)):
-            for expression in self._owners_in(made, 2):
+            for expression in self._owners_in(made, 4):
                 seen_here = self._at_caller(expression, call, binding)
                 if seen_here is not None:
                     found.append(seen_here)
@@ -102,6 +102,8 @@ class Owners:
             return None
         owner = self.program.scope(root).owner(root.id)
         if owner is inner and inner.is_method and inner.parameters and root.id == inner.parameters[0].arg:
+            if expression is root:
+                return self._model_asked(call, inner)
             frame = binding.scope
             same = frame.is_method and bool(frame.parameters) and frame.parameters[0].arg == root.id
             return expression if same and isinstance(expression, ast.Attribute) else None
@@ -109,6 +111,14 @@ class Owners:
             argument = self.tracer.argument(call, inner, root.id)
             return argument if argument is not None and is_plain(argument) else None
         return expression if owner is not None and owner in (binding.scope.root, binding.scope) else None
+
+    def _model_asked(self, call: ast.Call, method: Scope) -> ast.expr | None:
+        """`model` of `model.configure_optimizers()`."""
+        if not isinstance(call.func, ast.Attribute) or method not in self.program.flow.callees.get(call, ()):
+            return None
+        receiver = call.func.value
+        values = self.program.values(receiver)
+        return receiver if is_plain(receiver) and any(self.roles.is_model(v) for v in values) else None
 
     def _owners_in(self, value: ast.expr, depth: int) -> list[ast.expr]:
         """The expressions `E` of the `E.parameters()` that an expression is made from."""

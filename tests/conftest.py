@@ -33,6 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, as a worker whose test waits for other processes needs none."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture
 def update_fixtures(request: pytest.FixtureRequest) -> bool:
     """Whether expected files are to be written instead of compared."""

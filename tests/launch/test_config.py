@@ -270,17 +270,6 @@ def test_env_when_the_file_is_bad(shell: Shell) -> None:
     assert "did you mean 'num_processes'?" in done.stderr
 
 
-def test_the_self_check(shell: Shell) -> None:
-    done = shell.run("test", "--cpu", "--num_processes", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
-    names = [line.split("  ")[0] for line in done.stdout.splitlines()]
-    assert names == ["process group", "collectives", "data", "training", "checkpoint"]
-    assert done.stdout.count(" ok ") == 5
-    assert "2 processes on cpu" in done.stdout
-    assert "from the middle of an epoch, the same weights bit for bit" in done.stdout
-    assert list(shell.temporary.glob("accelify-*")) == []
-
-
 def test_the_self_check_can_fail(shell: Shell) -> None:
     shell.script(
         """

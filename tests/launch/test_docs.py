@@ -18,6 +18,8 @@ PAGE = (ROOT / "docs" / "launch.md").read_text(encoding="utf-8")
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 CONSOLE = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 
+SELF_CHECK = "accelify test --cpu --num-processes 2"
+
 
 def recipes(prompt: str) -> list[str]:
     return [line.removeprefix(prompt) for line in CONSOLE if line.startswith(prompt)]
@@ -63,10 +65,21 @@ def test_every_line_has_a_test() -> None:
 
 
 def test_on_one_machine(page: Shell) -> None:
-    for line in recipes("$ "):
+    for line in (line for line in recipes("$ ") if line != SELF_CHECK):
         out = succeeds(start(page, line))
         if line.startswith("accelify launch") and "--dry-run" not in line:
             assert out == f"done on {2 if '--num-processes 2' in line else 1}\n"
+
+
+def test_the_self_check(page: Shell) -> None:
+    assert SELF_CHECK in recipes("$ ")
+    out = succeeds(start(page, SELF_CHECK))
+    names = [line.split("  ")[0] for line in out.splitlines()]
+    assert names == ["process group", "collectives", "data", "training", "checkpoint"]
+    assert out.count(" ok ") == 5
+    assert "2 processes on cpu" in out
+    assert "from the middle of an epoch, the same weights bit for bit" in out
+    assert page.logs() == []
 
 
 def test_on_two_machines(page: Shell, networks: tuple[str, str]) -> None:

@@ -394,3 +394,14 @@ def test_what_is_joined_to_what_was_there_is_a_share(joined: str) -> None:
     notes = [n.message for n in run(script(batch=f"seen = {joined}", **slots)).notes]
     assert any(m.startswith("`seen` collects this process's share only") for m in notes)
     assert not any("share only" in n.message for n in run(script(batch="seen = torch.cat((y, x))", **slots)).notes)
+
+
+@pytest.mark.parametrize(("holder", "is_guarded"), [("holder.model", False), ("name", True)])
+def test_what_a_model_decodes_is_decoded_by_all(holder: str, is_guarded: bool) -> None:
+    show = f"images = {holder}.decode(x)\nnp.save('images.npy', images)"
+    result = run(
+        script(imports="import numpy as np\nimport parts", batch=show, before="holder = parts.get()\nname = b'a'")
+    )
+    guard = "        if accelerator.is_main_process:\n            images = "
+    assert (guard in result.after.decode()) is is_guarded
+    assert "if accelerator.is_main_process:\n            np.save(" in result.after.decode() or is_guarded

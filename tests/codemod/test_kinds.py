@@ -663,3 +663,18 @@ def test_one_training_by_rounds_deals_them_out(made: str) -> None:
     outside = "model = nn.Linear(4, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
     loop = "for rows, _ in KFold(5).split(X): fit(rows, 0.1)"
     assert "shard(KFold(5).split(X))" in migrated(ANEW.format(made=made, outside=outside, loop=loop))
+
+
+def test_what_holds_for_a_block_alone_is_not_prepared_after_it() -> None:
+    block = "with higher.innerloop_ctx(model, optimizer) as (inner, step):\n    step.step(inner(x).mean())\n"
+    after = run(script(imports="import higher", batch=block)).after.decode()
+    assert after.count("accelerator.prepare(") == 1
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in after
+
+
+def test_a_loader_by_the_way_is_not_prepared() -> None:
+    others = "others = {'a': DataLoader(TensorDataset(torch.ones(4, 4)), batch_size=2)}"
+    after = run(
+        script(prepared=others, end="best = {}\nfor name, _ in others.items():\n    best[name] = 1")
+    ).after.decode()
+    assert "accelerator.prepare(_)" not in after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.rewrite import Options
-from tests.codemod.pairs import run
+from tests.codemod.pairs import run, script
 
 SCRIPT = """\
 import numpy as np
@@ -659,3 +659,16 @@ def test_metrics_that_add_up_over_the_processes_themselves_are_told() -> None:
     assert "each of `seen` adds up over the processes by itself" in whole
     (written,) = (m for m in told if "every process writes this" in m)
     assert written.endswith("but ask for `mean.compute()` before that, as all processes must")
+
+
+@pytest.mark.parametrize(
+    ("batch", "end", "is_told"),
+    [
+        ("right = right + (model(x) > y).sum().item()\nprint(right)", "print(right)", True),
+        ("right = right + (model(x) > y).sum().item()\nprint(right)", "", False),
+        ("right = y.sum()\nright = right + x.sum().item()\nprint(right)", "print(right)", False),
+    ],
+)
+def test_a_sum_written_out_is_told_like_any_other(batch: str, end: str, is_told: bool) -> None:
+    notes = run(script(prepared="right = 1", batch=batch, end=end)).notes
+    assert any(n.message.startswith("`right` adds up this process's share only") for n in notes) is is_told

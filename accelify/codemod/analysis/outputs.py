@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from enum import Enum
 
 from accelify.codemod.analysis.program import Program
@@ -111,6 +112,8 @@ _METHODS = frozenset(
     "lt ne ge le topk sort unbind chunk swapaxes ravel encode decode add_argument_group ljust rjust zfill type "
     "isnan isinf byte nelement data_ptr cumsum dot groupby to_dense to_sparse".split()
 )
+_CODES = ("encode", "decode")  # a text, or with an autoencoder
+_MODEL = re.compile(r"(?i)(model|net|network|vae|vae\w|autoencoder|ae|gan|module)$")
 _ITERATE = frozenset("list tuple set sorted zip enumerate sum max min any all dict reversed".split())
 
 
@@ -185,6 +188,8 @@ class Outputs:
             return Effect.WRITES
         if any(name.startswith("logging.getLogger") for name in made):
             return Effect.NOTHING if function.attr in ("info", "debug", "warning", "error") else None
+        if function.attr in _CODES and _MODEL.search(ast.unparse(function.value)):
+            return None  # of a model that this knows by its name only
         return Effect.NOTHING if function.attr in _METHODS else None
 
     def _is_image(self, node: ast.expr, depth: int = _DEPTH) -> bool:

@@ -98,6 +98,8 @@ class Preparer:
                 binding = self._outermost(chain)
                 if binding.node in done or (isinstance(binding.value, ast.Constant) and binding.value.value is None):
                     continue
+                if isinstance(binding.statement, (ast.With, ast.AsyncWith)):
+                    continue  # it is there for that block alone: `with higher.innerloop_ctx(net, opt) as (net_, opt_):`
                 done.add(binding.node)
                 self._optimizer(binding, chain, step)
 
@@ -360,6 +362,8 @@ class Preparer:
                 for write in writes:
                     if (
                         not isinstance(write, ast.Name)
+                        or not isinstance(self.program.statement(write), ast.Assign)
+                        or name == "_"
                         or frame.reads.get(name)
                         or any(c.reads.get(name) for c in frame.walk())
                     ):

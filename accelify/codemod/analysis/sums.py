@@ -277,17 +277,23 @@ def added_in(loop: Loop) -> dict[str, list[ast.AugAssign | ast.Assign]]:
     return found
 
 
+def added(node: ast.AugAssign | ast.Assign) -> tuple[ast.expr, ast.expr | None]:
+    """Where a statement adds something, and what: `a` and `x` of `a += x` and of `a = a + x`; None if it does not."""
+    if isinstance(node, ast.AugAssign):
+        return node.target, node.value if isinstance(node.op, ast.Add) else None
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Name) and len(node.targets) == 1 and isinstance(value, ast.BinOp):
+        for side, other in ((value.left, value.right), (value.right, value.left)):
+            is_there = isinstance(side, ast.Name) and side.id == target.id
+            if is_there and isinstance(value.op, ast.Add) and target.id not in names_in(other):
+                return target, other
+    return target, None
+
+
 def _added_to(node: ast.AST) -> str | None:
     """`a` of `a += x` and of `a = a + x`."""
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and isinstance(node.target, ast.Name):
-        return node.target.id
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-        name, value = node.targets[0].id, node.value
-        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
-            sides = [s.id for s in (value.left, value.right) if isinstance(s, ast.Name)]
-            if name in sides and name not in names_in(value.right if sides[0] == name else value.left):
-                return name
-    return None
+    target, value = added(node) if isinstance(node, (ast.AugAssign, ast.Assign)) else (None, None)
+    return target.id if isinstance(target, ast.Name) and value is not None else None
 
 
 def _moves_on(name: str, loop: Loop) -> bool:

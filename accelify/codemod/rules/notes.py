@@ -17,7 +17,7 @@ from accelify.codemod.analysis.bars import overstated_bars
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.cpu import OPTIONS
 from accelify.codemod.analysis.decisions import decided_apart, is_measured
-from accelify.codemod.analysis.sums import added_in, bound_in
+from accelify.codemod.analysis.sums import added, added_in, bound_in
 from accelify.codemod.edited import vanished
 from accelify.codemod.edits import Plan, Remark, Remove
 from accelify.codemod.result import Tier
@@ -67,14 +67,17 @@ def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     seen = {name for r in script.reductions if r.loop is loop for name in r.names}
     bound = bound_in(loop) - added_in(loop).keys()
     for node in ast.walk(loop):
-        if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add):
+        if not isinstance(node, (ast.AugAssign, ast.Assign)):
             continue
-        if not is_measured(node.value) and not names_in(node) & bound:
+        target, value = added(node)
+        if value is None or (isinstance(node, ast.Assign) and not _is_read_after(script, target, loop)):
             continue
-        if isinstance(node.value, ast.Constant) and not _is_counted_by_data(script, node, loop):
+        if not is_measured(value) and not names_in(node) & bound:
             continue
-        text = ast.unparse(node.target)
-        if text not in seen and not _begins_anew(script, node, loop):
+        if isinstance(value, ast.Constant) and not _is_counted_by_data(script, node, loop):
+            continue
+        text = ast.unparse(target)
+        if text not in seen and not _begins_anew(script, text, node, loop):
             seen.add(text)
             message = (
                 f"`{text}` adds up this process's share only: reduce it over the processes where the whole is meant"
@@ -82,7 +85,13 @@ def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
-def _is_counted_by_data(script: Script, node: ast.AugAssign, loop: ast.For | ast.AsyncFor) -> bool:
+def _is_read_after(script: Script, target: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether something reads a variable once a loop is over."""
+    reads = script.program.frame(loop).reads.get(target.id, ()) if isinstance(target, ast.Name) else ()
+    return any(r.lineno > (loop.end_lineno or loop.lineno) for r in reads)
+
+
+def _is_counted_by_data(script: Script, node: ast.stmt, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether `correct += 1` stands under a condition that the batch decides; steps are counted alike everywhere."""
     round_it = (a for a in script.program.ancestors(node) if isinstance(a, ast.If) and script.program.inside(a, loop))
     return any(script.locality.is_own(a.test) for a in round_it)
@@ -133,9 +142,9 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.For | ast.AsyncFor) 
     return any(phase.is_over(branching.test, holds) for branching, holds in around)
 
 
-def _begins_anew(script: Script, addition: ast.AugAssign, loop: ast.For | ast.AsyncFor) -> bool:
+def _begins_anew(script: Script, text: str, addition: ast.stmt, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether a sum is begun in each round of a loop, so that it is of one batch: `loss = 0`, then `loss += ...`."""
-    text, statement = ast.unparse(addition.target), script.program.statement(addition)
+    statement = addition
     while statement is not loop:
         block = script.program.block(statement)
         for earlier in block[: block.index(statement)]:

@@ -31,6 +31,7 @@ NAME = "folders"
 _MAKERS = {"os.makedirs", "os.mkdir"}
 _MAYBE = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Lambda, ast.BoolOp, ast.IfExp, ast.comprehension)
 _DEPTH = 3
+_ASKING = ("exists", "isdir", "is_dir")
 _STOPS = {"sys.exit", "exit", "quit", "os._exit", "input"}
 _EXISTS = {"BaseException", "Exception", "OSError", "IOError", "EnvironmentError", "FileExistsError"}
 
@@ -61,6 +62,7 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
         keeps = (call.func, *call.args, *(k.value for k in call.keywords if k.arg != "exist_ok"))
         yield Change(NAME, path, call.lineno, reason, (Replace(call, made_anyway, keeps=keeps),), tier)
     yield from _refusals(script, made)
+    yield from _next_free(script)
     for clock in clocks:
         yield _one_name(script, clock, plan)
 
@@ -124,7 +126,7 @@ def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
     """Where the script stops, or asks, because a folder that it makes is there: another process may have made it."""
     for call in script.program.calls:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if name not in ("exists", "isdir", "is_dir") or ast.unparse(_path_of(call)) not in folders:
+        if name not in _ASKING or ast.unparse(_path_of(call)) not in folders:
             continue
         statement = script.program.statement(call)
         if not isinstance(statement, ast.If) or isinstance(statement.test, ast.UnaryOp):
@@ -134,6 +136,26 @@ def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
         if names & _STOPS or any(isinstance(n, ast.Raise) for n in inside):
             message = "a process that comes later finds the folder that another has just made, and stops here"
             yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+
+
+def _next_free(script: Script) -> Iterator[Remark]:
+    """Where the script counts up to a name that is free: `while os.path.exists(folder): ...`."""
+    message = "a process that comes later finds what another has just made, and counts on: hand one name to all of them"
+    for call in script.program.calls:
+        frame = script.program.frame(call)
+        if frame not in script.program.reachable or call in script.guarding.covered:
+            continue
+        name = ast.unparse(call.func).rpartition(".")[2]
+        is_library = name == "increment_path" and script.path(call) in script.files
+        if is_library or (name in _ASKING and _counts_on(script.program.statement(call))):
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+
+
+def _counts_on(loop: ast.stmt) -> bool:
+    """Whether a statement is a loop that goes on as long as something is there, and does not wait for it to go."""
+    if not isinstance(loop, ast.While) or isinstance(loop.test, ast.UnaryOp):
+        return False
+    return not any(isinstance(n, ast.Attribute) and n.attr == "sleep" for n in ast.walk(loop))
 
 
 def _one_name(script: Script, clock: ast.Call, plan: Plan) -> Change | Remark:

@@ -672,3 +672,17 @@ def test_metrics_that_add_up_over_the_processes_themselves_are_told() -> None:
 def test_a_sum_written_out_is_told_like_any_other(batch: str, end: str, is_told: bool) -> None:
     notes = run(script(prepared="right = 1", batch=batch, end=end)).notes
     assert any(n.message.startswith("`right` adds up this process's share only") for n in notes) is is_told
+
+
+@pytest.mark.parametrize(
+    ("total", "where", "is_told"),
+    [
+        ("2 * len(rows) // 2", "batch", True),
+        ("2 * len(loader)", "batch", False),
+        ("2 * len(rows) // 2", "end", False),
+    ],
+)
+def test_a_schedule_for_steps_that_others_take_is_told_of(total: str, where: str, is_told: bool) -> None:
+    made = f"rows = torch.ones(8)\nscheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps={total})"
+    notes = run(script(prepared=made, **{where: "scheduler.step()"})).notes
+    assert any("as long as the schedule is" in n.message for n in notes) is is_told

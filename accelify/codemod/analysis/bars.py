@@ -1,4 +1,4 @@
-"""Which progress bars are told how many steps one process would take, where each takes a share of them?"""
+"""Which progress bars and schedules are told how many steps one process would take, where each takes a share?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accelify.codemod import names
+from accelify.codemod.analysis.values import Made
 
 if TYPE_CHECKING:
     from accelify.codemod.script import Script
@@ -22,6 +23,25 @@ def overstated_bars(script: Script) -> Iterator[ast.expr]:
                 is_bar = any(names.iteration(name) == "same" for name in script.program.called(call))
                 if total is not None and is_bar and _counts_all(script, total):
                     yield total
+
+
+def overlong_schedules(script: Script) -> Iterator[ast.expr]:
+    """The `total_steps=len(data) // batch_size` of schedulers that step in loops that are dealt out."""
+    for step in script.program.calls:
+        if not isinstance(step.func, ast.Attribute) or step.func.attr != "step":
+            continue
+        if not any(script.program.inside(step, loop) for loop in script.shared_loops):
+            continue
+        for value in script.program.values(step.func.value):
+            call = value.node if isinstance(value, Made) and script.roles.is_scheduler(value) else None
+            given = [*call.args[1:], *(k.value for k in call.keywords)] if isinstance(call, ast.Call) else []
+            yield from (g for g in given if _has_length(script, g) and _counts_all(script, g))
+
+
+def _has_length(script: Script, number: ast.expr) -> bool:
+    """Whether a number is worked out from the length of something."""
+    nodes = [n for part in (number, *_given(script, number)) for n in ast.walk(part)]
+    return any(isinstance(n, ast.Call) and ast.unparse(n.func) == "len" for n in nodes)
 
 
 def _counts_all(script: Script, total: ast.expr) -> bool:

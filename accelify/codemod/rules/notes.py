@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.analysis.bars import overstated_bars
+from accelify.codemod.analysis.bars import overlong_schedules, overstated_bars
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.cpu import OPTIONS
 from accelify.codemod.analysis.decisions import decided_apart, is_measured
@@ -44,9 +44,11 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
                 yield from _evaluation(script, node)
     yield from _elsewhere(script)
     yield from _uneven(script)
+    message = "each process takes only its share of these steps: `len` of the prepared loader is how many"
     for total in overstated_bars(script):
-        message = "each process takes only its share of these steps: `len` of the prepared loader is how many"
         yield Remark(NAME, script.path(total), total, message, Tier.ADVICE)
+    for total in overlong_schedules(script):
+        yield Remark(NAME, script.path(total), total, f"{message}, and as long as the schedule is", Tier.REVIEW)
     yield from _summed(script)
     yield from _particular_devices(script, vanished(plan.changes))
     yield from _lost_choices(script, plan)

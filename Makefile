@@ -20,7 +20,8 @@ venv: $(STAMP)
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "accelify needs Python 3.10 or later: make venv PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement requirements/dev.txt
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # on all cores; some packages hold files of other Pythons
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@$(BIN)/python -m pip check --disable-pip-version-check
 	@touch $@

@@ -21,7 +21,7 @@ from accelify.verify.scratch import (
     scratch_folder,
     take_new,
 )
-from accelify.verify.trace import Run
+from accelify.verify.trace import Backward, Run
 from accelify.verify.verdict import Verdict
 
 # What can be taken away in all runs alike, so that runs over several processes can be compared.
@@ -120,6 +120,8 @@ def gather(request: Request, runner: Runner, project: Project, rewritten: Rewrit
     first = runner.run(ordered("original", project), limits)
     _check_original(first, runner.log())
     one = runner.run(ordered("rewritten, 1 process", rewritten.project, split=True), limits, change)
+    if one.ranks and _first_difference(first, one) is not None:
+        _check_repeats(first, runner.run(ordered("original, again", project), limits))
     made = _made_comparable(first)
     baseline = first
     if made:
@@ -185,6 +187,22 @@ def _check_original(run: Run, log: str) -> None:
         raise CannotVerify(f"the original itself ends {status}; its last output:\n{log[-2000:]}")
     if not trace.backwards:
         raise CannotVerify("the original ends without a backward pass: there is no training to compare")
+
+
+def _first_difference(run: Run, other: Run) -> tuple[Backward, Backward] | None:
+    """The first backward passes of two runs in one process that start from different losses."""
+    pairs = zip(run.ranks[0].backwards, other.ranks[0].backwards, strict=False)
+    return next(((a, b) for a, b in pairs if repr(a.loss) != repr(b.loss)), None)
+
+
+def _check_repeats(original: Run, again: Run) -> None:
+    found = _first_difference(original, again)
+    if found is not None:
+        losses = f"{found[0].at}: a loss of {found[0].loss:.9g}, and of {found[1].loss:.9g} in a second run"
+        raise CannotVerify(
+            f"the original does not do the same twice, so nothing can be compared with it:\n{losses}\n"
+            "Seed what it draws: `np.random.RandomState()`, say, begins anew in each run, whatever seed was set."
+        )
 
 
 def _diff(rewritten: Rewritten) -> str:

@@ -34,6 +34,15 @@ def test_an_original_that_fails_cannot_be_compared(proving: Prove) -> None:
     assert 'train.py", line 2' in (verdict.error or "")
 
 
+def test_an_original_that_draws_what_no_seed_reaches_cannot_be_compared(proving: Prove) -> None:
+    drawn = "torch.from_numpy(np.random.RandomState().randn(44, 6)).float()"
+    text = "import numpy as np\n" + CLASSIFIER.replace("torch.randn(44, 6)", drawn)
+    verdict = proving(text, limits=replace(LIMITS, steps=2))
+    assert verdict.status == 2
+    assert "the original does not do the same twice" in (verdict.error or "")
+    assert "train.py:19: a loss of " in (verdict.error or "")
+
+
 def test_a_script_without_training_cannot_be_compared(proving: Prove) -> None:
     verdict = proving("print('hello')\n")
     assert verdict.status == 2

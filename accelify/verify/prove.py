@@ -33,6 +33,7 @@ REMOVABLE = {
 }
 # With these, ranks get into each other's way; it is not the size of the batch.
 FILE_ERRORS = ("EOFError", "OSError", "File", "PermissionError", "_pickle.UnpicklingError", "NotADirectoryError")
+NO_GPU = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver")
 ADDED_UP = "losses that are sums over the batch added up over the ranks"
 
 
@@ -181,6 +182,8 @@ def _check_original(run: Run, log: str) -> None:
         raise CannotVerify(f"the original does not end: {run.hang}; it stands at\n{run.stacks[0]}")
     if trace.end.how == "error":
         hint = "(of a notebook, magics and !commands are not run)" if ".ipynb:cell " in trace.end.traceback else ""
+        if any(words in trace.end.traceback for words in NO_GPU):
+            hint = "(all runs are on the CPU: let the script ask `torch.cuda.is_available()`, or tell it by an option)"
         raise CannotVerify(f"the original itself fails:\n{trace.end.traceback}{hint}")
     if trace.end.how == "lost" or trace.end.code:
         status = "without a word" if trace.end.how == "lost" else f"with status {trace.end.code}"

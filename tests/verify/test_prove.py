@@ -34,6 +34,13 @@ def test_an_original_that_fails_cannot_be_compared(proving: Prove) -> None:
     assert 'train.py", line 2' in (verdict.error or "")
 
 
+def test_an_original_that_asks_for_a_gpu_is_told_that_there_is_none(proving: Prove) -> None:
+    verdict = proving(CLASSIFIER.replace("nn.Linear(8, 2)", "nn.Linear(8, 2).cuda()"))
+    assert verdict.status == 2
+    assert 'train.py", line 11' in (verdict.error or "")
+    assert (verdict.error or "").endswith("or tell it by an option)")
+
+
 def test_an_original_that_draws_what_no_seed_reaches_cannot_be_compared(proving: Prove) -> None:
     drawn = "torch.from_numpy(np.random.RandomState().randn(44, 6)).float()"
     text = "import numpy as np\n" + CLASSIFIER.replace("torch.randn(44, 6)", drawn)

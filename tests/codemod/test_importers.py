@@ -328,3 +328,14 @@ def test_a_helper_that_could_start_processes_is_told_of(tmp_path: Path) -> None:
     found = rewritten(tmp_path, "main.py", engine=f"import tools\n{training}", main=CALLER, tools=STARTED)
     assert found["tools.py"].status is Status.MIGRATED
     assert [n.line for n in found["tools.py"].notes if n.rule == "elsewhere"] == [8]
+
+
+def test_a_module_is_known_by_its_package_and_name(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/__init__.py").touch()
+    text = CALLER.replace("import engine", "import parts.engine").replace("engine.train(", "parts.engine.train(")
+    found = rewritten(tmp_path, "main.py", parts__engine=ENGINE, main=text)
+    assert {path: r.status for path, r in found.items()} == {
+        "main.py": Status.MIGRATED,
+        "parts/engine.py": Status.MIGRATED,
+    }

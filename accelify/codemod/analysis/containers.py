@@ -45,7 +45,9 @@ class Containers(Memory):
 
     def _member(self, owner: Value, name: str) -> Values:
         if isinstance(owner, External):
-            return frozenset({External(f"{owner.name}.{name}")})
+            full = f"{owner.name}.{name}"
+            module = self._submodules.get(full)
+            return frozenset({External(full) if module is None else ModuleValue(module)})
         if isinstance(owner, ModuleValue):
             found = self._get(("var", owner.root, name))
             if found:

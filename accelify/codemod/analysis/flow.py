@@ -201,6 +201,9 @@ class Flow(Expressions):
             if isinstance(node, ast.Import):
                 first = alias.name.split(".")[0]
                 name = alias.name if alias.asname else first
+                inner = self.module_named(importer, alias.name, 0)
+                if inner is not None:
+                    self._submodules[alias.name] = inner
                 self._set_name(scope, alias.asname or first, self._module_or_external(importer, name, 0))
             elif alias.name == "*":
                 self._import_star(scope, importer, node)

@@ -36,6 +36,7 @@ class Memory:
         self.parsed_of: dict[str, Parsed] = {}
         self.path_of_root: dict[Scope, str] = {}
         self._by_file: dict[str, Scope] = {}
+        self._submodules: dict[str, Scope] = {}  # of packages that are none of the program's files
         for parsed in self.files:
             built = bindings(parsed.path, parsed.tree)
             self.bindings[parsed.path] = built

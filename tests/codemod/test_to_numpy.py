@@ -51,6 +51,10 @@ def test_nor_is_the_array_that_it_became() -> None:
     )
 
 
+def test_a_batch_that_an_array_takes_the_name_of_was_one_before() -> None:
+    changed("-y = y.data.numpy()", "+y = y.data.cpu().numpy()", imports=NUMPY, batch="y = y.data.numpy()")
+
+
 def test_losses_and_guesses_are_followed_to_the_model_that_made_them() -> None:
     text = migrated("""\
         import torch

@@ -31,7 +31,7 @@ Places = frozenset[Known | Origin]  # what tensors an expression may hold; empty
 THERE: Places = frozenset({Known.THERE})
 UNKNOWN: Places = frozenset({Known.UNKNOWN})
 NONE: Places = frozenset()
-_MOST = 20_000  # expressions that are looked at for one question
+_MOST = 20_000  # expressions that are looked at for one question, half as many after each that they did not answer
 _DEPTH = 60
 
 
@@ -50,6 +50,7 @@ class Origins:
         self._open: list[ast.AST] = []
         self._cut: set[ast.AST] = set()
         self._asked = 0
+        self._most = _MOST
 
     def bring(self, node: ast.AST) -> None:
         """Have an expression, or what a name gets there, be on the device, wherever its tensors came to be."""
@@ -61,6 +62,7 @@ class Origins:
         if node is None:
             return NONE
         if not self._open:
+            self._most -= self._most // 2 * (self._asked > self._most)
             self._asked = 0
         self._asked += 1
         if node in self._known:
@@ -68,7 +70,7 @@ class Origins:
         if node in self._open:
             self._cut.add(node)
             return NONE
-        if len(self._open) > _DEPTH or self._asked > _MOST:
+        if len(self._open) > _DEPTH or self._asked > self._most:
             return UNKNOWN
         self._open.append(node)
         found = self._of(node)

@@ -121,11 +121,13 @@ class Prepared:
     def _reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
         """The places where a name may have got the value that is read: in the loop that deals it out, if one does."""
         writes = self.tracer.writes(owner, read.id)
+        statement = self.program.statement(read)  # what it writes itself, it writes after the read
         within: list[ast.AST] = []  # the loops in which a later round reads what an earlier one wrote
         for loop in self.program.loops_round(read):
             if isinstance(loop, (ast.For, ast.AsyncFor)) and any(self._is_before(w, read, loop) for w in writes):
                 inside = [w for w in writes if self.program.inside(w, loop)]
-                above = [w for w in inside if self.program.line(w) <= read.lineno]
+                earlier = [w for w in inside if self.program.line(w) <= read.lineno]
+                above = [w for w in earlier if self.program.statement(w) is not statement]
                 return above + [w for w in inside if w not in above and any(self.program.inside(w, n) for n in within)]
             within.append(loop)
         return writes

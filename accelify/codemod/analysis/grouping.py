@@ -177,7 +177,7 @@ class Grouper:
             for i in g.items
             if i.kind == "model" and not self._holds_another(i.text, g, block, end)
         }
-        for item in sorted(items, key=lambda i: (order[i.kind], i.line)):
+        for item in sorted(items, key=lambda i: (order[i.kind], i.line, _column(i), i.text)):
             if not (item.kind == "model" and item.text in earlier):
                 unique.setdefault(item.text, item)
         if unique:
@@ -234,3 +234,9 @@ class Grouper:
             if isinstance(n, ast.Call)
             for callee in self.program.flow.callees.get(n, ())
         )
+
+
+def _column(item: Item) -> int:
+    """Where in its statement an item gets its name; -1 where it does not."""
+    named = [n for n in ast.walk(item.statement or ast.Pass()) if isinstance(n, (ast.Name, ast.Attribute))]
+    return min((n.col_offset for n in named if ast.unparse(n) == item.text), default=-1)

@@ -13,8 +13,8 @@ def test_every_rule_has_a_page_that_says_why_and_what_is_left_alone():
         page = CliRunner().invoke(command, [name])
         assert page.exit_code == 0
         assert page.output.startswith(f"{name}: ")
-        assert "Why:" in page.output, name
-        assert "Left alone:" in page.output, name
+        assert "\nWhy:" in page.output, name
+        assert "\nLeft alone:" in page.output, name
 
 
 def test_the_list_names_every_rule():

@@ -4,7 +4,9 @@
 
 Why: N processes that write one file at once leave a mixture; a run that is stopped while it writes leaves half of it.
 Where the accelerator does not reach, as in an imported file's `EarlyStopping`, the function `accelify.runtime.save`
-does the XXLeft alone: what is saved before the accelerator is there; a note says so.
+does the same, and what copies the file there is left to the process that wrote it. A process that loads what may have
+been saved before waits first; where the accelerator does not reach what loads it, the training waits after the save.
+Left alone: what is saved before the accelerator is there; a note says so.
 """
 
 from __future__ import annotations

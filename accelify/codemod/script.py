@@ -98,10 +98,10 @@ class Script:
     @property
     def is_trial(self) -> bool:
         """Whether a module tries itself out: it trains under its `__main__` guard alone, on random numbers."""
+        if {data.kind for data in self.training.data} != {"random"}:
+            return False
         guards = {b: main_guard(self.program.frame(b).root) for b in self.training.backwards}
-        return {data.kind for data in self.training.data} == {"random"} and all(
-            guard is not None and self.program.inside(backward, guard) for backward, guard in guards.items()
-        )
+        return all(guard is not None and self.program.inside(backward, guard) for backward, guard in guards.items())
 
     def accelerator(self, node: ast.AST) -> str | None:
         """The expression for the accelerator at a node; None where it does not reach."""

@@ -38,6 +38,7 @@ _RANDOM = (
 )
 _FILLS_AT_RANDOM = ("uniform_", "normal_", "random_", "bernoulli_", "trunc_normal_", "exponential_")
 CLOCKS = {"time.time", "time.perf_counter", "timeit.default_timer", "time.clock", "datetime.datetime.now"}
+TELLS = ("numpy", "tolist", "item", "size", "dim", "numel", "nelement", "stride", "get_device")  # a tensor's methods
 _ABOUT = ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_leaf", "layout")  # a tensor's attributes
 _ENVIRONMENTS = ("gym.", "gymnasium.", "pettingzoo.", "ple.", "pybullet", "retro.")
 

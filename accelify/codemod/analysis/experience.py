@@ -9,13 +9,14 @@ from functools import cached_property
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.effects import asks_environment, tells_about
+from accelify.codemod.analysis.kept import PUTS
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Tracer
 
 Slot = tuple[Scope | None, str]  # a variable; an attribute, of whatever object; what a function gives
 _RESULT = "return"  # no variable can be called so
 _SIZES = ("len", ".size", ".dim", ".numel")
-_PUTS = ("append", "appendleft", "extend", "insert", "add", "update", "put", "copy_")
+_PUTS = (*PUTS, "copy_")
 
 
 class Experience:

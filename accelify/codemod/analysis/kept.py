@@ -9,7 +9,7 @@ from functools import cached_property
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.program import Program
 
-_PUTS = ("append", "extend", "insert", "add", "appendleft", "update", "setdefault", "put")
+PUTS = ("append", "extend", "insert", "add", "appendleft", "update", "setdefault", "put")
 
 
 class Kept:
@@ -42,7 +42,7 @@ class Kept:
 
     def _puts(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         for call in self.program.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in PUTS:
                 yield from ((call.func.value, a) for a in call.args)
         for parsed in self.program.files:
             for node in parsed.parents:

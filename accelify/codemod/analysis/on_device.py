@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.analysis.effects import tells_about
+from accelify.codemod.analysis.effects import TELLS, tells_about
 from accelify.codemod.analysis.prepared import Prepared, brings_to_cpu
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.reaching import reaching
@@ -15,7 +15,6 @@ _CPU_TENSORS = tuple(f"torch.{kind}Tensor" for kind in ("", "Float", "Double", "
 _MADE = {"numpy.array", "numpy.asarray", *_CPU_TENSORS}
 _READERS = ("matplotlib.", "sklearn.", "scipy.", "pandas.", "seaborn.", "skimage.", "plotly.")
 _DEPTH = 4
-_TELLS = ("numpy", "tolist", "item", "size", "dim", "numel", "nelement", "stride", "get_device")  # a tensor's methods
 
 
 class OnDevice:
@@ -59,7 +58,7 @@ class OnDevice:
         if self.prepared.is_model(call.func) or (held and held <= self.prepared.preparation.models):
             return True
         if isinstance(call.func, ast.Attribute) and self.holds(call.func.value, depth):
-            return call.func.attr not in _TELLS
+            return call.func.attr not in TELLS
         is_torch = any(name.startswith("torch.") for name in self.program.called(call))
         return (is_torch or any(self.roles.is_module(v) for v in held)) and any(self.holds(a, depth) for a in call.args)
 

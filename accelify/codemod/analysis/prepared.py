@@ -6,14 +6,12 @@ import ast
 from functools import cached_property
 
 from accelify.codemod.analysis.bindings import Scope, names_in
-from accelify.codemod.analysis.effects import tells_about
+from accelify.codemod.analysis.effects import TELLS, tells_about
 from accelify.codemod.analysis.grouping import Group, Item
 from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Binding, Chain, Tracer
 from accelify.codemod.analysis.values import Collection, Element, View
-
-_TELLS = ("numpy", "tolist", "item", "size", "dim", "numel", "nelement", "stride", "get_device")  # a tensor's methods
 
 
 class Prepared:
@@ -254,7 +252,7 @@ def brings_to_cpu(node: ast.expr) -> bool:
 def _is_no_tensor(node: ast.expr) -> bool:
     """`x.size(0)`, `x.numpy().copy()`: what a tensor says of itself, or became."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
-        if tells_about(node) or (isinstance(node, ast.Attribute) and node.attr in _TELLS):
+        if tells_about(node) or (isinstance(node, ast.Attribute) and node.attr in TELLS):
             return True
         node = node.func if isinstance(node, ast.Call) else node.value
     return False

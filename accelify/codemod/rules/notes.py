@@ -120,8 +120,9 @@ def _collected(script: Script, node: ast.AST) -> tuple[ast.Name | None, list[ast
         into = node.func.value
         while isinstance(into, ast.Subscript):
             into = into.value
-        is_collecting = node.func.attr in ("append", "extend", "update") and isinstance(into, ast.Name)
-        return (into, node.args) if is_collecting and isinstance(into, ast.Name) else (None, [])
+        if isinstance(into, ast.Name) and node.func.attr in ("append", "extend", "update"):
+            return into, node.args
+        return None, []
     call = node.value if isinstance(node, ast.Assign) else None
     if isinstance(node, ast.Assign) and isinstance(call, ast.Call) and script.program.called(call) & _JOINING:
         target = node.targets[0]

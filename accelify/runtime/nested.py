@@ -67,30 +67,6 @@ def leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def move(batch: Any, device: torch.device, *, non_blocking: bool = False) -> Any:
-    """The batch on `device`: tensors, containers of them, and objects that have a `to` of their own."""
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device, non_blocking=non_blocking)
-    own = getattr(batch, "to", None)
-    if callable(own) and not isinstance(batch, type):
-        moved = own(device)
-        return batch if moved is None else moved
-    if isinstance(batch, Mapping):
-        items = {key: move(value, device, non_blocking=non_blocking) for key, value in batch.items()}
-        return _with_items(batch, items)
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(move(value, device, non_blocking=non_blocking) for value in batch))
-    if isinstance(batch, (list, tuple)):
-        return _like(batch, [move(value, device, non_blocking=non_blocking) for value in batch])
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        changed = copy.copy(batch)
-        for field in dataclasses.fields(batch):
-            value = move(getattr(batch, field.name), device, non_blocking=non_blocking)
-            object.__setattr__(changed, field.name, value)
-        return changed
-    return batch
-
-
 def rows(batch: Any) -> int | None:
     """How many samples the batch holds: the length of its first tensor, else of its first list of leaves."""
     for leaf in leaves(batch):

@@ -10,7 +10,7 @@ from typing import Any  # batches are whatever the user's loader yields
 
 import torch
 
-from accelify.runtime import nested
+from accelify.runtime.copies import Copies
 
 
 class Absent:
@@ -91,7 +91,7 @@ class Passage:
         self._steps = epoch.steps
         self._length = length
         self._passages = passages
-        self._device = device
+        self._copies = None if device is None else Copies(device)
 
     def __iter__(self) -> Passage:
         return self
@@ -118,7 +118,7 @@ class Passage:
         self.taken += 1
         if self._passages.moved is not self.ref:
             self._passages.advance(self)
-        return batch if self._device is None else nested.move(batch, self._device, non_blocking=True)
+        return batch if self._copies is None else self._copies.of(batch)
 
     @property
     def step(self) -> Step | None:

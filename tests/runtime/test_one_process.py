@@ -1,7 +1,6 @@
 """In one process the accelerator adds nothing: the same objects, the same numbers, the same random numbers consumed."""
 
 import builtins
-import collections
 import copy
 import importlib.util
 import inspect
@@ -25,7 +24,6 @@ from accelify.runtime import (
 )
 from accelify.runtime.collectives import Alone
 from accelify.runtime.data import prepare_loader
-from accelify.runtime.nested import move
 from accelify.runtime.passage import Passages
 from accelify.runtime.whole import Whole
 
@@ -254,29 +252,6 @@ def test_seeds_reach_every_library():
     assert all(left != right for left, right in zip(first, other, strict=True))
     set_seed(6)
     assert torch.rand(()).item() != other[2]
-
-
-def test_batches_with_a_move_of_their_own():
-    class Graph:
-        device = None
-
-        def to(self, device):
-            self.device = str(device)
-            return self
-
-    pair = collections.namedtuple("pair", "left right")
-    counts = collections.defaultdict(list, a=torch.ones(2))
-    batch = {"graph": Graph(), "pair": pair(torch.ones(1), "name"), "counts": counts, "list": [torch.ones(1), None]}
-    moved = move(batch, torch.device("meta"))
-    assert moved["graph"].device == "meta"
-    assert moved["pair"].left.device.type == "meta"
-    assert moved["pair"].right == "name"
-    assert type(moved["counts"]) is collections.defaultdict
-    assert moved["counts"]["a"].device.type == "meta"
-    assert counts["a"].device.type == "cpu"
-    assert moved["list"][0].device.type == "meta"
-    packed = nn.utils.rnn.pack_sequence([torch.ones(2, 1)])
-    assert move(packed, torch.device("meta")).data.device.type == "meta"
 
 
 def test_a_loader_moves_its_batches_where_the_device_is_another():

@@ -51,10 +51,13 @@ class Accumulation:
 
     @contextmanager
     def window(self, models: tuple[nn.Module, ...]) -> Iterator[None]:
-        """One micro-batch of these models; the window is complete after `steps` of them or at the loader's end."""
+        """One micro-batch of these models; the window is complete after `steps` of them or at the loader's end.
+
+        Whether it is, holds for what the script does after the block, too: until the next window or backward pass.
+        """
         window = self._windows.setdefault(tuple(map(id, models)), Window(models))
         window.count += 1
-        before = self._current, self.is_complete
+        outer, was_complete = self._current, self.is_complete
         at_end = self._with_loader and self._is_last_batch()
         self._current, self.is_complete = window, window.count >= self.steps or at_end
         try:
@@ -66,7 +69,9 @@ class Accumulation:
         finally:
             if self.is_complete:
                 window.count, window.weight = 0, 0.0
-            self._current, self.is_complete = before
+            self._current = outer
+            if outer is not None:
+                self.is_complete = was_complete
 
     def forget(self) -> None:
         """Let go of every window."""
@@ -75,6 +80,8 @@ class Accumulation:
     def divide(self, loss: torch.Tensor, weight: float | None) -> torch.Tensor:
         """What of the loss goes into the backward pass."""
         self.backward_passes += 1
+        if self._current is None:
+            self.is_complete = True
         if weight is not None:
             if self._current is not None:
                 self._current.weight += weight

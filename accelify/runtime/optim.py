@@ -73,6 +73,8 @@ class Steps:
     def __init__(self, optimizer: Optimizer, precision: Full, accumulation: Accumulation) -> None:
         self.was_skipped = False
         self.is_fresh = True
+        self.calls = 0
+        self.taken = 0
         self._passes_seen = accumulation.backward_passes
         self._optimizer = optimizer
         self._precision = precision
@@ -86,14 +88,15 @@ class Steps:
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
         """Step if the window is complete and no gradient overflowed."""
+        self.calls += 1
         if not self._accumulation.is_complete:
             self.is_fresh = False
-            self.was_skipped = True
             return None
         self._check_passes(has_closure=bool(args or kwargs))
         result, is_taken = self._precision.step(self._optimizer, lambda: self._step(*args, **kwargs))
         self.is_fresh = True
         self.was_skipped = not is_taken
+        self.taken += is_taken
         self._optimizer._opt_called = True  # type: ignore[attr-defined]  # schedulers warn without it
         return result
 
@@ -140,21 +143,28 @@ class SchedulerSteps:
         self._is_by_metric = takes_metric(scheduler)
         self._accumulation = accumulation
         self._times = times
+        self._seen = 0, 0
         self._step = scheduler.step
         self._state_dict = scheduler.state_dict
         scheduler.step = self.step
         scheduler.state_dict = self.state_dict
 
     def step(self, *args: Any, **kwargs: Any) -> None:
-        """Step unless the optimizer's own step waited or was left out."""
-        steps = steps_of(getattr(self._scheduler, "optimizer", None))
-        if not self._accumulation.is_complete or (steps is not None and steps.was_skipped):
+        """Step unless the optimizer's own steps since the last call waited or were left out."""
+        if self._must_hold():
             return
         if self._is_by_metric:
             args, kwargs = self._shared(args), {name: self._shared(value) for name, value in kwargs.items()}
         for _ in range(self._times):
             if self._times == 1 or not self._is_over:
                 self._step(*args, **kwargs)
+
+    def _must_hold(self) -> bool:
+        steps = steps_of(getattr(self._scheduler, "optimizer", None))
+        before, self._seen = self._seen, (0, 0) if steps is None else (steps.calls, steps.taken)
+        calls, taken = (now - then for now, then in zip(self._seen, before, strict=True))
+        # A schedule in epochs goes on, however the epoch's last window or step came out.
+        return taken == 0 if calls else not self._accumulation.is_complete
 
     def _shared(self, value: Any) -> Any:
         """The mean over ranks of a number that differs between them: by their own they would come to other rates."""

@@ -185,6 +185,59 @@ def test_windows_of_two_over_five_batches():
     assert results[0][1] == 3
 
 
+def test_a_step_behind_the_block_belongs_to_its_window():
+    accelerator = Accelerator(cpu=True, environment=Environment(), gradient_accumulation_steps=2)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loader = DataLoader(TensorDataset(torch.ones(10, 3)), batch_size=2)
+    loader, model, optimizer = accelerator.prepare(loader, model, optimizer)
+    seen = []
+    for (x,) in loader:
+        before = model.weight.detach().clone()
+        with accelerator.accumulate(model):
+            accelerator.backward(model(x).sum())
+        accelerator.clip_grad_value_(model.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+        seen.append((accelerator.sync_gradients, not torch.equal(model.weight, before), model.weight.grad is None))
+    assert seen == [(False, False, False), (True, True, True)] * 2 + [(True, True, True)]
+    with accelerator.accumulate(model):
+        accelerator.backward(model(x).sum())
+    assert not accelerator.sync_gradients
+    accelerator.backward(model(x).sum())  # in no window
+    assert accelerator.sync_gradients
+
+
+def test_a_schedule_in_epochs_goes_on_after_an_epoch_that_ends_within_a_window():
+    accelerator = Accelerator(cpu=True, environment=Environment(), gradient_accumulation_steps=2)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    accelerator.prepare(model, optimizer, scheduler)
+    for epoch in range(2):
+        for _ in range(3):
+            with accelerator.accumulate(model):
+                accelerator.backward(model(torch.ones(1, 3)).sum())
+                optimizer.step()
+                optimizer.zero_grad()
+        scheduler.step()
+        assert scheduler.last_epoch == epoch + 1
+
+
+def test_a_schedule_in_epochs_goes_on_after_an_epoch_whose_last_step_overflowed():
+    accelerator = Accelerator(cpu=True, environment=Environment(), mixed_precision="fp16")
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    accelerator.prepare(model, optimizer, scheduler)
+    for factor in (1e-3, float("inf")):
+        accelerator.backward(model(torch.ones(1, 3)).sum() * factor)
+        optimizer.step()
+        optimizer.zero_grad()
+    scheduler.step()
+    assert scheduler.last_epoch == 1
+
+
 def test_the_argument_comes_before_the_environment():
     environment = Environment(mixed_precision="bf16")
     assert Accelerator(cpu=True, environment=environment).mixed_precision == "bf16"

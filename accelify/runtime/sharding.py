@@ -101,8 +101,11 @@ def _uneven(elements: Any, rank: int, size: int) -> Any:
 
 
 def part(inputs: Any, rank: int, size: int, is_padded: bool) -> Any:
-    """This rank's contiguous part, the first ranks one element more; a new object, the given one stays as it is."""
-    if size == 1:
+    """This rank's contiguous part, the first ranks one element more; a new object, the given one stays as it is.
+
+    A text is one thing, and everyone's.
+    """
+    if size == 1 or isinstance(inputs, (str, bytes)):
         return inputs
     if isinstance(inputs, dict):
         lengths = {len(value) for value in inputs.values()}
@@ -111,13 +114,20 @@ def part(inputs: Any, rank: int, size: int, is_padded: bool) -> Any:
         return {key: part(value, rank, size, is_padded) for key, value in inputs.items()}
     each, more = divmod(len(inputs), size)
     start = rank * each + min(rank, more)
-    own = inputs[start : start + each + (rank < more)]
-    missing = each + (more > 0) - len(own)
-    if not is_padded or not missing or not len(inputs):
+    count = each + (rank < more)
+    missing = each + (more > 0) - count if is_padded and len(inputs) else 0
+    if hasattr(inputs, "column_names"):  # a dataset of Hugging Face, whose slices are dicts of columns
+        return inputs.select([*range(start, start + count), *[len(inputs) - 1] * missing])
+    own, last = inputs[start : start + count], inputs[-1:]
+    if not missing:
         return own
     if isinstance(own, torch.Tensor):
-        return torch.cat([own, *[inputs[-1:]] * missing])
-    return own + type(own)([inputs[-1]] * missing)
+        return torch.cat([own, *[last] * missing])
+    if isinstance(own, numpy.ndarray):
+        return numpy.concatenate([own, *[last] * missing])
+    if isinstance(own, range):
+        return [*own, *list(last) * missing]
+    return own + last * missing
 
 
 def _positions(length: int, rank: int, size: int) -> Sequence[int]:

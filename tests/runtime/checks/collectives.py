@@ -31,6 +31,10 @@ def gather_of_tensors_containers_and_numbers(accelerator):
         assert torch.equal(back[2 * rank : 2 * rank + 2], tensor)
     assert accelerator.gather(torch.zeros(0, 3)).shape == (0, 3)
     assert accelerator.gather(torch.arange(6).reshape(2, 3).T).shape == (3 * size, 2)
+    conjugate = torch.tensor([1j * rank]).conj()
+    assert accelerator.gather(conjugate).tolist() == [-1j * other for other in ranks]
+    assert accelerator.broadcast(conjugate, from_process=1).tolist() == [-1j]
+    assert accelerator.broadcast(torch.arange(2.0)[rank]).item() == 0
 
 
 def reduce_keeps_the_kind(accelerator):

@@ -1,0 +1,62 @@
+"""Shares of what scripts hold."""
+
+from __future__ import annotations
+
+import numpy
+import torch
+
+from accelify.runtime.sharding import part, shard
+
+
+class Anew:
+    def __iter__(self) -> Anew:
+        self.at = 0
+        return self
+
+    def __next__(self) -> int:
+        if self.at == 6:
+            raise StopIteration
+        self.at += 1
+        return self.at
+
+
+def test_an_iterator_that_begins_anew_is_dealt_out_once() -> None:
+    assert [list(shard(Anew(), rank, 2)) for rank in range(2)] == [[1, 3, 5], [2, 4, 6]]
+
+
+class Table:
+    """As a dataset of Hugging Face is: a slice is a dict of columns."""
+
+    column_names = ("a",)
+
+    def __init__(self, rows: list[int]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: slice) -> dict[str, list[int]]:
+        return {"a": self.rows[index]}
+
+    def select(self, indices: list[int]) -> Table:
+        return Table([self.rows[index] for index in indices])
+
+
+def parts(inputs: object, is_padded: bool) -> list[object]:
+    return [getattr(mine := part(inputs, rank, 2, is_padded), "rows", mine) for rank in range(2)]
+
+
+def test_parts_of_every_kind_are_padded_to_equal_lengths() -> None:
+    assert parts([1, 2, 3], True) == [[1, 2], [3, 3]]
+    assert parts((1, 2, 3), True) == [(1, 2), (3, 3)]
+    assert [list(own) for own in parts(range(3), True)] == [[0, 1], [2, 2]]
+    assert [own.tolist() for own in parts(torch.arange(3), True)] == [[0, 1], [2, 2]]
+    assert [own.tolist() for own in parts(numpy.arange(3), True)] == [[0, 1], [2, 2]]
+    assert parts(Table([1, 2, 3]), True) == [[1, 2], [3, 3]]
+    assert parts(Table([1, 2, 3]), False) == [[1, 2], [3]]
+    assert parts([1], True) == [[1], [1]]
+    assert parts([], True) == [[], []]
+
+
+def test_a_text_is_no_list_of_letters() -> None:
+    assert parts("prompt", False) == ["prompt"] * 2

@@ -6,7 +6,7 @@ from collections import deque
 
 from taking_turns import in_world, least, show
 
-BATCHES, ROUNDS = 200, 15
+BATCHES, ROUNDS = 1000, 15
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
             assert {name: len(loader) for name, loader in variants.items()} == dict.fromkeys(variants, BATCHES)
             times = least(runs, ROUNDS)
             firsts = {name: (lambda loader=loader: next(iter(loader))) for name, loader in variants.items()}
-            beginnings = least(firsts, 10 * ROUNDS)
+            beginnings = least(firsts, 5 * ROUNDS)
             if two.is_main_process:
                 show(f"a batch of {size}, {where}: CPU time, ratio to plain", times, BATCHES)
                 show(f"an epoch of these until its first batch, {where}", beginnings, 1)

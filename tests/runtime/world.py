@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -70,26 +71,29 @@ def environment(rank, processes, port):
 def launch(arguments, processes, cwd=None, limit=WORLD_LIMIT):
     """Run `python ARGUMENTS` as so many ranks; their (exit status, output) in order."""
     port = free_port()
-    running = [
-        subprocess.Popen(
-            [sys.executable, *map(str, arguments)],
-            env=environment(rank, processes, port),
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(processes)
-    ]
-    results = []
-    try:
+    with ExitStack() as stack:
+        # Files, not pipes: a rank whose pipe nobody empties yet would wait, and the others for it.
+        outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(processes)]
+        running = [
+            subprocess.Popen(
+                [sys.executable, *map(str, arguments)],
+                env=environment(rank, processes, port),
+                cwd=cwd,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            for rank, output in enumerate(outputs)
+        ]
         for process in running:
-            output, _ = process.communicate(timeout=limit)
-            results.append((process.returncode, output))
-    finally:
-        for process in running:
-            process.kill()
-    return results
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        statuses = [process.wait(timeout=limit) for process in running]
+        return list(zip(statuses, map(_all_of, outputs), strict=True))
+
+
+def _all_of(output):
+    output.seek(0)
+    return output.read()
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from accelify.runtime.collectives import Alone
+from accelify.runtime.content import content_of
 from accelify.runtime.desync import mark_of
 
 
@@ -48,7 +49,7 @@ def _is_readable(tensor: torch.Tensor) -> bool:
 
 def _sums(tensor: torch.Tensor) -> list[int]:
     """Two whole numbers that stand for the tensor's bits: hardly a change leaves both as they are."""
-    content = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    content = content_of(tensor)
     if content.data_ptr() % 8:
         content = content.clone()
     whole = len(content) // 8 * 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from accelify.runtime.buckets import copy_from_rank_0, mean_over_ranks
 
@@ -68,6 +69,6 @@ def _held(module: nn.Module, name: str) -> torch.Tensor | None:
 
 
 def _version(tensor: torch.Tensor | None) -> tuple[int, int] | None:
-    if tensor is None:
+    if tensor is None or is_lazy(tensor):
         return None
     return id(tensor), 0 if tensor.is_inference() else tensor._version

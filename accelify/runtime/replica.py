@@ -127,7 +127,7 @@ class Replica(ABC):
         if model is None:
             return
         self._share_new_parameters()
-        self.copy_from_rank_0(list(model.buffers()))
+        self.copy_from_rank_0([buffer for buffer in model.buffers() if not is_lazy(buffer)])
 
     def _share_new_parameters(self) -> None:
         model = self.model()

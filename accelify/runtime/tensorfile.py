@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from accelify.errors import AccelifyError
+from accelify.runtime.content import content_of
 from accelify.runtime.writing import Entry, Writing
 
 _NAMES = {
@@ -65,13 +66,17 @@ def write_tensors(
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file, on the CPU."""
-    from safetensors.torch import load_file  # only who loads needs it
+    """The tensors of a safetensors file, on the CPU, each in memory of its own.
 
-    return load_file(path)
+    Where it lies in the file's, a sum over it may be rounded otherwise: kernels begin at other places.
+    """
+    from safetensors import safe_open  # only who loads needs it
+
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  # it is no dict
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
     """A tensor's numbers as they stand in memory, one after the other."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    flat = content_of(tensor.detach().cpu())
     return memoryview(flat.numpy())  # type: ignore[arg-type]  # an array is a buffer before Python 3.12, too

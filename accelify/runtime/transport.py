@@ -8,6 +8,7 @@ from typing import Any  # objects of every kind
 import torch
 import torch.distributed as dist
 
+from accelify.runtime.content import content_of
 from accelify.runtime.desync import wait
 
 # gloo adds these; what else there is travels in a wider type and comes back.
@@ -61,12 +62,6 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to(kind, copy=True, memory_format=torch.contiguous_format)
 
 
-def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    """What it holds, as a flat row of bytes; of a conjugate, which is a view with a mark, what it stands for."""
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    return plain.contiguous().reshape(-1).view(torch.uint8)
-
-
 class Processes(Transport):
     """The ranks of the default process group: gloo, and NCCL for tensors on GPUs."""
 
@@ -76,7 +71,7 @@ class Processes(Transport):
 
     def gather(self, tensor: torch.Tensor, operation: str = "gather", detail: str = "") -> list[torch.Tensor]:
         """Each rank's tensor, sent as bytes, since backends do not carry every dtype."""
-        flat = _bytes_of(tensor)
+        flat = content_of(tensor)
         if not flat.numel():
             return [tensor.detach()] * self.size
         everyone = [torch.empty_like(flat) for _ in range(self.size)]
@@ -99,7 +94,7 @@ class Processes(Transport):
 
     def broadcast(self, tensor: torch.Tensor, source: int) -> torch.Tensor:
         """The source rank's tensor."""
-        received = _bytes_of(tensor.detach().clone(memory_format=torch.contiguous_format))
+        received = content_of(tensor.detach().clone(memory_format=torch.contiguous_format))
         if received.numel():
             dist.broadcast(received, src=source)
         return received.view(tensor.dtype).reshape(tensor.shape)

@@ -421,6 +421,15 @@ def a_lazy_layer(accelerator):
     _assert_equal(accelerator, list(model.parameters()))
 
 
+def a_lazy_batch_norm(accelerator):
+    torch.manual_seed(accelerator.process_index)
+    model = accelerator.prepare(nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d(), nn.LazyLinear(1)))
+    for step in range(2):
+        accelerator.backward(model(_data(accelerator.process_index, step)[0]).sum())
+    _assert_equal(accelerator, [parameter.grad for parameter in model.parameters()])
+    _assert_equal(accelerator, list(model.buffers()))
+
+
 def recurrent_network(accelerator):
     def make():
         return nn.LSTM(4, 6, num_layers=2, batch_first=True)

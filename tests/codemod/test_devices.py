@@ -208,3 +208,53 @@ def test_an_option_that_is_kept_under_another_name_still_chooses_the_cpu_or_is_t
     result = run(GPU_MODE.format(other="L1Loss"))
     assert "self.accelerator = Accelerator()" in result.after.decode()
     assert told(result, "args.gpu_mode no longer chooses the device") == 1
+
+
+@pytest.mark.parametrize("made", ['"cuda:" + str(gpu)', '"cuda:{}".format(gpu)', 'f"cuda:{gpu}"', '"cuda:%d" % gpu'])
+def test_a_gpu_whose_number_is_filled_in_where_the_accelerator_does_not_reach_is_the_processs_own(made: str) -> None:
+    main = f"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+gpu = 1
+device = torch.device({made} if torch.cuda.is_available() else "cpu")
+def evaluate(model):
+    print(model(torch.ones(1, 4).to(device)))
+def main():
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    evaluate(model)
+main()
+"""
+    after = run(main).after.decode()
+    assert 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n' in after
+    assert "gpu" not in after
+
+
+@pytest.mark.parametrize(
+    ("imports", "options", "filled"),
+    [
+        ("import sys, gflags", 'FLAGS = gflags.FLAGS\ngflags.DEFINE_bool("cuda", True, "a GPU")', "FLAGS(sys.argv)"),
+        ("from config import FLAGS", "", 'FLAGS.merge_from_file("config.yaml")'),
+    ],
+)
+def test_options_that_are_filled_in_by_a_call_are_read_after_it(imports: str, options: str, filled: str) -> None:
+    moved = "if FLAGS.cuda:\n    model.cuda()"
+    text = script(imports=imports, before=f"{options}\n{filled}", model=moved).replace(
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\nuse_cuda = torch.cuda.is_available()\n',
+        "",
+    )
+    lines = run(text.replace("print(device, use_cuda)\n", "")).after.decode().splitlines()
+    assert lines.index("accelerator = Accelerator(cpu=not FLAGS.cuda)") > lines.index(filled)
+
+
+def test_flags_that_nothing_fills_in_here_are_not_read() -> None:
+    imports = 'from absl import flags\nflags.DEFINE_bool("cuda", True, "a GPU")\nFLAGS = flags.FLAGS'
+    result = run(script(imports=imports, model="if FLAGS.cuda:\n    model.cuda()"))
+    assert "accelerator = Accelerator()" in result.after.decode()

@@ -240,6 +240,14 @@ def test_a_script_that_names_a_device_is_taken_at_its_word() -> None:
     assert "accelerator = Accelerator()\n" in after
 
 
+def test_a_device_among_the_settings_of_a_dict_is_a_name_for_one() -> None:
+    moved = 'config = {"device": "cpu"}\nfor x, y in loader:\n    x = x.to(config["device"])\n    print(x.sum())'
+    after = rewritten(after=f"{moved}\nprint(model(torch.ones(1, 4).to(config['device'])))").after.decode()
+    assert "accelerator = Accelerator()\n" in after
+    assert "torch.ones(1, 4).to(accelerator.device)" in after
+    assert after.count("accelerator.device") == 1
+
+
 def test_what_is_trained_without_a_model_stays_too() -> None:
     script = textwrap.dedent("""\
         import torch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -304,3 +304,10 @@ def names_written_in(*nodes: ast.AST) -> frozenset[str]:
 def gone_over(call: ast.Call) -> list[ast.expr]:
     """What `tqdm(loader)` or `tqdm(iterable=loader)` goes over."""
     return call.args[:1] or [k.value for k in call.keywords if k.arg == "iterable"]
+
+
+def returned(callees: Iterable[Scope]) -> list[ast.expr | None]:
+    """What some functions return."""
+    return [n.value for c in callees for s in c.body for n in ast.walk(s) if isinstance(n, ast.Return)] + [
+        c.node.body for c in callees if isinstance(c.node, ast.Lambda)
+    ]

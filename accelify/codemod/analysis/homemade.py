@@ -127,4 +127,6 @@ def _name(node: ast.AST) -> str:
         return node.arg or ""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda"):
         return node.value
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)  # `config["device"]`
     return ""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from accelify.codemod import names
-from accelify.codemod.analysis.bindings import Scope, gone_over
+from accelify.codemod.analysis.bindings import gone_over, returned
 from accelify.codemod.analysis.origins import NONE, THERE, UNKNOWN, Known, Origin, Origins, Places
 from accelify.codemod.analysis.reaching import reaching
 from accelify.codemod.analysis.values import Instance
@@ -98,13 +98,6 @@ class Portions(Origins):
         if any(self.program.flow.method(cls, "__getitem__") is not None for cls in held):
             return UNKNOWN
         return frozenset(node if self.is_batch(p) and isinstance(node.slice, ast.Constant) else p for p in whole)
-
-
-def returned(callees: Iterable[Scope]) -> list[ast.expr | None]:
-    """What some functions return."""
-    return [n.value for c in callees for s in c.body for n in ast.walk(s) if isinstance(n, ast.Return)] + [
-        c.node.body for c in callees if isinstance(c.node, ast.Lambda)
-    ]
 
 
 def is_open(call: ast.Call) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.effects import TELLS, tells_about
 from accelify.codemod.analysis.grouping import Group, Item
+from accelify.codemod.analysis.iterators import handed_back
 from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Binding, Chain, Tracer
@@ -41,7 +42,7 @@ class Prepared:
         """Whether an expression is always a prepared loader, or a view of one."""
         if isinstance(node, ast.Call) and "zip" in self.program.called(node):
             return bool(node.args) and all(self.is_loader(a) for a in node.args)
-        chains = self.tracer.chains(node)
+        chains = [c for found in self.tracer.chains(node) for c in handed_back(self.program, self.tracer, found)]
         return bool(chains) and all(
             any(self._is_binding(b) for b in chain) or self._is_at_key(node, chain) for chain in chains
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.grouping import Group, Grouper, Item
+from accelify.codemod.analysis.iterators import handed_back
 from accelify.codemod.analysis.loops import Data, Loops, Training
 from accelify.codemod.analysis.owners import PARAMETERS, Owners, is_plain
 from accelify.codemod.analysis.program import Program
@@ -254,7 +255,7 @@ class Preparer:
                 self._loader(source, data)
 
     def _loader(self, source: ast.expr, data: Data) -> None:
-        chains = self.tracer.chains(source)
+        chains = [c for found in self.tracer.chains(source) for c in handed_back(self.program, self.tracer, found)]
         if not chains and self._is_of_unknown_make(source, data):
             self.found.sharded.append((data, source))
             return

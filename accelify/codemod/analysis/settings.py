@@ -115,8 +115,11 @@ class Settings:
 
     def _top(self, node: ast.AST) -> ast.stmt | None:
         """The statement of the home's own block that holds a node; None where it comes before that block."""
-        block = self.guard.body if self.guard is not None else self.frame.body if self.frame is not None else []
-        return next((s for s in block if self.program.inside(node, s)), None)
+        return next((s for s in self._block() if self.program.inside(node, s)), None)
+
+    def _block(self) -> list[ast.stmt]:
+        """The statements among which the accelerator is created."""
+        return self.guard.body if self.guard is not None else self.frame.body if self.frame is not None else []
 
     def _argument(self, function: Scope, name: str, depth: int) -> ast.expr | None:
         """What all callers give to a parameter, if that is one and the same."""
@@ -138,7 +141,7 @@ class Settings:
         if own is not None and isinstance(node.value, ast.Name) and node.value.id == own:
             return self._own(node, depth)
         base = self._at_home(node.value, depth)
-        if base is None:
+        if base is None or not self._is_filled(node.value, base):
             return None
         last = ast.unparse(node.value).rpartition(".")[2]
         writes: list[ast.AST] = [
@@ -151,6 +154,21 @@ class Settings:
         ):
             return None
         return ast.Attribute(base, node.attr, ast.Load())
+
+    def _is_filled(self, read: ast.expr, base: ast.expr) -> bool:
+        """Whether options have their values from some statement on: `FLAGS(sys.argv)`, `cfg.merge_from_file(path)`."""
+        text, is_near = ast.unparse(base), self.program.frame(read) is self.frame
+        fills = [
+            s
+            for s in self._block()
+            if isinstance(s, ast.Expr)
+            and isinstance(s.value, ast.Call)
+            and text in (ast.unparse(s.value.func), ast.unparse(getattr(s.value.func, "value", s.value.func)))
+            and not (is_near and self.program.line(s) > self.program.line(read))
+        ]
+        self._after.extend(fills)
+        are_flags = any(name.rpartition(".")[2] == "FLAGS" for name in self.program.externals(read))
+        return bool(fills) or not are_flags or (self.frame is not None and self.frame.kind == "function")
 
     def _own(self, node: ast.Attribute, depth: int) -> ast.expr | None:
         """`self.amp`: as it is in the constructor that creates the accelerator, else what it was given."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod import names
-from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.portions import returned
+from accelify.codemod.analysis.bindings import Scope, returned
 from accelify.codemod.analysis.reaching import reaching
 from accelify.codemod.analysis.values import Made
 from accelify.codemod.analysis.whereabouts import Whereabouts

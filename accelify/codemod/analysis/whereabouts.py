@@ -6,8 +6,9 @@ import ast
 import builtins
 
 from accelify.codemod import names
+from accelify.codemod.analysis.bindings import returned
 from accelify.codemod.analysis.origins import NONE, THERE, UNKNOWN, Places
-from accelify.codemod.analysis.portions import Portions, returned
+from accelify.codemod.analysis.portions import Portions
 from accelify.codemod.analysis.prepared import brings_to_cpu
 from accelify.codemod.analysis.values import Parameters
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accelify.codemod.analysis.cpu import options_in
@@ -23,6 +25,30 @@ def is_number_of_a_gpu(script: Script, move: Move) -> bool:
     held = script.program.values(move.device) if move.device is not None else frozenset()
     is_whole = bool(held) and all(isinstance(v, Constant) and type(v.value) is int for v in held)
     return is_whole and not _is_only_parameter(script, move)
+
+
+def gpu_texts(node: ast.AST) -> Iterator[ast.expr]:
+    """The parts of some code that are a GPU by its number: `"cuda:0"`, `f"cuda:{gpu}"`, `"cuda:" + str(gpu)`."""
+    if isinstance(node, ast.expr) and re.fullmatch(r"cuda:(\d+|\{\})", _template(node)):
+        yield node
+    else:
+        for part in ast.iter_child_nodes(node):
+            yield from gpu_texts(part)
+
+
+def _template(node: ast.AST) -> str:
+    """A text with `{}` for what the script fills in."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_template(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return re.sub(r"\{[^{}]*\}", "{}", _template(node.func.value))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return re.sub(r"%\w", "{}", _template(node.left))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.left, ast.Constant):
+        return _template(node.left) + "{}"
+    return ""
 
 
 def _is_one_of_several(device: ast.Subscript) -> bool:

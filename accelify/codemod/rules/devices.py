@@ -5,8 +5,8 @@
 
 Why: each process has a device of its own, and `"cuda:0"` is the first process's. The tensors that the script makes or
 moves itself follow through the variable.
-Where the accelerator does not reach, `"cuda:0"` becomes `"cuda"`: the process's own one, too. Text that is read as
-text, as in `if device == "cuda":` and `torch.autocast(device)`, becomes `accelerator.device.type`.
+Where the accelerator does not reach, `"cuda:0"` and `f"cuda:{gpu}"` become `"cuda"`: the process's own, too. Text that
+is read as text, as in `if device == "cuda":` and `torch.autocast(device)`, becomes `accelerator.device.type`.
 Left alone: a variable that nothing reads any more, which goes; other devices where the accelerator does not reach; the
 CPU, chosen beside the device that the script trains on.
 """
@@ -26,6 +26,7 @@ from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.either import choice_of, either_way
 from accelify.codemod.analysis.moves import is_cpu
 from accelify.codemod.analysis.values import Argument, Constant, Member
+from accelify.codemod.analysis.whose import gpu_texts
 from accelify.codemod.edited import vanished
 from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
@@ -137,18 +138,16 @@ def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Rema
         message = "this is the CPU, and what is prepared goes to the process's own device: use `accelerator.device`"
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
         return
-    texts = [n for n in ast.walk(statement.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-    numbered = [n for n in texts if ":" in str(n.value)]
-    if not numbered:
-        return
     path = script.path(statement)
-    is_read_whole = not _is_taken_apart(script, statement.targets[0])
-    if is_read_whole and all(re.fullmatch(r"cuda:\d+", str(n.value)) for n in numbered):
+    numbered = list(gpu_texts(statement.value))
+    if numbered and not _is_taken_apart(script, statement.targets[0]):
         edits = tuple(Replace(n, without_number) for n in numbered)
         yield Change(NAME, path, statement.lineno, "each process has a GPU of its own", edits)
-        return
-    message = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
-    yield Remark(NAME, path, statement, message, Tier.REVIEW)
+        if not all(isinstance(n, ast.Constant) for n in numbered):
+            yield from _lost_choice(script, statement)
+    elif any(isinstance(n, ast.Constant) and ":" in str(n.value) for n in ast.walk(statement.value)):
+        message = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
+        yield Remark(NAME, path, statement, message, Tier.REVIEW)
 
 
 def _is_taken_apart(script: Script, target: ast.expr) -> bool:
@@ -167,9 +166,9 @@ def _is_taken_apart(script: Script, target: ast.expr) -> bool:
 
 
 def without_number(node: cst.CSTNode) -> cst.BaseExpression:
-    """`"cuda"` for `"cuda:0"`."""
-    assert isinstance(node, cst.SimpleString)
-    return node.with_changes(value=re.sub(r":\d+", "", node.value))
+    """`"cuda"` for `"cuda:0"`, for `f"cuda:{gpu}"` and for `"cuda:" + str(gpu)`."""
+    quote = re.findall("['\"]", cst.Module([]).code_for_node(node))[0]
+    return cst.SimpleString(f"{quote}cuda{quote}")
 
 
 def _lost_choice(script: Script, statement: ast.stmt) -> Iterator[Remark]:

@@ -1,0 +1,67 @@
+"""Loaders whose iterators the script takes itself: each is prepared before any iterator of it begins."""
+
+from __future__ import annotations
+
+from tests.codemod.pairs import run
+
+SCRIPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def make(size):
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=size)
+{handed}
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(size):
+{begun}
+    for step in range(8):
+        try:
+            x, y = next(batches)
+        except StopIteration:
+            batches = iter(loader)
+            x, y = next(batches)
+        loss = nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+train(2)
+"""
+BRANCHES = """\
+    if size > 2:
+        loader = make(size)
+        batches = iter(loader)
+    else:
+        loader = make(2)
+        {other}
+    print(size)
+    batches = iter(loader)"""
+
+
+def _after(handed: str, begun: str) -> list[str]:
+    text = run(SCRIPT.format(handed=handed, begun=begun)).after.decode()
+    assert "Accelerator(cpu=True)" not in text  # the batches are known to be on the device
+    return [line.strip() for line in text.splitlines()]
+
+
+def test_a_loader_is_prepared_in_each_branch_that_begins_to_go_over_it() -> None:
+    lines = _after("    return loader", BRANCHES.format(other="batches = iter(loader)"))
+    assert lines.count("loader = accelerator.prepare(loader)") == 2
+    assert all(lines[i + 1] != "batches = iter(loader)" for i, s in enumerate(lines) if s.startswith("loader = make("))
+
+
+def test_a_loader_that_branches_only_make_is_prepared_once_below_them() -> None:
+    begun = BRANCHES.format(other="print(loader.dataset)").replace("        batches = iter(loader)\n", "")
+    lines = _after("    return loader", begun)
+    assert lines.index("loader = accelerator.prepare(loader)") > lines.index("print(loader.dataset)")
+    assert lines.count("loader = accelerator.prepare(loader)") == 1
+
+
+def test_a_loader_that_is_handed_back_with_its_iterator_is_prepared_where_it_is_made() -> None:
+    for handed in ("    return loader, iter(loader)", "    batches = iter(loader)\n    return loader, batches"):
+        lines = _after(handed, "    loader, batches = make(size)")
+        assert lines.count("loader = accelerator.prepare(loader)") == 1
+        assert "loader = DataLoader(" in lines[lines.index("loader = accelerator.prepare(loader)") - 1]
+        assert "loader, batches = make(size)" in lines

@@ -452,6 +452,19 @@ class Script:
         return self.program.run_by(self.files)
 
     @cached_property
+    def leading(self) -> set[Scope]:
+        """The functions and modules that training is called from, on whatever way, and those that train."""
+        found: set[Scope] = set()
+        waiting = [self.program.frame(b) for b in self.training.backwards]
+        while waiting:
+            frame = waiting.pop()
+            if frame not in found:
+                found.add(frame)
+                callers = self.program.flow.callers.get(frame, ())
+                waiting += [*map(self.program.frame, callers), *([frame.parent] if frame.parent is not None else ())]
+        return found
+
+    @cached_property
     def wrappers(self) -> list[ast.Call]:
         """The `DataParallel(model)` calls of the changed files, and of what builds their models."""
         return Wrappers(self.program, self.files, self.run_by_training, self.preparation.models).find()

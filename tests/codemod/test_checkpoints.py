@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from textwrap import indent
+
 import pytest
 
+from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.pairs import run, script
 
 SAVE = "torch.save(model.state_dict(), path)"
@@ -167,3 +171,76 @@ def test_training_waits_for_nobody_who_loads_nothing_of_it(end: str) -> None:
     if "start" in end:
         text = text.replace('torch.load("model.pt")', "{}")
     assert "wait_for_everyone" not in run(text).after.decode()
+
+
+TRAINER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self):
+        for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1))):
+            self.optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(x), y).backward()
+            self.optimizer.step()
+"""
+CALLER = """\
+import torch
+from torch import nn
+from trainer import Trainer
+
+def run():
+    trainer = Trainer(nn.Linear(4, 1))
+    trainer.fit()
+    torch.save(trainer.model.state_dict(), "model.pt")
+
+def end():
+    torch.save(nn.Linear(4, 1), "end.pt")
+
+def other():
+    torch.save(nn.Linear(4, 1), "other.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "saved"),
+    [
+        ("run()", 'accelify.runtime.save(trainer.model.state_dict(), "model.pt")'),
+        ("model = run()\ntorch.save(model, 'last.pt')", "accelify.runtime.save(model, 'last.pt')"),
+        ("torch.save([], 'first.pt')\nrun()", "torch.save([], 'first.pt')"),
+        ("run()\nend()", 'accelify.runtime.save(nn.Linear(4, 1), "end.pt")'),
+        ("run()\nend()", 'torch.save(nn.Linear(4, 1), "other.pt")'),
+    ],
+)
+def test_what_calls_training_saves_from_one_process(
+    end: str, saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    (tmp_path / "train.py").write_text(CALLER + end)
+    results = {r.path: r.after.decode() for r in rewrite_together(("train.py",), Options())}
+    assert "self.accelerator = Accelerator()" in results["trainer.py"]
+    assert saved in [line.strip() for line in results["train.py"].splitlines()]
+
+
+def test_only_the_process_that_saves_opens_the_file_where_the_accelerator_does_not_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    opened = 'with open("model.pt", "wb") as f:\n    torch.save(model.state_dict(), f)\n'
+    more = 'with open("log.pt", "ab") as f:\n    f.write(b"saved")\n    torch.save(model, f)\n'
+    body = indent(opened + more, "    ")
+    (tmp_path / "stopping.py").write_text(f"import torch\n\n\ndef keep(model):\n{body}    return model\n")
+    (tmp_path / "train.py").write_text(
+        script(imports="from stopping import keep", end="model = keep(model)\nmodel.zero_grad()")
+    )
+    results = {r.path: r.after.decode() for r in rewrite_together(("train.py",), Options())}
+    guarded = "if accelify.runtime.PartialState().is_main_process:\n" + indent(opened, "    ")
+    assert indent(guarded, "    ") in results["stopping.py"]
+    assert "    accelify.runtime.save(model, f)" in results["stopping.py"]

@@ -53,8 +53,11 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
                 yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
             continue
         saves.append(call)
+        opened = _opened_for(script, call) if saver == script.options.runtime.module else None
         edits: list[Edit] = [
-            Replace(
+            Wrap((opened,), f"if {saver}.PartialState().is_main_process:")
+            if opened is not None
+            else Replace(
                 call,
                 partial(saved_by, saver=saver),
                 keeps=(*call.args, *[k.value for k in call.keywords]),
@@ -73,6 +76,16 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
     yield from _waits(script, [*saves, *(c for c in _saves(script) if c in script.guarding.covered)])
 
 
+def _opened_for(script: Script, save: ast.Call) -> ast.With | None:
+    """The `with open(path, "wb") as f:` that is there for a save alone: to open it empties the file."""
+    statement = script.program.statement(save)
+    around = script.program.parent(statement)
+    if not isinstance(around, ast.With) or around.body != [statement] or len(around.items) != 1:
+        return None
+    target = save.args[1] if len(save.args) > 1 else None
+    return around if target is not None and opened_round(script.program, target) is not None else None
+
+
 def _copies(script: Script, save: ast.Call, library: str) -> Iterator[Change]:
     """What copies a file, right after it is saved: to a process that does not write, it may not be there yet."""
     path = ast.unparse(save.args[1]) if len(save.args) > 1 else ""
@@ -86,13 +99,21 @@ def _copies(script: Script, save: ast.Call, library: str) -> Iterator[Change]:
 
 
 def _saves(script: Script) -> list[ast.Call]:
-    """The calls of `torch.save` in the files that train, and those that these get to in others."""
+    """The calls of `torch.save` in the files that train, and in what they, or the code that has them train, get to."""
+    run = script.run_by_training | script.program.run_from(script.leading)
     return [
         call
         for call in script.program.calls
         if "torch.save" in script.program.called(call)
-        and (script.path(call) in script.files or script.program.frame(call) in script.run_by_training)
+        and (script.path(call) in script.files or script.program.frame(call) in run)
     ]
+
+
+def _is_past_training(script: Script, call: ast.Call) -> bool:
+    """Whether a module trains above a call: `trainer.fit()` and then `torch.save(trainer.model, path)`."""
+    frame = script.program.frame(call)
+    above = [c for c in script.program.calls_in(frame) if c.lineno < call.lineno] if frame.kind == "module" else []
+    return any(callee in script.leading for c in above for callee in script.program.flow.callees.get(c, ()))
 
 
 def _saver(script: Script, call: ast.Call) -> str | None:
@@ -102,7 +123,11 @@ def _saver(script: Script, call: ast.Call) -> str | None:
     if accelerator is not None or script.reach.expression(frame) is not None:
         return accelerator
     library = script.options.runtime.functions
-    if frame.kind == "module" or script.distribution is not None or library.split(".")[0] in frame.root.writes:
+    if (
+        (frame.kind == "module" and not _is_past_training(script, call))
+        or script.distribution is not None
+        or library.split(".")[0] in frame.root.writes
+    ):
         return None
     return library
 

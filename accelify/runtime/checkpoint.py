@@ -126,15 +126,15 @@ class Checkpoints:
         return max([manifest.serial for manifest in newest], default=self.project.iteration - 1) + 1
 
     def _begin(self, folder: str | os.PathLike[str] | None) -> tuple[Path, Path, int]:
-        parents = self._parents() if folder is None else {Path(folder).absolute().parent, *self._parents()}
+        parents = self._parents() if folder is None else {_place(folder).parent, *self._parents()}
         serial = self._serial_after(parents)
         if folder is not None:
-            target = Path(folder).absolute()
+            target = _place(folder)
         elif (home := self._home()) is not None:
             target = home / f"checkpoint_{serial}"
         else:
             raise CannotSave("save_state: name a folder, or give the Accelerator a project_dir")
-        return target, durable.stage(target), serial
+        return target, durable.stage(target, is_ours=target.parent == self._home()), serial
 
     def _home(self) -> Path | None:
         """Where checkpoints without a name of their own are."""
@@ -230,7 +230,7 @@ class Checkpoints:
 
     def _choose(self, folder: str | os.PathLike[str] | None, missing_ok: bool) -> durable.Manifest | None:
         if folder is not None:
-            places = durable.candidates(Path(folder).absolute())
+            places = durable.candidates(_place(folder))
         else:
             places = [manifest.folder for manifest in durable.committed(self._parents())]
             if not places and missing_ok and self._home() is not None:
@@ -317,3 +317,9 @@ class Checkpoints:
 
 def _numbered(kind: str, index: int) -> str:
     return f"{kind}_{index}" if index else kind
+
+
+def _place(folder: str | os.PathLike[str]) -> Path:
+    """Where the folder is; of a link, where it leads: that stays one."""
+    path = Path(folder).absolute()
+    return path.resolve() if path.is_symlink() or ".." in path.parts else path

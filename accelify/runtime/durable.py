@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import threading
@@ -20,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any  # what a manifest tells of its checkpoint
 
 from accelify.errors import AccelifyError
+from accelify.runtime.guests import take_along
 from accelify.runtime.writing import Entry, Writing, hash_of, sync
 
 MANIFEST = "manifest.json"
@@ -48,22 +50,35 @@ class Manifest:
         return _digest(_table(self))
 
 
-def stage(target: Path) -> Path:
-    """An empty folder beside the target to write into; what earlier attempts left behind there goes."""
+class Occupied(AccelifyError):
+    """A place where no checkpoint can be put."""
+
+
+def stage(target: Path, *, is_ours: bool) -> Path:
+    """An empty folder beside the target to write into; what earlier attempts at it left behind goes.
+
+    is_ours: whether nobody else writes into the folder around; what was left of others goes, too, then.
+    Raises: Occupied for what cannot be replaced.
+    """
+    if target.exists() and not target.is_dir():
+        raise Occupied(f"{target} is a file, and a checkpoint is a folder")
+    if target in (here := Path.cwd(), *here.parents):
+        raise Occupied(f"{target} holds the folder that the script runs in: name one for the checkpoint itself")
     target.parent.mkdir(parents=True, exist_ok=True)
-    sweep(target.parent)
+    sweep(target.parent, "" if is_ours else target.name)
     staging = target.with_name(f"{STAGING}{target.name}-{secrets.token_hex(4)}")
     staging.mkdir()
     return staging
 
 
-def sweep(parent: Path) -> None:
-    """Remove what unfinished saves and removals left behind."""
-    for left in [*parent.glob(f"{STAGING}*"), *parent.glob(f"{TRASH}*")]:
-        shutil.rmtree(left, ignore_errors=True)
-    for previous in parent.glob(f"{PREVIOUS}*"):
-        if is_sound(previous.with_name(previous.name.removeprefix(PREVIOUS))):
-            shutil.rmtree(previous, ignore_errors=True)
+def sweep(parent: Path, name: str = "") -> None:
+    """Remove what unfinished saves and removals left behind; of the checkpoint of this name, if one is given."""
+    wanted = re.escape(name) or ".*"
+    for left in list(parent.iterdir()):
+        unfinished = re.fullmatch(f"({re.escape(STAGING)}|{re.escape(TRASH)}){wanted}-[0-9a-f]{{8}}", left.name)
+        replaced = re.fullmatch(f"{re.escape(PREVIOUS)}({wanted})", left.name)
+        if unfinished or (replaced and is_sound(parent / replaced[1])):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def commit(writing: Writing, target: Path, serial: int, entries: Iterable[Entry], about: dict[str, Any]) -> Manifest:
@@ -81,10 +96,13 @@ def commit(writing: Writing, target: Path, serial: int, entries: Iterable[Entry]
     table = _table(manifest)
     content = json.dumps({**table, "sha256": _digest(table)}, indent=1).encode()
     writing.file(MANIFEST, [content])
-    for folder in {(staging / name).parent for name in files} | {staging}:
+    previous = target.with_name(f"{PREVIOUS}{target.name}")
+    folders = {staging, *((staging / name).parent for name in files)}
+    for old in (target, previous):
+        folders |= take_along(old, _own(old), staging)
+    for folder in folders:
         writing.sync_folder(folder)
     writing.wait()
-    previous = target.with_name(f"{PREVIOUS}{target.name}")
     if target.exists():
         # The loader looks under the second name, too, if we end between these two.
         if is_sound(target) or not is_sound(previous):
@@ -185,6 +203,11 @@ def committed(parents: Iterable[Path]) -> list[Manifest]:
                 except Damaged:
                     continue
     return sorted(found, key=lambda manifest: manifest.serial, reverse=True)
+
+
+def _own(folder: Path) -> set[str]:
+    """The files of a checkpoint; none where there is no checkpoint."""
+    return {MANIFEST, *read_manifest(folder).files} if is_sound(folder) else set()
 
 
 def candidates(folder: Path) -> list[Path]:

@@ -114,6 +114,68 @@ def test_a_failure_at_any_call_loses_nothing(name, error, tmp_path, monkeypatch)
     assert number > 15
 
 
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), Died()], ids=["failed", "died"])
+def test_files_of_the_script_stay_in_a_folder_that_is_saved_into(error, tmp_path, monkeypatch):
+    target = tmp_path / "out"
+    (target / "plots" / "empty").mkdir(parents=True)
+    (target / "log.txt").write_text("first")
+    (target / "plots" / "loss.png").write_bytes(b"png")
+    (target / "latest").symlink_to("plots")
+
+    def is_kept():
+        texts = (target / "log.txt").read_text(), (target / "latest" / "loss.png").read_bytes()
+        return texts == ("first", b"png") and (target / "latest").is_symlink() and (target / "plots" / "empty").is_dir()
+
+    run = Run(tmp_path)
+    run.accelerator.register_save_state_pre_hook(
+        lambda models, weights, folder: Path(folder, f"hook-{run.number.value}").touch()
+    )
+    failed, number = True, 0
+    while failed:
+        number += 1
+        with monkeypatch.context() as patch:
+            failing = Failing(patch, number, error)
+            try:
+                run.save(float(number), target)
+            except (CannotSave, Died):
+                assert failing.left <= 0
+            failed = failing.left <= 0
+        if target.exists():
+            assert is_kept(), number
+        run.save(0.5, target)
+        assert is_kept(), number
+        assert {name for name in names_in(target) if name.startswith("hook")} == {"hook-0.5"}
+        assert Run(tmp_path).load(target) == 0.5
+    (target / "log.txt").write_text("second")
+    assert Run(tmp_path).load(target) == 0.5
+    assert (target / "log.txt").stat().st_nlink == 1
+
+
+def test_what_no_checkpoint_can_replace(tmp_path, monkeypatch):
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(CannotSave, match="notes is a file"):
+        Run(tmp_path).save(1.0, tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "mine"
+    monkeypatch.chdir(tmp_path)
+    for folder in (".", ".."):
+        with pytest.raises(CannotSave, match="the script runs in"):
+            Run(tmp_path).save(1.0, folder)
+    Path("elsewhere").mkdir()
+    Path("link").symlink_to("elsewhere")
+    assert Run(tmp_path).save(1.0, "link") == str(tmp_path / "elsewhere")
+    assert Path("link").is_symlink()
+    assert Run(tmp_path).load("link") == 1.0
+
+
+def test_another_runs_unfinished_checkpoint_beside_is_left_alone(tmp_path):
+    unfinished = durable.stage(tmp_path / "a", is_ours=False)
+    Run(tmp_path).save(1.0, tmp_path / "b")
+    durable.stage(tmp_path / "a-b", is_ours=False)
+    assert unfinished.is_dir()
+    durable.stage(tmp_path / "a", is_ours=False)
+    assert not unfinished.exists()
+
+
 def test_a_full_disk(tmp_path):
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:

@@ -85,6 +85,7 @@ class Passage:
         at_end: Callable[[], None] | None = None,
     ) -> None:
         self._at_end = at_end
+        self._is_over = False
         self.taken = 0
         self.ref = weakref.ref(self)
         self._batches = epoch.batches
@@ -107,6 +108,7 @@ class Passage:
             batch = next(self._batches)
         except StopIteration:
             self._passages.end(self)
+            self._is_over = True
             if self._at_end is not None:
                 self._at_end()
                 self._at_end = None
@@ -119,6 +121,10 @@ class Passage:
         if self._passages.moved is not self.ref:
             self._passages.advance(self)
         return batch if self._copies is None else self._copies.of(batch)
+
+    def __del__(self) -> None:
+        if not self._is_over:
+            self._passages.drop(self)
 
     @property
     def step(self) -> Step | None:
@@ -149,6 +155,7 @@ class Passages:
         self.moved: weakref.ref[Passage] | None = None
         self._open: list[weakref.ref[Passage]] = []
         self._last: list[Step] = []
+        self._broken: list[Step] = []
 
     def begin(
         self,
@@ -169,7 +176,11 @@ class Passages:
     def end(self, passage: Passage) -> None:
         """Note that a pass came to its end."""
         self._open = [ref for ref in self._open if ref() is not None and ref is not passage.ref]
-        self._last, self.moved = passage.history, None
+        self._last, self._broken, self.moved = passage.history, [], None
+
+    def drop(self, passage: Passage) -> None:
+        """Note that the script has let go of a pass before its end."""
+        self._broken = passage.history[: passage.taken]
 
     @property
     def current(self) -> Passage | None:
@@ -198,3 +209,8 @@ class Passages:
     def finished(self) -> list[Step]:
         """The steps of the pass that ended last."""
         return self._last
+
+    @property
+    def broken(self) -> list[Step]:
+        """The steps taken of the pass that was broken off last, if none has ended since."""
+        return self._broken

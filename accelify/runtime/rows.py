@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any  # what is gathered is whatever the user's script made
 
@@ -48,7 +49,8 @@ def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) ->
     """The rows of all ranks that count, in the order of one process.
 
     Inside a loop over a prepared loader: of the current batch. After it: of everything collected in the loop, row by
-    row, trimmed or not, or batch by batch, as the length says; a batch counts if a row of it does.
+    row, trimmed or not, or batch by batch, as the length says; a batch counts if a row of it does. A loop that was
+    broken off has collected what its first steps had.
     Raises: CannotGather when rows were added and these are not theirs.
     """
     step = passages.step
@@ -61,9 +63,17 @@ def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) ->
     lengths = {length for _, length in _lengths(everything)}
     if passages.current is not None and not _is_of_loop(lengths, history, step):
         return _of_step(tree, step, collectives, rank)
-    for steps in (history, [_trimmed(step) for step in history], [_of_batches(step) for step in history]):
-        if steps and lengths == {_total(steps)}:
-            return nested.map_leaves(_ordering(steps), everything, is_leaf=nested.is_list_of_objects)
+    ended = [steps for steps in _readings(history) if steps and lengths == {_total(steps)}]
+    broken = passages.broken if passages.current is None else []
+    begun = [steps for reading in _readings(broken) if (steps := _first_of(reading, lengths))]
+    orders = [_order(steps) for steps in ended[:1] + begun[:1]]
+    if orders and torch.equal(orders[0], orders[-1]):
+        return nested.map_leaves(_ordering(orders[0]), everything, is_leaf=nested.is_list_of_objects)
+    if orders:
+        raise CannotGather(
+            f"gather_for_metrics after a loop: {sorted(lengths)} rows may be those of the loop that ended last or of "
+            "one that was broken off since. Call it in the loop, on each batch."
+        )
     if all(step.is_whole for step in passages.finished):
         return everything
     raise CannotGather(
@@ -74,9 +84,18 @@ def gather_rows(tree: Any, passages: Passages, collectives: Alone, rank: int) ->
 
 def _of_step(tree: Any, step: Step | None, collectives: Alone, rank: int) -> Any:
     """The rows of all ranks in one step."""
-    if step is not None:
-        _check(tree, step, rank)
-    return collectives.gather_rows(tree, None if step is None or step.is_whole else step.valid)
+    if step is None or step.is_whole:
+        return collectives.gather_rows(tree, None)
+    problem = _problem(tree, step, rank)
+    # All ranks hear of it: one that found nothing would wait for the others.
+    if not collectives.is_alike("gather_for_metrics", problem) or problem:
+        told = enumerate(collectives.gather_object(problem))
+        stories = "; ".join(f"rank {at} has {story}" for at, story in told if story)
+        raise CannotGather(
+            f"gather_for_metrics: {stories}; the rest were added to even out the last step. Give it one row per "
+            "sample, or use gather."
+        )
+    return collectives.gather_rows(tree, step.valid)
 
 
 def _is_of_loop(lengths: set[int], history: Sequence[Step], step: Step | None) -> bool:
@@ -134,17 +153,25 @@ def _of_batches(step: Step) -> Step:
     return Step(rows=present, valid=tuple(int(rows > 0) for rows in step.valid))
 
 
-def _check(tree: Any, step: Step, rank: int) -> None:
-    if step.is_whole or step.rows is None:
-        return
-    for leaf, length in _lengths(tree):
-        if length != step.rows[rank]:
+def _readings(history: Sequence[Step]) -> list[list[Step]]:
+    """What a script may have collected in a loop of these steps: rows, rows that count, or one for each batch."""
+    return [list(history), [_trimmed(step) for step in history], [_of_batches(step) for step in history]]
+
+
+def _first_of(history: Sequence[Step], lengths: set[int]) -> list[Step]:
+    """The first steps, as many as make up these rows; none where none do."""
+    totals = itertools.accumulate(sum(step.rows or ()) for step in history)
+    return next((list(history[:count]) for count, total in enumerate(totals, start=1) if lengths == {total}), [])
+
+
+def _problem(tree: Any, step: Step, rank: int) -> str:
+    """What of this is not as long as the rank's batch; nothing where all is."""
+    rows = step.rows[rank] if step.rows else None
+    for leaf, length in _lengths(tree) if rows is not None else ():
+        if length != rows:
             kind = f"tensor of shape {list(leaf.shape)}" if isinstance(leaf, torch.Tensor) else f"list of {length}"
-            raise CannotGather(
-                f"gather_for_metrics: a {kind} for a batch of {step.rows[rank]} rows, of "
-                f"which {step.valid[rank]} count and the rest were added to even out the last step. Give it one row "
-                "per sample, or use gather."
-            )
+            return f"a {kind} for a batch of {rows} rows, of which {step.valid[rank]} count"
+    return ""
 
 
 def _lengths(tree: Any) -> Iterator[tuple[Any, int]]:
@@ -160,9 +187,7 @@ def _lengths(tree: Any) -> Iterator[tuple[Any, int]]:
     return iter(found)
 
 
-def _ordering(history: Sequence[Step]) -> Callable[[Any], Any]:
-    order = _order(history)
-
+def _ordering(order: torch.Tensor) -> Callable[[Any], Any]:
     def put(leaf: Any) -> Any:
         if isinstance(leaf, list):
             return [leaf[position] for position in order.tolist()]

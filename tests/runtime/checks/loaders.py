@@ -709,6 +709,25 @@ def metrics_collected_by_a_loop_in_a_loop(accelerator):
             accelerator.gather_for_metrics(found)
 
 
+def metrics_of_a_loop_that_was_broken_off_are_in_order(accelerator):
+    loader, size = accelerator.prepare(_loader(40, "in order")), accelerator.num_processes
+    for taken in (2, 3):  # a script may look at its count before or after it uses a batch
+        rows = []
+        for batch in loader:
+            if taken == 3 and len(rows) == 2:
+                break
+            rows.append(batch)
+            if taken == len(rows):
+                break
+        assert accelerator.gather_for_metrics(torch.cat(rows)).tolist() == list(range(8 * size))
+        firsts = torch.stack([batch[0] for batch in rows])
+        assert accelerator.gather_for_metrics(firsts).tolist() == list(range(0, 8 * size, 4))
+    list(loader)
+    batch = next(iter(accelerator.prepare(_loader(80, "in order", batch_size=20))))
+    with pytest.raises(CannotGather, match="broken off since"):
+        accelerator.gather_for_metrics(batch)
+
+
 def metrics_after_a_break_at_the_last_batch_are_all_there(accelerator):
     loader, rows = accelerator.prepare(_loader(24, "in order")), []
     for number, batch in enumerate(loader, start=1):
@@ -725,8 +744,10 @@ def metrics_that_cannot_be_told_raise(accelerator):
         if step < 2:
             accelerator.gather_for_metrics(wrong)
         else:
-            with pytest.raises(CannotGather, match=r"\[4\] for a batch of 2 rows"):
+            with pytest.raises(CannotGather, match=r"rank 1 has a tensor of shape \[4\] for a batch of 2 rows"):
                 accelerator.gather_for_metrics(wrong)
+            with pytest.raises(CannotGather, match=r": rank 0 has a list of 4 for a batch of 2 rows"):
+                accelerator.gather_for_metrics([""] * (4 if accelerator.is_main_process else 2))
     with pytest.raises(CannotGather, match="in the loop"):
         accelerator.gather_for_metrics(torch.zeros(5))
 

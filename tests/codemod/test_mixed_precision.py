@@ -280,7 +280,8 @@ def test_apex_at_its_first_level_is_the_accelerators() -> None:
 @pytest.mark.parametrize(
     ("slots", "reason"),
     [
-        ({"start": O1.replace("O1", "O2")}, "not plainly `O1`"),
+        ({"start": O1.replace("O1", "O3")}, "not plainly `O1`"),
+        ({"start": O1.replace("verbosity=0", "loss_scale=128.0")}, "settings of its own"),
         ({"start": O1.replace("'O1'", "level")}, "not plainly `O1`"),
         ({"start": "model = amp.initialize(model, opt_level='O1')"}, "give a model and an optimizer back"),
         ({"inside": "scaled.backward(); print(scaled)"}, "more than its backward pass"),
@@ -323,8 +324,27 @@ def test_the_level_of_apex_may_be_an_option() -> None:
     assert "if args.fp16:" not in after
     assert 'mixed_precision="fp16" if args.fp16 and torch.cuda.is_available() else "no"' in after
     assert any("`args.fp16_opt_level` is no longer read" in note.message for note in result.notes)
-    other = run(text.format(start=OPTIONS.format(default="O2"), inside="scaled.backward()", end=""))
+    other = run(text.format(start=OPTIONS.format(default="O0"), inside="scaled.backward()", end=""))
     assert other.status is Status.DECLINED
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        O1.replace("O1", "O2"),
+        "level = 'O2'\nmodel, optimizer = amp.initialize(model, optimizer, opt_level=level)",
+        "model, optimizer = amp.initialize(models=model, optimizers=optimizer, opt_level='O2')",
+        O1.replace("'O1', verbosity=0", "'O2', keep_batchnorm_fp32=True, loss_scale='dynamic'"),
+    ],
+)
+def test_apex_at_its_second_level_is_the_accelerators_with_a_word(start: str) -> None:
+    result = run(APEX.format(start=start, inside="scaled.backward()", end=""))
+    assert result.status is Status.MIGRATED, result.notes
+    text = result.after.decode()
+    assert "amp" not in text.replace("import torch", "")
+    assert "O2" not in text
+    assert 'Accelerator(mixed_precision="fp16" if torch.cuda.is_available() else "no")' in text
+    assert any("they are in fp32 alone" in note.message for note in result.notes), result.notes
 
 
 def test_with_apex_every_clipping_unscales() -> None:

@@ -13,6 +13,15 @@ from accelify.codemod.analysis.values import External
 
 _USES = ("initialize", "scale_loss", "master_params")
 _CLIPS = {"torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"}
+LEVELS = ("O1", "O2")
+_THINGS = ("models", "optimizers")
+# What settings may say where they say what is so without them.
+_USUAL = {
+    "keep_batchnorm_fp32": ("True", "'True'", "None"),
+    "loss_scale": ("'dynamic'", "None"),
+    "verbosity": ("0", "1"),
+    "enabled": ("True",),
+}
 _HARMLESS = (ast.Raise, ast.Pass, ast.Expr)
 
 
@@ -64,19 +73,28 @@ class Apex:
 
     def _start(self, call: ast.Call) -> None:
         given = {k.arg: k.value for k in call.keywords}
-        level = given.get("opt_level", ast.Constant("O1"))
-        if isinstance(level, ast.Attribute) and self._default(level.attr) == "O1":
-            self.found.level = level
-        elif not isinstance(level, ast.Constant) or level.value != "O1":
-            raise NotUnderstood(call, "its level is not plainly `O1`")
-        if set(given) - {"opt_level", "verbosity"}:
+        things = [*call.args, *(given.pop(name) for name in _THINGS[len(call.args) :] if name in given)]
+        self._level(call, given.pop("opt_level", ast.Constant("O1")))
+        if any(ast.unparse(value) not in _USUAL.get(str(name), ()) for name, value in given.items()):
             raise NotUnderstood(call, "it has settings of its own")
         statement = self.program.statement(call)
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-        names = [ast.unparse(a) for a in call.args]
+        names = [ast.unparse(thing) for thing in things]
         if not isinstance(target, ast.Tuple) or [ast.unparse(e) for e in target.elts] != names or len(names) != 2:
             raise NotUnderstood(call, "it does not give a model and an optimizer back under their names")
         self.found.bindings.append(statement)
+
+    def _level(self, call: ast.Call, given: ast.expr) -> None:
+        """`"O1"`, `args.opt_level`, or a variable that holds one of these."""
+        level, owner = given, self.program.scope(given).owner(given.id) if isinstance(given, ast.Name) else None
+        writes = self.settings.tracer.writes(owner, given.id) if isinstance(given, ast.Name) and owner else []
+        if len(writes) == 1 and isinstance(writes[0], ast.Name):
+            level = self.settings.tracer.assigned(writes[0]) or given
+        value = self._default(level.attr) if isinstance(level, ast.Attribute) else getattr(level, "value", None)
+        if value not in LEVELS:
+            raise NotUnderstood(call, "its level is not plainly `O1` or `O2`")
+        self.found.level = str(value)
+        self.found.level_option = level if isinstance(level, ast.Attribute) else None
 
     def _default(self, name: str) -> object:
         """The default of the option that a parser of the script's keeps under a name."""

@@ -26,7 +26,7 @@ class Precision:
     does not take it over; then nothing else counts. choices: conditions whose branches differ in the precision alone,
     each with whether its body is the branch in mixed precision. beside: calls of the model that are in full precision.
     Of apex: scaled, the blocks in which a loss is scaled; masters, the parameters that it keeps, and whose they are;
-    clips, what is clipped; level, the option that chooses apex's level.
+    clips, what is clipped; level, `O1` or `O2`, and the option of which that is the default.
     """
 
     scalers: list[ast.Call] = field(default_factory=list)
@@ -44,7 +44,8 @@ class Precision:
     masters: dict[ast.Call, str] = field(default_factory=dict)
     clips: list[ast.Call] = field(default_factory=list)
     imports: list[ast.Try] = field(default_factory=list)
-    level: ast.Attribute | None = None
+    level: str = ""
+    level_option: ast.Attribute | None = None
 
     @property
     def is_taken_over(self) -> bool:

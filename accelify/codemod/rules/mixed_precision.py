@@ -15,7 +15,8 @@ for CUDA does nothing on a CPU, and so does this. Branches that differ in the pr
 Why: one switch instead of five places that must agree; every process skips the same steps and keeps the same scale.
 Left alone: all of it where a part is not understood (the scale is read or saved, losses are scaled for more than their
 backward pass, settings of the scaler's own). It is right as it stands, over many processes too; a note says why.
-Of apex, level O1 is migrated, also as an option's default; with another level, or more of apex, the script is declined.
+Of apex, levels O1 and O2 are migrated, also as an option's default; with another, or more of apex, the script is
+declined.
 """
 
 from __future__ import annotations
@@ -60,9 +61,8 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
         yield Change(NAME, script.path(choice), choice.lineno, reason, (Unwrap(choice, is_body),))
     if not found.library:
         yield from _noted(script, found)
-    elif found.level is not None:
-        message = f"`{ast.unparse(found.level)}` is no longer read: fp16 is what its default, `O1`, does"
-        yield Remark(NAME, script.path(found.level), found.level, message, Tier.REVIEW)
+    else:
+        yield from _level(script, found)
 
 
 def _noted(script: Script, found: Precision) -> Iterator[Remark]:
@@ -80,6 +80,20 @@ def _noted(script: Script, found: Precision) -> Iterator[Remark]:
     elif found.code.startswith('"bf16"') and found.scalers:
         message = "bf16 needs no scaler: a step whose gradients are not finite is no longer left out"
         yield Remark(NAME, script.path(first), first, message, Tier.REVIEW)
+
+
+def _level(script: Script, found: Precision) -> Iterator[Remark]:
+    """What apex's level said that the accelerator does not."""
+    option, said = found.level_option, []
+    if option is not None:
+        said.append(f"`{ast.unparse(option)}` is no longer read: fp16 is what its default, `{found.level}`, does")
+    if found.level == "O2":
+        said.append(
+            "`O2` had the weights in fp16 and in fp32: they are in fp32 alone, and each operation has its precision"
+        )
+    if said:
+        at = found.bindings[0] if option is None else option
+        yield Remark(NAME, script.path(at), at, "; ".join(said), Tier.REVIEW)
 
 
 def _told(script: Script, found: Precision) -> Iterator[Remark]:

@@ -446,6 +446,10 @@ class Script:
         """Whether a loss is a sum over the rows of its batch."""
         return Losses(self.program, self.roles).is_sum(loss)
 
+    def computes(self, call: ast.Call) -> bool:
+        """Whether a call runs a prepared model, or compares what it makes with something."""
+        return self._tensors.is_model_call(call) or self._tensors.is_loss(call)
+
     @cached_property
     def run_by_training(self) -> set[Scope]:
         """The functions that the changed files may run, and their own."""

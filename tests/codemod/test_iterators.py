@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
+import pytest
+
 from tests.codemod.pairs import run
 
 SCRIPT = """\
@@ -65,3 +69,54 @@ def test_a_loader_that_is_handed_back_with_its_iterator_is_prepared_where_it_is_
         assert lines.count("loader = accelerator.prepare(loader)") == 1
         assert "loader = DataLoader(" in lines[lines.index("loader = accelerator.prepare(loader)") - 1]
         assert "loader, batches = make(size)" in lines
+
+
+@pytest.mark.parametrize(
+    ("count", "taken", "is_told"),
+    [
+        ("len(data) // 2", "x, y = next(batches)", True),
+        ("rounds", "x, y = next(batches)", True),
+        ("len(loader)", "x, y = next(batches)", False),
+        ("len(data) // 2", "x, y = next(iter(loader))", False),
+        ("len(data) // 2", "try:\n    x, y = next(batches)\nexcept StopIteration:\n    break", False),
+    ],
+)
+def test_rounds_that_would_take_all_batches_of_one_process_are_told(count: str, taken: str, is_told: bool) -> None:
+    text = f"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+rounds = len(data) // 2
+loader = DataLoader(data, batch_size=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = iter(loader)
+for step in range({count}):
+{indent(taken, "    ")}
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert is_told == any("`next` fails after them" in note.message for note in run(text).notes)
+
+
+def test_an_optimizer_that_training_hands_back_is_not_prepared_again() -> None:
+    text = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+def train(model, optimizer, loader):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    return model, optimizer
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    model, optimizer = train(model, optimizer, loader)
+"""
+    assert run(text).after.decode().count("accelerator.prepare(") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from tests.codemod.pairs import changed, run, script
@@ -333,3 +335,48 @@ def test_a_bar_that_counts_the_steps_of_one_process_is_told(loop: str, is_told: 
     text = script(imports="from tqdm import tqdm", prepared="steps = len(loader.dataset) // 2")
     told = [m for m in messages(text.replace("for x, y in loader:", loop)) if "its share of these steps" in m]
     assert len(told) == is_told
+
+
+@pytest.mark.parametrize("loop", ["for k, _ in enumerate(batch):", "for k in range(len(batch)):"])
+def test_a_loop_that_only_moved_goes_though_another_counts_by_the_same_name(loop: str) -> None:
+    moved = f"for batch in loader:\n    {loop}\n        batch[k] = batch[k].to(device)\n    print(batch[0])\n"
+    after = run(script(end=f"{moved}for k, name in enumerate('ab'):\n    print(k, name)")).after.decode()
+    assert "for batch in loader:\n    print(batch[0])\n" in after
+    kept = run(script(end=moved + "print(k)")).after.decode()
+    assert f"for batch in loader:\n    {loop}\n" in kept
+
+
+def test_wrappers_that_one_line_puts_round_several_models_go_with_their_condition() -> None:
+    wrap = "other = nn.Linear(4, 1)\nif torch.cuda.device_count() > 1:\n"
+    wrap += "    model, other = nn.DataParallel(model), nn.DataParallel(other)"
+    after = run(script(model=wrap)).after.decode()
+    assert "model, other" not in after
+    assert "device_count" not in after
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_told"),
+    [
+        ("loss = nn.functional.mse_loss(model(x), labels[i])", True),
+        ("y = labels[i * 2:(i + 1) * 2]\nloss = nn.functional.mse_loss(model(x), y.float())", True),
+        ("y = rows[i]\nloss = nn.functional.mse_loss(model(x), y)", False),
+        ("rate = labels[i]\nloss = nn.functional.mse_loss(model(x), y)\nprint(rate)", False),
+    ],
+)
+def test_what_a_loop_picks_by_the_number_of_its_batch_is_told(lines: str, is_told: bool) -> None:
+    text = f"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+labels = torch.randn(8, 1)
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=1)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i, (x, y) in enumerate(loader):
+    rows = [y] * 9
+{textwrap.indent(lines, "    ")}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert is_told == any("counts this process's batches" in note.message for note in run(text).notes)

@@ -1,4 +1,4 @@
-"""Which progress bars and schedules are told how many steps one process would take, where each takes a share?"""
+"""Which bars, schedules and rounds are told how many steps one process would take, where each takes a share?"""
 
 from __future__ import annotations
 
@@ -36,6 +36,33 @@ def overlong_schedules(script: Script) -> Iterator[ast.expr]:
             call = value.node if isinstance(value, Made) and script.roles.is_scheduler(value) else None
             given = [*call.args[1:], *(k.value for k in call.keywords)] if isinstance(call, ast.Call) else []
             yield from (g for g in given if _has_length(script, g) and _counts_all(script, g))
+
+
+def overlong_rounds(script: Script) -> Iterator[ast.expr]:
+    """The `len(data) // batch_size` of `for step in range(...)`, each of which takes the next batch of a share."""
+    for loop in script.shared_loops:
+        call = loop.iter if isinstance(loop, ast.For) else None
+        if not isinstance(call, ast.Call) or "range" not in script.program.called(call) or not call.args:
+            continue
+        count = call.args[min(1, len(call.args) - 1)]
+        taken = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and "next" in script.program.called(n))
+        if _counts_all(script, count) and any(_runs_out(script, n, loop) for n in taken):
+            yield count
+
+
+def _runs_out(script: Script, taken: ast.Call, loop: ast.stmt) -> bool:
+    """Whether `next(batches)` goes over a loader once: nothing catches its end, and no round begins anew."""
+    if len(taken.args) != 1 or any(isinstance(a, ast.Try) for a in script.program.ancestors(taken)):
+        return False
+    begun = [b for chain in script.tracer.chains(taken.args[0]) for b in chain if _begins(script, b.value)]
+    return bool(begun) and not any(b.statement and script.program.inside(b.statement, loop) for b in begun)
+
+
+def _begins(script: Script, value: ast.expr | None) -> bool:
+    """`iter(loader)`"""
+    if not isinstance(value, ast.Call) or "iter" not in script.program.called(value) or not value.args:
+        return False
+    return any(script.roles.is_loader(v) for v in script.program.values(value.args[0]))
 
 
 def _has_length(script: Script, number: ast.expr) -> bool:

@@ -50,6 +50,8 @@ _WRITE = frozenset(
     "torchaudio.save torch.save shutil.copy shutil.copyfile shutil.copy2 shutil.copytree shutil.move "
     "os.remove os.unlink os.rename os.replace safetensors.torch.save_file tensorboard_logger.log_value "
     "tensorboard_logger.configure matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.pause "
+    "nibabel.save SimpleITK.WriteImage tifffile.imwrite tifffile.imsave imageio.v3.imwrite torchvision.io.write_png "
+    "torchvision.io.write_jpeg torchvision.io.write_video pandas.to_pickle scipy.sparse.save_npz "
     "matplotlib.pyplot.imsave tensorflow.summary.scalar tensorflow.summary.image tensorflow.summary.histogram "
     "tensorflow.summary.text".split()
 )

@@ -8,7 +8,7 @@ from functools import cached_property
 from accelify.codemod.analysis.bindings import Scope, names_in
 from accelify.codemod.analysis.effects import TELLS, tells_about
 from accelify.codemod.analysis.grouping import Group, Item
-from accelify.codemod.analysis.iterators import handed_back
+from accelify.codemod.analysis.handed import handed_back
 from accelify.codemod.analysis.preparing import Preparation
 from accelify.codemod.analysis.program import Program
 from accelify.codemod.analysis.trace import Binding, Chain, Tracer

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from accelify.codemod import names
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.grouping import Group, Grouper, Item
-from accelify.codemod.analysis.iterators import handed_back
+from accelify.codemod.analysis.handed import handed_back, is_handed_through
 from accelify.codemod.analysis.loops import Data, Loops, Training
 from accelify.codemod.analysis.owners import PARAMETERS, Owners, is_plain
 from accelify.codemod.analysis.program import Program
@@ -101,6 +101,8 @@ class Preparer:
                     continue
                 if isinstance(binding.statement, (ast.With, ast.AsyncWith)):
                     continue  # it is there for that block alone: `with higher.innerloop_ctx(net, opt) as (net_, opt_):`
+                if len(chains) > 1 and is_handed_through(self.program, binding):
+                    continue
                 done.add(binding.node)
                 self._optimizer(binding, chain, step)
 

@@ -19,6 +19,7 @@ import libcst as cst
 from accelify.codemod import snippets
 from accelify.codemod.analysis.effects import is_pure
 from accelify.codemod.analysis.moves import Move
+from accelify.codemod.analysis.reaching import reaching
 from accelify.codemod.analysis.rebuilt import is_only_indexed, is_unpacked, rebuilt
 from accelify.codemod.analysis.values import Constant
 from accelify.codemod.analysis.whose import is_number_of_a_gpu, is_of_process, is_where_another_is, is_worker_code
@@ -215,9 +216,16 @@ def _does_nothing_else(script: Script, node: ast.If | ast.For) -> bool:
     if isinstance(node, ast.If):
         return is_pure(node.test)
     calls = [n.func for n in ast.walk(node.iter) if isinstance(n, ast.Call)]
-    named = all(ast.unparse(f).rpartition(".")[2] in ("list", "range", "len", "keys", "items", "values") for f in calls)
-    frame, targets = script.program.frame(node), [n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)]
-    return named and all(script.program.inside(r, node) for t in targets for r in frame.reads.get(t, ()))
+    views = ("list", "range", "len", "keys", "items", "values", "enumerate", "zip")
+    named = all(ast.unparse(f).rpartition(".")[2] in views for f in calls)
+    return named and not any(_is_read_below(script, n, node) for n in ast.walk(node.target) if isinstance(n, ast.Name))
+
+
+def _is_read_below(script: Script, target: ast.Name, loop: ast.For) -> bool:
+    """Whether something outside a loop reads what its target was given last."""
+    frame = script.program.frame(loop)
+    outside = [r for r in frame.reads.get(target.id, ()) if not script.program.inside(r, loop)]
+    return any(target in reaching(script.program, r, frame.writes.get(target.id, [])) for r in outside)
 
 
 def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:

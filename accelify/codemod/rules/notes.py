@@ -13,8 +13,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.analysis.bars import overlong_schedules, overstated_bars
+from accelify.codemod.analysis.bars import overlong_rounds, overlong_schedules, overstated_bars
 from accelify.codemod.analysis.bindings import names_in
+from accelify.codemod.analysis.counters import picked_by_number
 from accelify.codemod.analysis.cpu import OPTIONS
 from accelify.codemod.analysis.decisions import decided_apart, is_measured
 from accelify.codemod.analysis.sums import added, added_in, bound_in
@@ -49,6 +50,14 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
         yield Remark(NAME, script.path(total), total, message, Tier.ADVICE)
     for total in overlong_schedules(script):
         yield Remark(NAME, script.path(total), total, f"{message}, and as long as the schedule is", Tier.REVIEW)
+    for total in overlong_rounds(script):
+        yield Remark(NAME, script.path(total), total, f"{message}, and `next` fails after them", Tier.REVIEW)
+    for counter, picked in picked_by_number(script):
+        message = (
+            f"`{counter}` counts this process's batches, and `{ast.unparse(picked)}` belongs to a batch of another "
+            "process: let the loader yield both"
+        )
+        yield Remark(NAME, script.path(picked), picked, message, Tier.REVIEW)
     yield from _summed(script)
     yield from _particular_devices(script, vanished(plan.changes))
     yield from _lost_choices(script, plan)

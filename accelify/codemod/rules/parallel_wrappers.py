@@ -28,8 +28,13 @@ NAME = "parallel_wrappers"
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     """A change for each wrapper and for each `.module`, and a note where a wrapped model was loaded."""
+    done: set[ast.stmt] = set()
     for call in script.wrappers:
-        yield _unwrap(script, call)
+        statement = script.program.statement(call)
+        if statement not in done:
+            yield _unwrap(script, call)
+        if _is_idle(script, statement):
+            done.add(statement)
     if script.wrappers:
         yield from _members(script)
         yield from _loads(script)
@@ -53,16 +58,22 @@ def _loads(script: Script) -> Iterator[Remark]:
 def _unwrap(script: Script, call: ast.Call) -> Change:
     statement = script.program.statement(call)
     reason = "one process per device needs no wrapper round the model"
-    if (
-        isinstance(statement, ast.Assign)
-        and len(statement.targets) == 1
-        and ast.unparse(statement.targets[0]) == ast.unparse(_inside(script, statement.value))
-    ):
+    if _is_idle(script, statement):
         return Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),))
     model = wrapped_by(call)
     assert model is not None
     make = partial(argument, name=next((k.arg for k in call.keywords if k.value is model), None))
     return Change(NAME, script.path(call), call.lineno, reason, (Replace(call, make, keeps=(model,)),))
+
+
+def _is_idle(script: Script, statement: ast.stmt) -> bool:
+    """Whether a statement only put wrappers round what it assigns: `model = DataParallel(model)`."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple) or len(target.elts) != len(value.elts):
+        return _same(target, _inside(script, value))
+    return all(_same(t, _inside(script, v)) for t, v in zip(target.elts, value.elts, strict=True))
 
 
 def _inside(script: Script, node: ast.expr) -> ast.expr:

@@ -229,6 +229,18 @@ def test_what_calls_training_saves_from_one_process(
     assert saved in [line.strip() for line in results["train.py"].splitlines()]
 
 
+@pytest.mark.parametrize(("file", "waits"), [("model.pt", 1), ("other.pt", 0)])
+def test_what_calls_training_waits_before_it_loads_what_it_saved(
+    file: str, waits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    (tmp_path / "train.py").write_text(CALLER + f"run()\nprint(torch.load({file!r}))")
+    after = next(r.after.decode() for r in rewrite_together(("train.py",), Options()) if r.path == "train.py")
+    assert after.count(f"accelify.runtime.wait_for_everyone()\nprint(torch.load({file!r}))") == waits
+    assert after.count("wait_for_everyone") == waits
+
+
 def test_only_the_process_that_saves_opens_the_file_where_the_accelerator_does_not_reach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,15 +19,14 @@ import libcst as cst
 
 from accelify.codemod.analysis.bindings import Scope
 from accelify.codemod.analysis.certainty import asks_for_one
+from accelify.codemod.analysis.loaded import is_loaded_later, leads_to, may_be_of
 from accelify.codemod.analysis.outputs import opened_round
 from accelify.codemod.analysis.placing import import_edit
-from accelify.codemod.analysis.program import Program
 from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Replace, Wrap
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "checkpoints"
-_DEPTH = 2
 _COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.move", "os.rename", "os.replace"}
 _ASKING = ("exists", "isfile", "isdir", "is_file", "is_dir")
 
@@ -149,23 +148,38 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
                 continue
             if any(_has_waited(script, w, statement, saves) for w in done):
                 continue
-            if any(_may_be_of(script, call, path, save) for save in saves):
+            if any(may_be_of(script, call, path, save) for save in saves):
                 done.add(statement)
                 edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
                 reason = "the process that writes this file may not be done yet"
                 yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+    yield from _waits_outside(script, [s for s in saves if script.accelerator(s) is None], beyond)
     yield from _waits_after(script, [s for s in saves if s not in script.guarding.covered], beyond)
+
+
+def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:
+    """Where what calls training saves, and loads that again: all processes wait there, without the accelerator."""
+    library = script.options.runtime.functions
+    for load, path in loads:
+        frame = script.program.frame(load)
+        is_led = frame in script.leading and script.reach.expression(frame) is None
+        roots = [script.program.frame(s).root for s in saves if may_be_of(script, load, path, s)]
+        if is_led and frame.root in roots and _saver(script, load) == library:
+            statement = _before_asking(script, script.program.statement(load))
+            edit = Insert(statement, "before", f"{library}.wait_for_everyone()")
+            reason = "the process that writes this file may not be done yet"
+            yield Change(NAME, script.path(load), load.lineno, reason, (edit,))
 
 
 def _waits_after(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:
     """Where the accelerator does not reach what loads a file: no process leaves the training before it is written."""
-    left = [s for s in saves if any(_is_loaded_later(script, load, path, s) for load, path in loads)]
+    left = [s for s in saves if any(is_loaded_later(script, load, path, s) for load, path in loads)]
     for frame in _trained_in(script):
         for statement in reversed(getattr(frame.node, "body", [])):
             calls = (
                 [] if isinstance(statement, ast.Return) else [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
             )
-            done = [s for s in left if any(c is s or _leads_to(script, c, s) for c in calls)]
+            done = [s for s in left if any(c is s or leads_to(script, c, s) for c in calls)]
             if done:
                 left = [s for s in left if s not in done]
                 edit = Insert(statement, "after", f"{script.accelerator(statement)}.wait_for_everyone()")
@@ -182,24 +196,6 @@ def _trained_in(script: Script) -> list[Scope]:
     return [f for f in dict.fromkeys(found) if f.is_function and script.reach.expression(f) is not None]
 
 
-def _is_loaded_later(script: Script, load: ast.Call, path: ast.expr, save: ast.Call) -> bool:
-    """Whether a load may read what was saved, in a run that does both."""
-    if not _may_be_of(script, load, path, save):
-        return False
-    program = script.program
-    saving = [c for c in program.calls_in(program.frame(load)) if _leads_to(script, c, save)]
-    choices = [a for a in program.ancestors(load) if isinstance(a, ast.If)]
-    return not saving or not all(any(_parts(program, a, load, c) for a in choices) for c in saving)
-
-
-def _parts(program: Program, choice: ast.If, one: ast.AST, other: ast.AST) -> bool:
-    """Whether a condition leads to either of two nodes, never to both."""
-    return any(
-        any(program.inside(a, s) for s in choice.body) and any(program.inside(b, s) for s in choice.orelse)
-        for a, b in ((one, other), (other, one))
-    )
-
-
 def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt, saves: list[ast.Call]) -> bool:
     """Whether nothing is saved between a wait and a later statement of its block."""
     block = script.program.block(before)
@@ -207,7 +203,7 @@ def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt, saves: li
         return False
     between = [n for s in block[block.index(before) : block.index(statement)] for n in ast.walk(s)]
     calls = [n for n in between if isinstance(n, ast.Call)]
-    return not any(c is s or _leads_to(script, c, s) for c in calls for s in saves)
+    return not any(c is s or leads_to(script, c, s) for c in calls for s in saves)
 
 
 def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
@@ -243,65 +239,6 @@ def _opens(node: ast.expr) -> bool:
 
 def _asks_for_a_file(test: ast.expr) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr in _ASKING for n in ast.walk(test))
-
-
-def _may_be_of(script: Script, load: ast.Call, path: ast.expr, save: ast.Call) -> bool:
-    """Whether a load may read what was saved before: the same path, or one that an imported file was given."""
-    target = save.args[1] if len(save.args) > 1 else None
-    if target is not None and _path(script, path) == _path(script, target):
-        return not _comes_first(script, load, save)
-    names = script.stored.names(target) if target is not None else frozenset()
-    if names & script.stored.names(path):
-        return script.stored.is_before(save, load)
-    if script.path(save) == script.path(load) or isinstance(path, ast.Constant):
-        return False
-    return any(_leads_to(script, call, save) for call in _before(script, load, _DEPTH))
-
-
-def _before(script: Script, node: ast.Call, depth: int) -> Iterator[ast.Call]:
-    """The calls that are made before one, in its function and where that is called."""
-    frame = script.program.frame(node)
-    yield from (call for call in script.program.calls_in(frame) if call.lineno < node.lineno)
-    for caller in script.program.flow.callers.get(frame, ()) if depth else ():
-        yield from _before(script, caller, depth - 1)
-
-
-def _path(script: Script, node: ast.expr) -> str:
-    """What names a file, as the script wrote it: what was opened, for a file that is open."""
-    opened = opened_round(script.program, node)
-    if isinstance(opened, ast.Call) and opened.args:
-        node = opened.args[0]
-    return ast.unparse(node)
-
-
-def _comes_first(script: Script, load: ast.Call, save: ast.Call) -> bool:
-    """Whether a load is over before anything is saved: above it, and in no loop with it."""
-    program = script.program
-    frame = program.frame(load)
-    if any(program.loops_round(call) for call in program.flow.callers.get(frame, ())):
-        return False
-    saving = (
-        [save] if program.frame(save) is frame else [c for c in program.calls_in(frame) if _leads_to(script, c, save)]
-    )
-    loops = program.loops_round(load)
-    return bool(saving) and not any(
-        c.lineno < load.lineno or any(loop in loops for loop in program.loops_round(c)) for c in saving
-    )
-
-
-def _leads_to(script: Script, call: ast.Call, target: ast.Call) -> bool:
-    """Whether a call may end in another one."""
-    goal, flow = script.program.frame(target), script.program.flow
-    seen: set[Scope] = set()
-    queue = [call]
-    while queue:
-        for callee in flow.callees.get(queue.pop(), ()):
-            if callee is goal:
-                return True
-            if callee not in seen:
-                seen.add(callee)
-                queue.extend(script.program.calls_in(callee))
-    return False
 
 
 def saved_by(call: cst.CSTNode, saver: str) -> cst.BaseExpression:

@@ -95,7 +95,8 @@ class Accumulation:
         window = self._current
         if weight is not None:
             total = self._collectives.reduce(float(weight if window is None else window.weight), "sum")
-            _multiply(parameters(() if window is None else window.models), world_size / total)
+            # Without any weight there is no gradient, and nothing to divide.
+            _multiply(parameters(() if window is None else window.models), world_size / (total or 1.0))
         elif window is not None and window.count < self.steps:
             _multiply(parameters(window.models), self.steps / window.count)
 

@@ -25,6 +25,10 @@ class BadReduction(AccelifyError, ValueError):
 class Alone:
     """One process: everything is already everywhere."""
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Alone:
+        """The very same: it belongs to the process, also where a copied loader uses it."""
+        return self
+
     def agree(self, operation: str, detail: str = "") -> None:
         """Nothing to agree on."""
 

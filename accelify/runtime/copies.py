@@ -53,7 +53,7 @@ class Copies:
 
     def _moved(self, batch: Any, computing: torch.cuda.Stream | None = None) -> Any:
         def move(leaf: Any) -> Any:
-            if isinstance(leaf, torch.Tensor) and (computing is None or leaf.device.type == "cpu"):
+            if isinstance(leaf, torch.Tensor) and (computing is None or _is_one_piece(leaf)):
                 there = leaf.to(self._device, non_blocking=True)
                 if computing is not None:
                     there.record_stream(computing)  # its memory is not for the next copy while a step still reads it
@@ -65,6 +65,11 @@ class Copies:
                 return _moved_itself(leaf, self._device)
 
         return nested.map_leaves(move, batch, is_leaf=_moves_itself)
+
+
+def _is_one_piece(tensor: torch.Tensor) -> bool:
+    """Whether this is one piece of the processor's memory: only of such a one's copy streams can be told."""
+    return tensor.device.type == "cpu" and tensor.layout == torch.strided and not tensor.is_nested
 
 
 def _moves_itself(tree: Any) -> bool:

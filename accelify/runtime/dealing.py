@@ -21,6 +21,10 @@ class Sharing:
     even_batches: bool = True
     dispatches: bool = False
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Sharing:
+        """The very same: what is changed for an accelerator's loaders is changed for their copies."""
+        return self
+
     @property
     def batches_per_step(self) -> int:
         """How many of one process's batches all ranks together take in a step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -149,6 +150,7 @@ class CellLogs(RankLogs):
 
 def _run(launch: Launch, payload: object, method: str) -> Any:
     import_torch(quiet=True)
+    gc.collect()  # an earlier launch's store and its threads, before they are forked
     address = own_address(launch)
     logs = CellLogs(log_folder(launch))
 
@@ -189,6 +191,7 @@ def call(payload: object) -> bytes:
 
     What it raises is written down with its type, for the cell; the process then ends with status 1.
     """
+    gc.freeze()  # what was left for the collector before the fork has threads in the other process only
     die_with(int(os.environ.pop("ACCELIFY_LAUNCHER", "0")))
     os.setsid()  # a group of its own, so that what the function starts can be ended with it
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -150,6 +150,10 @@ class Passage:
 class Passages:
     """The passes under way. One that the script has let go of, as `break` does, is no longer there."""
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Passages:
+        """The very same: a copied loader's passes are known here, too."""
+        return self
+
     def __init__(self) -> None:
         # The one that moved last.
         self.moved: weakref.ref[Passage] | None = None

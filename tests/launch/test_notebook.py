@@ -145,6 +145,23 @@ def test_a_restart(shell: Shell) -> None:
     assert "starting all processes again, 1 of at most 1 times" in done.stderr
 
 
+TWICE = """
+import gc
+from accelify.runtime import notebook_launcher
+def tidy():
+    return gc.collect() >= 0
+if __name__ == "__main__":
+    gc.disable()  # so that what the first launch left is there for the second one's processes
+    print([notebook_launcher(tidy, num_processes=2, cpu=True) for _ in range(2)])
+"""
+
+
+def test_a_second_launch_does_not_clean_up_after_the_first_in_other_processes(shell: Shell) -> None:
+    shell.script(TWICE)
+    done = shell.python("train.py")
+    assert (done.returncode, done.stdout) == (0, "[True, True]\n"), done.stderr
+
+
 def test_a_value_that_cannot_be_sent(shell: Shell) -> None:
     shell.script(SCRIPT)
     done = shell.python("train.py", "lock")

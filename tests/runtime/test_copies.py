@@ -134,6 +134,13 @@ class OnCpu(torch.Tensor):
         return OnGpu(self.gpu, self.item())
 
 
+class Sparse(torch.Tensor):
+    layout = torch.sparse_coo
+
+    def to(self, device, non_blocking):
+        return [OnCpu.gpu.current]
+
+
 @pytest.fixture(params=range(40))
 def gpu(request, monkeypatch):
     gpu = Gpu(request.param)
@@ -170,3 +177,13 @@ def test_copies_go_beside_the_computation_and_do_not_fill_the_gpu(gpu):
         assert all(event is None for event, _ in batch.stream.asked)  # the copy waits for nothing
         assert len(seen) >= value - AHEAD
     assert gpu.memories <= AHEAD + 2
+
+
+def test_what_is_of_many_pieces_is_copied_on_the_scripts_own_stream(gpu):
+    computing = gpu.current
+    sparse, nested = (
+        torch.ones(2).as_subclass(Sparse),
+        torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
+    )
+    assert Copies(torch.device("cuda")).of({"x": sparse})["x"] == [computing]
+    assert not copies._is_one_piece(nested)

@@ -292,7 +292,10 @@ def test_the_logger_says_it_once(caplog):
     logger.info("hello %s", "you", main_process_only=True)
     logger.info("in turn", in_order=True)
     assert [record.getMessage() for record in caplog.records] == ["hello you", "in turn"]
-    assert caplog.records[0].funcName == "test_the_logger_says_it_once"
+    for _ in range(2):
+        logger.warning_once("once, %s", [1], main_process_only=False)
+    assert [record.getMessage() for record in caplog.records[2:]] == ["once, [1]"]
+    assert {record.funcName for record in caplog.records} == {"test_the_logger_says_it_once"}
 
 
 def test_seeds_reach_every_library():

@@ -709,6 +709,16 @@ def metrics_collected_by_a_loop_in_a_loop(accelerator):
             accelerator.gather_for_metrics(found)
 
 
+def a_copied_loader_is_dealt_out_as_the_first_one(accelerator):
+    loader = accelerator.prepare(_loader(18, "shuffled"))
+    copied = copy.deepcopy(loader)
+    assert copied.dataset is not loader.dataset
+    rows = []
+    for batch in copied:
+        rows += accelerator.gather_for_metrics(batch).tolist()
+    assert sorted(rows) == list(range(18))
+
+
 def metrics_of_a_loop_that_was_broken_off_are_in_order(accelerator):
     loader, size = accelerator.prepare(_loader(40, "in order")), accelerator.num_processes
     for taken in (2, 3):  # a script may look at its count before or after it uses a batch

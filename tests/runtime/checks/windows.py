@@ -118,6 +118,12 @@ def weights_of_tokens_give_the_mean_over_all_tokens(accelerator):
     torch.testing.assert_close(model.weight.grad, plain.weight.grad)
 
 
+def tokens_of_which_there_are_none_leave_no_gradient(accelerator):
+    model = accelerator.prepare(_model())
+    accelerator.backward(model(torch.ones(1, 4)).sum(), weight=0)
+    assert not model.weight.grad.any()
+
+
 def an_iterable_of_unknown_length_closes_its_last_window(accelerator):
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):

@@ -119,8 +119,15 @@ def binds_its_names(parsed: Parsed, text: str) -> str | None:
     before = _name_troubles(parsed.tree, parsed.nodes)
     tree = parse_text(text, parsed.path)
     after = _name_troubles(tree, list(ast.walk(tree)))
-    new = after - before
+    new = after - before - Counter(f"`{name}` is read before it is there" for name in _given_by_stars(parsed))
     return f"{next(iter(new))}" if new else None
+
+
+def _given_by_stars(parsed: Parsed) -> set[str]:
+    """The names that a file reads and never binds, where `from models import *` may be what binds them."""
+    stars = (n for n in parsed.nodes if isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names))
+    root = bindings("<module>", parsed.tree).root if any(stars) else None
+    return {n for s in root.walk() for n in s.reads if s.owner(n) is None} if root is not None else set()
 
 
 def edits_cells_only(parsed: Parsed, applied: Applied, data: bytes) -> str | None:

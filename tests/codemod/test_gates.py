@@ -110,6 +110,12 @@ def test_a_name_that_dangles_is_caught(before: str, after: str, trouble: str) ->
     assert trouble in (gates.binds_its_names(parsed(before), after) or "")
 
 
+def test_a_name_that_a_star_import_gives_is_there_before_it_is_bound_anew() -> None:
+    after = "from nets import *\nprint(net)\nnet = prepare(net)\n"
+    assert gates.binds_its_names(parsed("from nets import *\nprint(net)\n"), after) is None
+    assert gates.binds_its_names(parsed("from nets import *\nprint(1)\n"), after) == "`net` is read before it is there"
+
+
 def test_what_dangled_before_may_dangle_still() -> None:
     text = "import os\ndef f(a):\n    b = 1\n    return c\n"
     assert gates.binds_its_names(parsed(text), text + "x = 1\n") is None

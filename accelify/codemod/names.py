@@ -45,6 +45,7 @@ _ITERATIONS = {
     "tqdm.std.tqdm": "same",
     "tqdm.tqdm_notebook": "same",
     "progressbar.progressbar": "same",
+    "barbar.Bar": "same",
     "rich.progress.track": "same",
     "alive_progress.alive_it": "same",
     "fastprogress.progress_bar": "same",

@@ -103,6 +103,15 @@ def test_a_mean_that_is_made_part_by_part_is_that_of_all_batches(add: str, how: 
     assert not notes
 
 
+@pytest.mark.parametrize("end", ["print(total)", "print(epoch * len(loader) + total)"])
+def test_the_number_of_the_last_step_is_no_sum(end: str) -> None:
+    after, notes = rewritten(add="total += 1", end=end)
+    assert "reduce" not in after
+    assert not notes
+    after, _ = rewritten(add="if loss < 1:\n            total += 1", end=end)
+    assert f'    {REDUCED}"sum")\n' in after
+
+
 def test_a_count_that_divides_what_stays_a_share_stays_one() -> None:
     after, notes = rewritten(
         before="losses = np.zeros(2)",

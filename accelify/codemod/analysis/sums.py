@@ -151,9 +151,22 @@ class Sums:
         if how is None:
             return None
         others = {o for u in uses for o in u.others} - {name}
+        if how == "sum" and not others & added_in(loop).keys() and self._only_numbers_rounds(name, loop, frame):
+            return None
         if how == "mean":
             others -= names_in(loop.target)
         return how, anchor, others
+
+    def _only_numbers_rounds(self, name: str, loop: Loop, frame: Scope) -> bool:
+        """Whether a sum is one more in every round, as of all processes, and nothing is divided by it."""
+        steps = added_in(loop)[name]
+        is_one = all(isinstance(added(s)[1], ast.Constant) and self.program.parent(s) is loop for s in steps)
+        divides = (
+            isinstance(a, ast.BinOp) and isinstance(a.op, (ast.Div, ast.FloorDiv)) and self.program.inside(r, a.right)
+            for r in self.program.reads_of(frame, name)
+            for a in self.program.ancestors(r)
+        )
+        return is_one and not any(divides)
 
     def _is_of_time(self, name: str, loop: Loop) -> bool:
         """Whether what is added is the time that a round took, while the processes work at once."""

@@ -346,6 +346,11 @@ def test_a_loop_that_only_moved_goes_though_another_counts_by_the_same_name(loop
     assert f"for batch in loader:\n    {loop}\n" in kept
 
 
+def test_a_block_without_gradients_that_only_moved_goes() -> None:
+    moves = "with torch.no_grad():\n    if use_cuda:\n        x = x.cuda()\n        y = y.cuda()"
+    assert "no_grad" not in run(script(batch=moves)).after.decode()
+
+
 def test_wrappers_that_one_line_puts_round_several_models_go_with_their_condition() -> None:
     wrap = "other = nn.Linear(4, 1)\nif torch.cuda.device_count() > 1:\n"
     wrap += "    model, other = nn.DataParallel(model), nn.DataParallel(other)"

@@ -240,6 +240,14 @@ def test_a_script_that_names_a_device_is_taken_at_its_word() -> None:
     assert "accelerator = Accelerator()\n" in after
 
 
+def test_a_device_that_nothing_reads_is_none() -> None:
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    made = "print(model(torch.ones(1, 4)))"
+    assert "torch.ones(1, 4, device=accelerator.device)" in rewritten(after=f"{chosen}\n{made}").after.decode()
+    read = rewritten(after=f"{chosen}\nprint(device)\n{made}").after.decode()
+    assert "torch.ones(1, 4))" in read
+
+
 def test_a_device_among_the_settings_of_a_dict_is_a_name_for_one() -> None:
     moved = 'config = {"device": "cpu"}\nfor x, y in loader:\n    x = x.to(config["device"])\n    print(x.sum())'
     after = rewritten(after=f"{moved}\nprint(model(torch.ones(1, 4).to(config['device'])))").after.decode()

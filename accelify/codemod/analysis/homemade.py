@@ -36,7 +36,21 @@ class Homemade:
 
     def _names_a_device(self) -> bool:
         named = (n for parsed in self.program.files for n in parsed.nodes if _DEVICE.search(_name(n)))
-        return any(self.program.frame(n) in self.program.reachable for n in named)
+        return any(self.program.frame(n) in self.program.reachable and not self._is_idle(n) for n in named)
+
+    def _is_idle(self, node: ast.AST) -> bool:
+        """Whether a device is chosen for a variable that nothing reads."""
+        statement = self.program.statement(node)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        if not isinstance(target, ast.Name):
+            return False
+        owner = self.program.scope(target).owner(target.id)
+        imported = (n.name for parsed in self.program.files for n in parsed.nodes if isinstance(n, ast.alias))
+        return (
+            owner is not None
+            and not self.program.reads_of(owner, target.id)
+            and not any(name in (target.id, "*") for name in imported)
+        )
 
     def _given(self) -> Iterator[ast.expr]:
         """What prepared models are given, and what losses compare with their outputs."""

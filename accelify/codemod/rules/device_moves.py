@@ -30,6 +30,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "device_moves"
+_GRADIENTS = {"torch.no_grad", "torch.enable_grad", "torch.inference_mode"}
 
 
 def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
@@ -199,22 +200,26 @@ def _same(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _emptied(script: Script, removed: set[ast.stmt]) -> Iterator[Change]:
-    """An `if use_cuda:` that only held moves goes with them, and so does a loop over the items of a batch."""
+    """An `if use_cuda:` that only held moves goes with them; so do a loop over a batch and `with torch.no_grad():`."""
     for statement in list(removed):
         parent = script.program.parent(statement)
-        while isinstance(parent, (ast.If, ast.For)) and parent not in removed:
-            if not all(s in removed for s in [*parent.body, *parent.orelse]) or not _does_nothing_else(script, parent):
+        while isinstance(parent, (ast.If, ast.For, ast.With)) and parent not in removed:
+            held = [*parent.body, *getattr(parent, "orelse", [])]
+            if not all(s in removed for s in held) or not _does_nothing_else(script, parent):
                 break
             removed.add(parent)
-            where = "under this condition" if isinstance(parent, ast.If) else "in this loop"
+            where = {ast.If: "under this condition", ast.For: "in this loop"}.get(type(parent), "in this block")
             yield Change(NAME, script.path(parent), parent.lineno, f"nothing is left to do {where}", (Remove(parent),))
             parent = script.program.parent(parent)
 
 
-def _does_nothing_else(script: Script, node: ast.If | ast.For) -> bool:
+def _does_nothing_else(script: Script, node: ast.If | ast.For | ast.With) -> bool:
     """Whether a condition, or going over something, does nothing by itself."""
     if isinstance(node, ast.If):
         return is_pure(node.test)
+    if isinstance(node, ast.With):
+        calls = [i.context_expr for i in node.items]
+        return all(isinstance(c, ast.Call) and script.program.called(c) & _GRADIENTS for c in calls)
     calls = [n.func for n in ast.walk(node.iter) if isinstance(n, ast.Call)]
     views = ("list", "range", "len", "keys", "items", "values", "enumerate", "zip")
     named = all(ast.unparse(f).rpartition(".")[2] in views for f in calls)

@@ -76,6 +76,7 @@ class Accumulation:
     def forget(self) -> None:
         """Let go of every window."""
         self._windows.clear()
+        self.is_complete = True
 
     def divide(self, loss: torch.Tensor, weight: float | None) -> torch.Tensor:
         """What of the loss goes into the backward pass."""

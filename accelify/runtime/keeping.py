@@ -132,9 +132,12 @@ class Keeping(Training):
 
         Without a folder: the newest checkpoint of the project that checks out; with `missing_ok` there need be none
         yet, and the text returned is empty then. Prepare and register the same objects before.
+        A window of micro-batches that is under way is given up, with its gradients.
         Raises: CannotLoad on every rank.
         """
-        return self._checkpoints.load(input_dir, missing_ok=missing_ok, **load_model_func_kwargs)
+        folder = self._checkpoints.load(input_dir, missing_ok=missing_ok, **load_model_func_kwargs)
+        self._give_up_windows()
+        return folder
 
     def stop_if_asked(self) -> None:
         """Write a checkpoint and end, on all processes, if any was sent SIGTERM: a line for the end of a training step.

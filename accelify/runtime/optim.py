@@ -100,6 +100,12 @@ class Steps:
         self._optimizer._opt_called = True  # type: ignore[attr-defined]  # schedulers warn without it
         return result
 
+    def begin_anew(self) -> None:
+        """Let go of a window under way, and of its gradients."""
+        if not self.is_fresh:
+            self._zero_grad()
+        self.is_fresh = True
+
     def _check_passes(self, *, has_closure: bool) -> None:
         before, self._passes_seen = self._passes_seen, self._accumulation.backward_passes
         if before < self._passes_seen or has_closure:

@@ -48,8 +48,8 @@ class JSONLTracker:
     name = "jsonl"
 
     def __init__(self, run_name: str, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{run_name}.jsonl"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.path.open("a", encoding="utf-8")
 
     @property
@@ -80,8 +80,8 @@ class CSVTracker:
     name = "csv"
 
     def __init__(self, run_name: str, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{run_name}.csv"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._columns: list[str] = ["step"]
         if self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as file:
@@ -213,10 +213,11 @@ class Silent:
 
 def plain(values: Values) -> dict[str, Any]:
     """The values as numbers, texts, lists and dicts of them; a tensor or array of one element is its number."""
-    return {str(key): _plain(value) for key, value in values.items()}
+    return {str(key): plain_value(value) for key, value in values.items()}
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """The same for one value."""
     if isinstance(value, (torch.Tensor, numpy.ndarray, numpy.generic)):
         if isinstance(value, torch.Tensor):
             value = value.detach().cpu()
@@ -224,7 +225,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return plain(value)
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 

@@ -16,6 +16,7 @@ from accelify.runtime.trackers import (
     Tracker,
     Values,
     WandBTracker,
+    plain_value,
 )
 
 KINDS = ("jsonl", "csv", "tensorboard", "wandb")
@@ -75,7 +76,7 @@ class Trackers:
     def log(self, values: Values, step: int | None, options: Mapping[str, Mapping[str, Any]]) -> None:
         """Hand the values to each of them."""
         for tracker in self.running:
-            tracker.log(dict(values), step=step, **options.get(tracker.name, {}))
+            tracker.log(dict(values), step=plain_value(step), **options.get(tracker.name, {}))
 
     def finish(self) -> None:
         """Close them."""

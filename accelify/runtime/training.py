@@ -115,6 +115,12 @@ class Training(Standing):
         """One micro-batch of these models inside; `step` and `zero_grad` take effect when their window is complete."""
         return self._accumulation.window(models)
 
+    def _give_up_windows(self) -> None:
+        self._accumulation.forget()
+        for optimizer in self._optimizers:
+            if (steps := optim.steps_of(optimizer)) is not None:
+                steps.begin_anew()
+
     def no_sync(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
         """Let gradients add up on each rank inside; the next backward pass outside averages the sums."""
         return self._parallel.no_sync()

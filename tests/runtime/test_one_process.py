@@ -208,6 +208,25 @@ def test_a_step_behind_the_block_belongs_to_its_window():
     assert accelerator.sync_gradients
 
 
+def test_what_was_accumulated_before_a_load_does_not_count(tmp_path):
+    accelerator = Accelerator(cpu=True, environment=Environment(), gradient_accumulation_steps=2)
+    model, x = nn.Linear(3, 2), torch.ones(1, 3)
+    accelerator.prepare(model, optimizer := torch.optim.SGD(model.parameters(), 0.1))
+    accelerator.save_state(tmp_path / "checkpoint")
+    before, seen = model.bias.detach().clone(), []
+    with accelerator.accumulate(model):
+        accelerator.backward(model(x).sum() * 1000)
+        optimizer.step()
+    accelerator.load_state(tmp_path / "checkpoint")
+    for _ in range(2):
+        with accelerator.accumulate(model):
+            accelerator.backward(model(x).sum())
+            optimizer.step()
+            seen.append(accelerator.sync_gradients)
+    assert seen == [False, True]
+    torch.testing.assert_close(model.bias, before - 0.1)
+
+
 def test_a_schedule_in_epochs_goes_on_after_an_epoch_that_ends_within_a_window():
     accelerator = Accelerator(cpu=True, environment=Environment(), gradient_accumulation_steps=2)
     model = nn.Linear(3, 2)

@@ -38,6 +38,15 @@ def test_jsonl(tmp_path):
     assert len((tmp_path / "run.jsonl").read_text().splitlines()) == 8
 
 
+def test_names_with_a_slash_and_steps_that_are_tensors(tmp_path):
+    accelerator = Accelerator(cpu=True, environment=Environment(), log_with=["jsonl", "csv"], project_dir=tmp_path)
+    accelerator.init_trackers("team/run")
+    accelerator.log({"loss": 1}, step=torch.tensor(3))
+    accelerator.end_training()
+    assert json.loads((tmp_path / "team" / "run.jsonl").read_text().splitlines()[-1])["step"] == 3
+    assert (tmp_path / "team" / "run.csv").read_text().split() == ["step,loss", "3,1"]
+
+
 def test_csv_grows_columns_and_goes_on_after_a_restart(tmp_path):
     for _ in range(2):
         tracked(["csv"], tmp_path).end_training()

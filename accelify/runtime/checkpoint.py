@@ -126,10 +126,10 @@ class Checkpoints:
         return max([manifest.serial for manifest in newest], default=self.project.iteration - 1) + 1
 
     def _begin(self, folder: str | os.PathLike[str] | None) -> tuple[Path, Path, int]:
-        parents = self._parents() if folder is None else {_place(folder).parent, *self._parents()}
+        parents = self._parents() if folder is None else {durable.place_of(folder).parent, *self._parents()}
         serial = self._serial_after(parents)
         if folder is not None:
-            target = _place(folder)
+            target = durable.place_of(folder)
         elif (home := self._home()) is not None:
             target = home / f"checkpoint_{serial}"
         else:
@@ -230,7 +230,7 @@ class Checkpoints:
 
     def _choose(self, folder: str | os.PathLike[str] | None, missing_ok: bool) -> durable.Manifest | None:
         if folder is not None:
-            places = durable.candidates(_place(folder))
+            places = durable.candidates(durable.place_of(folder))
         else:
             places = [manifest.folder for manifest in durable.committed(self._parents())]
             if not places and missing_ok and self._home() is not None:
@@ -261,6 +261,8 @@ class Checkpoints:
         names += [_numbered("scheduler", index) for index in range(counts["schedulers"])]
         names += [f"custom-{index}" for index in range(counts["custom"])]
         saved = States(manifest)
+        if models == len(self.parts.models) and _numbered("model", models) in saved:
+            raise CannotLoad(f"{manifest.folder} holds more models than the {models} given: prepare the same first")
         names += ["loaders"] + (["scaler"] if "scaler" in saved else [])
         return {**{name: saved[name] for name in names}, "random": self._random_state_in(saved, manifest)}
 
@@ -317,9 +319,3 @@ class Checkpoints:
 
 def _numbered(kind: str, index: int) -> str:
     return f"{kind}_{index}" if index else kind
-
-
-def _place(folder: str | os.PathLike[str]) -> Path:
-    """Where the folder is; of a link, where it leads: that stays one."""
-    path = Path(folder).absolute()
-    return path.resolve() if path.is_symlink() or ".." in path.parts else path

@@ -54,6 +54,12 @@ class Occupied(AccelifyError):
     """A place where no checkpoint can be put."""
 
 
+def place_of(folder: str | os.PathLike[str]) -> Path:
+    """Where the folder is; of a link, where it leads: that stays one."""
+    path = Path(folder).absolute()
+    return path.resolve() if path.is_symlink() or ".." in path.parts else path
+
+
 def stage(target: Path, *, is_ours: bool) -> Path:
     """An empty folder beside the target to write into; what earlier attempts at it left behind goes.
 

@@ -331,6 +331,18 @@ def test_another_number_of_optimizers_is_refused(tmp_path):
         other.load()
 
 
+def test_another_number_of_models_is_refused(tmp_path):
+    run = Run(tmp_path)
+    run.accelerator.prepare(nn.Linear(2, 2))
+    run.save(1.0)
+    with pytest.raises(CannotLoad, match="more models than the 1 given"):
+        Run(tmp_path).load()
+    other = Run(tmp_path)
+    other.accelerator.prepare(nn.Linear(2, 2), nn.Linear(2, 2))
+    with pytest.raises(CannotLoad, match="has no model_2"):
+        other.load()
+
+
 def test_hooks_take_models_out_and_put_files_in(tmp_path):
     folder = tmp_path / "checkpoint"
     run = Run(tmp_path)

@@ -68,7 +68,7 @@ def stage(target: Path, *, is_ours: bool) -> Path:
     """
     if target.exists() and not target.is_dir():
         raise Occupied(f"{target} is a file, and a checkpoint is a folder")
-    if target in (here := Path.cwd(), *here.parents):
+    if target.resolve() in (here := Path.cwd(), *here.parents):
         raise Occupied(f"{target} holds the folder that the script runs in: name one for the checkpoint itself")
     target.parent.mkdir(parents=True, exist_ok=True)
     sweep(target.parent, "" if is_ours else target.name)

@@ -157,7 +157,8 @@ def test_what_no_checkpoint_can_replace(tmp_path, monkeypatch):
         Run(tmp_path).save(1.0, tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "mine"
     monkeypatch.chdir(tmp_path)
-    for folder in (".", ".."):
+    Path("around").symlink_to(tmp_path.parent)
+    for folder in (".", "..", Path("around", tmp_path.name)):
         with pytest.raises(CannotSave, match="the script runs in"):
             Run(tmp_path).save(1.0, folder)
     Path("elsewhere").mkdir()

@@ -80,10 +80,18 @@ def test_a_clock_that_not_every_process_may_come_to_is_told(named: str) -> None:
     assert any(n.rule == "folders" and "clocks differ" in n.message for n in result.notes)
 
 
-def test_a_script_that_stops_where_its_folder_is_told() -> None:
-    made = "if os.path.exists('out'):\n    raise SystemExit('there')\nos.makedirs('out')"
-    result = changed("-os.makedirs('out')", "+os.makedirs('out', exist_ok=True)", imports="import os", before=made)
-    assert any(n.rule == "folders" and "stops here" in n.message for n in result.notes)
+@pytest.mark.parametrize(
+    ("made", "is_told"),
+    [
+        ("if os.path.exists('out'):\n    raise SystemExit('there')\nos.makedirs('out')", True),
+        ("if not os.path.exists('out'):\n    os.makedirs('out')\nelif os.listdir('out'):\n    raise OSError", True),
+        ("if not os.path.exists('out'):\n    os.makedirs('out')\nelse:\n    print('there')", False),
+    ],
+)
+def test_a_script_that_stops_where_its_folder_is_told(made: str, is_told: bool) -> None:
+    result = run(script(imports="import os", before=made))
+    assert "os.makedirs('out', exist_ok=True)" in result.after.decode()
+    assert is_told == any(n.rule == "folders" and "stops here" in n.message for n in result.notes)
 
 
 def test_a_folder_that_is_removed_is_told() -> None:

@@ -129,9 +129,10 @@ def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
         if name not in _ASKING or ast.unparse(_path_of(call)) not in folders:
             continue
         statement = script.program.statement(call)
-        if not isinstance(statement, ast.If) or isinstance(statement.test, ast.UnaryOp):
+        if not isinstance(statement, ast.If):
             continue
-        inside = [n for s in statement.body for n in ast.walk(s)]
+        is_missing = isinstance(statement.test, ast.UnaryOp)
+        inside = [n for s in (statement.orelse if is_missing else statement.body) for n in ast.walk(s)]
         names = {ast.unparse(n.func) for n in inside if isinstance(n, ast.Call)}
         if names & _STOPS or any(isinstance(n, ast.Raise) for n in inside):
             message = "a process that comes later finds the folder that another has just made, and stops here"

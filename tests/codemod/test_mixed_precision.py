@@ -357,3 +357,35 @@ def test_with_apex_gradients_that_are_read_decline() -> None:
     inside = "scaled.backward()\n    print(model.weight.grad)"
     result = run(APEX.format(start=O1, inside=inside, end=""))
     assert any("gradients are read" in note.message for note in result.notes), result.notes
+
+
+def test_a_choice_of_scalers_goes_with_both_of_them_and_with_the_import() -> None:
+    text = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+fp16 = torch.cuda.is_available()
+if fp16:
+    from torch.cuda.amp import GradScaler
+    scaler = GradScaler()
+else:
+    scaler = None
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+model = nn.Linear(4, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.cuda(), y.cuda()
+    optimizer.zero_grad()
+    if not fp16:
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    else:
+        with torch.cuda.amp.autocast():
+            loss = nn.functional.mse_loss(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+    after = run(text).after.decode()
+    assert "pass" not in after
+    assert "if fp16:" not in after

@@ -38,11 +38,30 @@ def find(script: Script, plan: Plan) -> Iterator[Change]:
     plan.changes[:] = [_without_unread(script, change, plan) for change in plan.changes]
     made: list[Change] = []
     while True:
-        found = list(_round(script, [*plan.changes, *made]))
+        found = list(_round(script, [*plan.changes, *made])) or list(_idle_choices(script, [*plan.changes, *made]))
         if not found:
             return
         made.extend(found)
         yield from found
+
+
+def _idle_choices(script: Script, changes: list[Change]) -> Iterator[Change]:
+    """Each `if` of which every branch is gone, with the imports that only those needed."""
+    edits = [e for c in changes for e in c.edits]
+    gone: set[ast.AST] = {e.node for e in edits if isinstance(e, Remove)}
+    dropped = {(e.node, name) for e in edits if isinstance(e, DropNames) for name in e.names}
+    for node, _ in dropped:
+        if all((node, a.asname or a.name.split(".")[0]) in dropped for a in node.names):
+            gone.add(node)
+    filled = {e.node for e in edits if isinstance(e, Insert)}
+    choices = {p for node in gone if isinstance(p := script.program.parent(node), ast.If)}
+    for choice in sorted(choices, key=lambda c: (script.path(c), c.lineno)):
+        held = [*choice.body, *choice.orelse]
+        is_elif = isinstance(around := script.program.parent(choice), ast.If) and around.orelse == [choice]
+        is_idle = choice not in gone and gone.issuperset(held) and filled.isdisjoint(held) and is_pure(choice.test)
+        if is_idle and not is_elif:
+            reason = "nothing is left to do under this condition"
+            yield Change(NAME, script.path(choice), choice.lineno, reason, (Remove(choice),))
 
 
 def _without_unread(script: Script, change: Change, plan: Plan) -> Change:

@@ -695,3 +695,21 @@ def test_a_schedule_for_steps_that_others_take_is_told_of(total: str, where: str
     made = f"rows = torch.ones(8)\nscheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps={total})"
     notes = run(script(prepared=made, **{where: "scheduler.step()"})).notes
     assert any("as long as the schedule is" in n.message for n in notes) is is_told
+
+
+@pytest.mark.parametrize(
+    ("length", "where", "is_told"),
+    [
+        ("len(loader)", "end", True),
+        ("2 * len(loader)", "batch", False),
+        ("30", "end", False),
+        ("len([1, 2, 3])", "end", False),
+    ],
+)
+def test_a_schedule_in_epochs_that_is_as_long_as_a_share_is_told_of(length: str, where: str, is_told: bool) -> None:
+    made = f"scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max={length})"
+    notes = run(script(prepared=made, **{where: "scheduler.step()"})).notes
+    assert any("which steps once an epoch" in n.message for n in notes) is is_told
+    stepped = f"{made}\n\ndef after():\n    scheduler.step()"
+    notes = run(script(prepared=stepped, **{where: "after()"})).notes
+    assert any("which steps once an epoch" in n.message for n in notes) is is_told

@@ -12,6 +12,8 @@ from accelify.codemod.analysis.values import Made
 if TYPE_CHECKING:
     from accelify.codemod.script import Script
 
+DEPTH = 3  # Units: functions between a loop and what it calls in the end
+
 
 def overstated_bars(script: Script) -> Iterator[ast.expr]:
     """The `total=len(data) // batch_size` of the bars round loops that are dealt out."""
@@ -27,15 +29,37 @@ def overstated_bars(script: Script) -> Iterator[ast.expr]:
 
 def overlong_schedules(script: Script) -> Iterator[ast.expr]:
     """The `total_steps=len(data) // batch_size` of schedulers that step in loops that are dealt out."""
+    for given, is_by_batch in _told(script):
+        if any(is_by_batch) and _has_length(script, given) and _counts_all(script, given):
+            yield given
+
+
+def shrunken_schedules(script: Script) -> Iterator[ast.expr]:
+    """The `T_max=len(loader)` of schedulers that step once an epoch: in one process the loader is N times as long."""
+    for given, is_by_batch in _told(script):
+        if not any(is_by_batch) and _has_length(script, given) and not _counts_all(script, given):
+            yield given
+
+
+def _told(script: Script) -> Iterator[tuple[ast.expr, list[bool]]]:
+    """What a scheduler is told beside its optimizer, and of each of its steps, whether it is in a loop dealt out."""
+    steps: dict[ast.Call, list[bool]] = {}
     for step in script.program.calls:
-        if not isinstance(step.func, ast.Attribute) or step.func.attr != "step":
-            continue
-        if not any(script.program.inside(step, loop) for loop in script.shared_loops):
-            continue
-        for value in script.program.values(step.func.value):
-            call = value.node if isinstance(value, Made) and script.roles.is_scheduler(value) else None
-            given = [*call.args[1:], *(k.value for k in call.keywords)] if isinstance(call, ast.Call) else []
-            yield from (g for g in given if _has_length(script, g) and _counts_all(script, g))
+        if isinstance(step.func, ast.Attribute) and step.func.attr == "step":
+            is_by_batch = _is_in_a_share(script, step, DEPTH)
+            for value in script.program.values(step.func.value):
+                if isinstance(value, Made) and script.roles.is_scheduler(value) and isinstance(value.node, ast.Call):
+                    steps.setdefault(value.node, []).append(is_by_batch)
+    for call, shares in steps.items():
+        yield from ((given, shares) for given in [*call.args[1:], *(k.value for k in call.keywords)])
+
+
+def _is_in_a_share(script: Script, call: ast.AST, depth: int) -> bool:
+    """Whether a loop that is dealt out makes a call, itself or by functions that it calls."""
+    if any(script.program.inside(call, loop) for loop in script.shared_loops):
+        return True
+    callers = script.program.flow.callers.get(script.program.frame(call), ()) if depth else ()
+    return any(_is_in_a_share(script, caller, depth - 1) for caller in callers)
 
 
 def overlong_rounds(script: Script) -> Iterator[ast.expr]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.analysis.bars import overlong_rounds, overlong_schedules, overstated_bars
+from accelify.codemod.analysis.bars import overlong_rounds, overlong_schedules, overstated_bars, shrunken_schedules
 from accelify.codemod.analysis.bindings import names_in
 from accelify.codemod.analysis.counters import picked_by_number
 from accelify.codemod.analysis.cpu import OPTIONS
@@ -28,6 +28,11 @@ NAME = "notes"
 _JOINING = {f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "stack")} | {
     f"numpy.{n}" for n in ("append", "concatenate", "hstack", "vstack", "stack")
 }
+_STEPS = "each process takes only its share of these steps: `len` of the prepared loader is how many"
+_FEWER = (
+    "`len` of a prepared loader counts this process's batches, fewer with more processes: so does this schedule, which "
+    "steps once an epoch"
+)
 _SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
 
 
@@ -45,13 +50,14 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
                 yield from _evaluation(script, node)
     yield from _elsewhere(script)
     yield from _uneven(script)
-    message = "each process takes only its share of these steps: `len` of the prepared loader is how many"
-    for total in overstated_bars(script):
-        yield Remark(NAME, script.path(total), total, message, Tier.ADVICE)
-    for total in overlong_schedules(script):
-        yield Remark(NAME, script.path(total), total, f"{message}, and as long as the schedule is", Tier.REVIEW)
-    for total in overlong_rounds(script):
-        yield Remark(NAME, script.path(total), total, f"{message}, and `next` fails after them", Tier.REVIEW)
+    for lengths, message, tier in (
+        (overstated_bars, _STEPS, Tier.ADVICE),
+        (overlong_schedules, f"{_STEPS}, and as long as the schedule is", Tier.REVIEW),
+        (overlong_rounds, f"{_STEPS}, and `next` fails after them", Tier.REVIEW),
+        (shrunken_schedules, _FEWER, Tier.REVIEW),
+    ):
+        for length in lengths(script):
+            yield Remark(NAME, script.path(length), length, message, tier)
     for counter, picked in picked_by_number(script):
         message = (
             f"`{counter}` counts this process's batches, and `{ast.unparse(picked)}` belongs to a batch of another "

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from taking_turns import in_world, least, show
 
-BATCHES, ROUNDS = 1000, 15
+# Batches of an epoch, and of a turn: so few that all variants take theirs while the machine is as busy.
+BATCHES, TURN, ROUNDS = 1000, 25, 200
+
+
+def taking(loader: Iterable[object]) -> Callable[[], object]:
+    """What takes the loader's next batches, from one epoch into the next."""
+
+    def epochs() -> Iterator[object]:
+        while True:
+            yield from loader
+
+    batches = epochs()
+    return lambda: deque(islice(batches, TURN), maxlen=0)
 
 
 def main() -> None:
@@ -36,13 +50,12 @@ def main() -> None:
             },
         }
         for where, variants in loaders.items():
-            runs = {name: (lambda loader=loader: deque(loader, maxlen=0)) for name, loader in variants.items()}
             assert {name: len(loader) for name, loader in variants.items()} == dict.fromkeys(variants, BATCHES)
-            times = least(runs, ROUNDS)
+            times = least({name: taking(loader) for name, loader in variants.items()}, ROUNDS)
             firsts = {name: (lambda loader=loader: next(iter(loader))) for name, loader in variants.items()}
-            beginnings = least(firsts, 5 * ROUNDS)
+            beginnings = least(firsts, ROUNDS)
             if two.is_main_process:
-                show(f"a batch of {size}, {where}: CPU time, ratio to plain", times, BATCHES)
+                show(f"a batch of {size}, {where}: CPU time, ratio to plain", times, TURN)
                 show(f"an epoch of these until its first batch, {where}", beginnings, 1)
         dist.barrier()
 

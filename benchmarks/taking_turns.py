@@ -28,13 +28,14 @@ def least(
     for run in variants.values():
         run()
     for number in range(rounds):
+        # Once in a round, and not before each: it drives what all of them read out of the processor's caches.
+        gc.collect()
+        gc.disable()
         for name in list(variants) if number % 2 else reversed(variants):
-            gc.collect()
-            gc.disable()
             start = clock()
             variants[name]()
             times[name].append(clock() - start)
-            gc.enable()
+        gc.enable()
     return {name: sorted(each)[int(share * rounds)] for name, each in times.items()}
 
 

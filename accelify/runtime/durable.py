@@ -213,7 +213,10 @@ def committed(parents: Iterable[Path]) -> list[Manifest]:
 
 def _own(folder: Path) -> set[str]:
     """The files of a checkpoint; none where there is no checkpoint."""
-    return {MANIFEST, *read_manifest(folder).files} if is_sound(folder) else set()
+    try:
+        return {MANIFEST, *read_manifest(folder).files}
+    except Damaged:
+        return set()
 
 
 def candidates(folder: Path) -> list[Path]:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from accelify.codemod.libraries.runtimes import ACCELERATE
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options, rewrite_together
-from accelify.codemod.runtimes import ACCELERATE
 from tests import scripts
 from tests.scripts import FIXTURES
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod.diff import unified_diff
+from accelify.codemod.files.diff import unified_diff
 from accelify.codemod.result import Status
 from tests import scripts
 from tests.scripts import FIXTURES, KNOWN_WRONG, MAIN

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from accelify.codemod import discover, source
+from accelify.codemod.files import discover, source
 from accelify.codemod.result import FileResult, Problem, Status, failed
 from accelify.errors import CannotRead, CannotWrite, FileError
 from accelify.workers import Failure, available_cores, run_here, run_many
@@ -131,7 +131,7 @@ def _groups(wanted: Sequence[str], options: Options) -> list[Paths]:
 
 
 def _find_groups(task: tuple[Sequence[str], bool]) -> list[Paths]:
-    from accelify.codemod.project import groups  # parsing costs; a tree without torch does not pay for it
+    from accelify.codemod.files.project import groups  # parsing costs; a tree without torch does not pay for it
 
     return groups(*task)
 

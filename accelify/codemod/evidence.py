@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from accelify.codemod.analysis.program import Program
-from accelify.codemod.analysis.values import Element, Instance, Made, Parameters, Value
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.values import Element, Instance, Made, Parameters, Value
 
 Read = ast.Name | ast.Attribute
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accelify.codemod.runtimes import ACCELIFY, Runtime
+from accelify.codemod.libraries.runtimes import ACCELIFY, Runtime
 
 
 @dataclass(frozen=True, slots=True)

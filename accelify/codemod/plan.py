@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.program import Program
-from accelify.codemod.edited import added_reads, edits_of, vanished
-from accelify.codemod.edits import (
+from accelify.codemod.edits.values import (
     AddParameter,
     Change,
     DropNames,
@@ -20,12 +17,15 @@ from accelify.codemod.edits import (
     Unwrap,
 )
 from accelify.codemod.evidence import Evidence
+from accelify.codemod.files.parse import Parsed
+from accelify.codemod.files.project import Project
 from accelify.codemod.options import Options
-from accelify.codemod.parse import Parsed
-from accelify.codemod.project import Project
 from accelify.codemod.rules import RULES
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.understand import Verdict, understand
+from accelify.codemod.used_names import added_reads, edits_of, vanished
 
 _ROUNDS = 6
 _MORE_ROOTS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from accelify.codemod.edits import Plan
+from accelify.codemod.edits.values import Plan
 from accelify.codemod.result import ChangeRecord, Note, Tier
 
 

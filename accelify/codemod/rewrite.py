@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from accelify.codemod import records
-from accelify.codemod.edits import Facts, Obstacle, Plan, no_facts
+from accelify.codemod.edits.values import Facts, Obstacle, Plan, no_facts
+from accelify.codemod.files.cells import placed
+from accelify.codemod.files.parse import Parsed, parse
+from accelify.codemod.files.project import Project
+from accelify.codemod.files.source import may_train, read
 from accelify.codemod.options import Options
-from accelify.codemod.parse import Parsed, parse
-from accelify.codemod.places import placed
-from accelify.codemod.project import Project
 from accelify.codemod.result import FileResult, Note, Status, Tier, failed
-from accelify.codemod.source import may_train, read
 from accelify.errors import CannotParse, FileError
 
 if TYPE_CHECKING:
-    from accelify.codemod.untangle import Untangled
+    from accelify.codemod.launcher_pass import Untangled
 
 _MOST_CALLERS = 4
 _STARTS = ("init_process_group", ".spawn(")
@@ -50,7 +50,7 @@ def _all(named: Sequence[Parsed], project: Project, options: Options) -> list[Fi
     together = _rewrite(named, project, options)
     if len(named) == 1 or not any(r.status is Status.DECLINED for r in together):
         return together
-    from accelify.codemod.apart import Apart
+    from accelify.codemod.separate_programs import Apart
 
     return Apart(named, project, options.follow, lambda p: _rewrite([p], project, options)).results() or together
 
@@ -148,7 +148,7 @@ def _untangled(
 ) -> Untangled | Plan | None:
     if not any(sign in f.text for f in files for sign in _STARTS):
         return None
-    from accelify.codemod.untangle import untangle  # most files that get here do not pay for it
+    from accelify.codemod.launcher_pass import untangle  # most files that get here do not pay for it
 
     return untangle(files, project, named, options)
 
@@ -197,10 +197,10 @@ def _declined(
 
 def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
     """The new file, or the gate that it did not pass."""
-    from accelify.codemod import gates
-    from accelify.codemod.apply import apply
-    from accelify.codemod.endings import encoded
-    from accelify.codemod.lines import line_after
+    from accelify.codemod.edits import gates
+    from accelify.codemod.edits.apply import apply
+    from accelify.codemod.files.lines import line_after
+    from accelify.codemod.files.newlines import encoded
 
     try:
         applied = apply(parsed, made.of(parsed.path))

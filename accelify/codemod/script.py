@@ -7,51 +7,51 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from accelify.codemod import names
-from accelify.codemod.analysis.apex import Apex
-from accelify.codemod.analysis.batchwise import Dealing
-from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.bringing import Bringing, Brought
-from accelify.codemod.analysis.calm import Calm
-from accelify.codemod.analysis.clocks import Clocks
-from accelify.codemod.analysis.cpu import Cpu, options_in
-from accelify.codemod.analysis.cpu_only import cpu_only
-from accelify.codemod.analysis.distributing import Distribution
-from accelify.codemod.analysis.effects import function_draws, is_pure
-from accelify.codemod.analysis.evaluation import Gathering
-from accelify.codemod.analysis.experience import Experience
-from accelify.codemod.analysis.files import Files
-from accelify.codemod.analysis.guarding import Guarding
-from accelify.codemod.analysis.harmless import Harmless
-from accelify.codemod.analysis.homemade import Homemade
-from accelify.codemod.analysis.locality import Locality
-from accelify.codemod.analysis.loops import Loops, Training
-from accelify.codemod.analysis.losses import AUTOGRAD, Losses, losses_of
-from accelify.codemod.analysis.meetings import Meetings
-from accelify.codemod.analysis.metering import Metered, Metering
-from accelify.codemod.analysis.moves import Move, Moves
-from accelify.codemod.analysis.named_devices import NamedDevices
-from accelify.codemod.analysis.on_device import OnDevice
-from accelify.codemod.analysis.outputs import Effect, Outputs
-from accelify.codemod.analysis.precision import Precision, Precisions
-from accelify.codemod.analysis.prepared import Prepared
-from accelify.codemod.analysis.preparing import Preparation
-from accelify.codemod.analysis.program import Program
-from accelify.codemod.analysis.reach import Reach, main_guard
-from accelify.codemod.analysis.roles import Roles, stepped
-from accelify.codemod.analysis.seeds import Seeds
-from accelify.codemod.analysis.settings import Setting, Settings
-from accelify.codemod.analysis.start import Start
-from accelify.codemod.analysis.sums import Reduction, Sums
-from accelify.codemod.analysis.tensors import Tensors
-from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.trims import Trim, trim_of
-from accelify.codemod.analysis.values import Argument, Element, Generated, Instance, Made, Member
-from accelify.codemod.analysis.ways import Ways
-from accelify.codemod.analysis.whereabouts import Whereabouts
-from accelify.codemod.analysis.wrappers import Wrappers
-from accelify.codemod.analysis.wrapping import Wrapping
+from accelify.codemod.devices.bringing import Bringing, Brought
+from accelify.codemod.devices.conflicts import Meetings
+from accelify.codemod.devices.cpu_variables import cpu_only
+from accelify.codemod.devices.moves import Move, Moves
+from accelify.codemod.devices.named_devices import NamedDevices
+from accelify.codemod.devices.on_device import OnDevice
+from accelify.codemod.devices.options import Cpu, options_in
+from accelify.codemod.devices.own_tensors import Homemade
+from accelify.codemod.devices.whereabouts import Whereabouts
+from accelify.codemod.distributed.found import Distribution
+from accelify.codemod.files_written.clocks import Clocks
+from accelify.codemod.files_written.guarding import Guarding
+from accelify.codemod.files_written.one_process import Calm
+from accelify.codemod.files_written.paths import Files
+from accelify.codemod.libraries import names
+from accelify.codemod.metrics.batch_evaluations import Dealing
+from accelify.codemod.metrics.meters import Metered, Metering
+from accelify.codemod.metrics.rank_local import Locality
+from accelify.codemod.metrics.row_evaluations import Gathering
+from accelify.codemod.metrics.sums import Reduction, Sums
+from accelify.codemod.metrics.trims import Trim, trim_of
 from accelify.codemod.options import Options
+from accelify.codemod.precision.apex import Apex
+from accelify.codemod.precision.precision import Precision, Precisions
+from accelify.codemod.preparing.creation import Start
+from accelify.codemod.preparing.parallel_wrappers import Wrappers
+from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.preparing.preparing import Preparation
+from accelify.codemod.preparing.reach import Reach, main_guard
+from accelify.codemod.preparing.seeds import Seeds
+from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.preparing.tensors import Tensors
+from accelify.codemod.preparing.wrapping import Wrapping
+from accelify.codemod.semantics.call_conditions import Ways
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.purity import function_draws, is_pure
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Argument, Element, Generated, Instance, Made, Member
+from accelify.codemod.training.experience import Experience
+from accelify.codemod.training.harmless import Harmless
+from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.losses import AUTOGRAD, Losses, losses_of
+from accelify.codemod.training.outputs import Effect, Outputs
+from accelify.codemod.training.roles import Roles, stepped
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Script:
 
     def first_imports(self, root: Scope) -> list[ast.stmt]:
         """The run of module-level imports nearest above the first use of the accelerator in a home module."""
-        from accelify.codemod.analysis.placing import import_block
+        from accelify.codemod.preparing.placing import import_block
 
         return import_block(self, root)
 

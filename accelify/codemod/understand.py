@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from accelify.codemod import names
-from accelify.codemod.analysis.batchwise import Batchwise, Dealing
-from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.by_hand import is_part_of_a_name, reason_for
-from accelify.codemod.analysis.distribution import Distributions
-from accelify.codemod.analysis.evaluation import Evaluations, Gathering
-from accelify.codemod.analysis.halves import tell_phases
-from accelify.codemod.analysis.loops import Data, Loops, Training
-from accelify.codemod.analysis.preparing import Preparer
-from accelify.codemod.analysis.program import Program
-from accelify.codemod.analysis.reach import Reacher
-from accelify.codemod.analysis.roles import Roles, stepped
-from accelify.codemod.analysis.trace import Tracer
-from accelify.codemod.analysis.values import Argument, Collection, External, FunctionValue, Instance, Made, Parameters
-from accelify.codemod.analysis.wrapped_training import WrappedTraining
-from accelify.codemod.analysis.wrapping import Wrapping
+from accelify.codemod.distributed.distribution import Distributions
+from accelify.codemod.distributed.reasons import is_part_of_a_name, reason_for
+from accelify.codemod.libraries import names
+from accelify.codemod.metrics.batch_evaluations import Batchwise, Dealing
+from accelify.codemod.metrics.row_evaluations import Evaluations, Gathering
 from accelify.codemod.options import Options
+from accelify.codemod.preparing.preparing import Preparer
+from accelify.codemod.preparing.reach import Reacher
+from accelify.codemod.preparing.wrapped_training import WrappedTraining
+from accelify.codemod.preparing.wrapping import Wrapping
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Argument, Collection, External, FunctionValue, Instance, Made, Parameters
+from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.phase_loaders import tell_phases
+from accelify.codemod.training.roles import Roles, stepped
 
 
 @dataclass(frozen=True)

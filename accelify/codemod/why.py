@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.codemod.edits import Obstacle, Remark
+from accelify.codemod.edits.values import Obstacle, Remark
+from accelify.codemod.files.cells import told
+from accelify.codemod.files.parse import Parsed
+from accelify.codemod.files.project import Project
+from accelify.codemod.launcher_pass import Untangled, untangle
 from accelify.codemod.options import Options
-from accelify.codemod.parse import Parsed
-from accelify.codemod.places import told
 from accelify.codemod.plan import plan_for
-from accelify.codemod.project import Project
-from accelify.codemod.untangle import Untangled, untangle
 from accelify.errors import CannotRead
 
 

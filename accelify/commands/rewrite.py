@@ -13,9 +13,9 @@ import click
 
 from accelify.codemod import batch
 from accelify.codemod.batch import Batch
-from accelify.codemod.diff import unified_diff
+from accelify.codemod.files.diff import unified_diff
+from accelify.codemod.files.source import decode
 from accelify.codemod.result import FileResult, Status
-from accelify.codemod.source import decode
 from accelify.report import json, text
 from accelify.report.colour import paint_for, painted_diff, plain
 from accelify.report.progress import progress_bar
@@ -104,8 +104,8 @@ def command(
       1  something is left for a person: a file was declined, or would change under --check
       2  an error: a file could not be read, parsed or written
     """
+    from accelify.codemod.libraries.runtimes import RUNTIMES
     from accelify.codemod.rewrite import Options  # here, as `accelify rewrite --help` needs no parser
-    from accelify.codemod.runtimes import RUNTIMES
 
     if "-" in paths and len(paths) > 1:
         raise click.UsageError("`-` reads one script on stdin, so no other PATH can be given with it.")

@@ -209,7 +209,7 @@ def _check_repeats(original: Run, again: Run) -> None:
 
 
 def _diff(rewritten: Rewritten) -> str:
-    from accelify.codemod.diff import unified_diff
+    from accelify.codemod.files.diff import unified_diff
 
     return "".join(unified_diff(str(name), *pair).decode("utf-8", "replace") for name, *pair in rewritten.files)
 

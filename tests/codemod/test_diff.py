@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod.diff import unified_diff
+from accelify.codemod.files.diff import unified_diff
 
 PAIRS = {
     "plain": (b"a\nb\nc\n", b"a\nB\nc\n"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod.discover import Found, find
+from accelify.codemod.files.discover import Found, find
 from accelify.errors import CannotRead
 
 

@@ -10,12 +10,13 @@ from functools import partial
 import libcst as cst
 import pytest
 
-from accelify.codemod import batch, snippets
-from accelify.codemod.apply import apply
-from accelify.codemod.edits import AddParameter, Change, Edit, Insert, Remove, Replace
-from accelify.codemod.folding import fold
-from accelify.codemod.parse import Parsed
-from accelify.codemod.project import Project
+from accelify.codemod import batch
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.apply import apply
+from accelify.codemod.edits.folding import fold
+from accelify.codemod.edits.values import AddParameter, Change, Edit, Insert, Remove, Replace
+from accelify.codemod.files.parse import Parsed
+from accelify.codemod.files.project import Project
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options
 from tests.codemod.pairs import script

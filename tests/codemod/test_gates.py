@@ -10,12 +10,13 @@ from typing import Any
 import libcst as cst
 import pytest
 
-from accelify.codemod import gates, rewrite
-from accelify.codemod.apply import Applied, apply
-from accelify.codemod.edits import Change, Insert, Plan, Remove, Replace
-from accelify.codemod.folding import Folded, fold
-from accelify.codemod.parse import Parsed
-from accelify.codemod.project import Project
+from accelify.codemod import rewrite
+from accelify.codemod.edits import gates
+from accelify.codemod.edits.apply import Applied, apply
+from accelify.codemod.edits.folding import Folded, fold
+from accelify.codemod.edits.values import Change, Insert, Plan, Remove, Replace
+from accelify.codemod.files.parse import Parsed
+from accelify.codemod.files.project import Project
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_source
 from accelify.codemod.script import Script

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from accelify.codemod.lines import line_after, opcodes
+from accelify.codemod.files.lines import line_after, opcodes
 
 
 def test_the_opcodes_make_the_new_text_out_of_the_old() -> None:

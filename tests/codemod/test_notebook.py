@@ -7,7 +7,7 @@ from typing import Any  # JSON
 
 import pytest
 
-from accelify.codemod.diff import unified_diff
+from accelify.codemod.files.diff import unified_diff
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_source
 from tests.codemod.notebooks import CELLS, IMPORTS, OPTIMIZER, SETUP, TRAINING, content, sources, written

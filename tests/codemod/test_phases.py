@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.codemod.libraries.runtimes import ACCELERATE
 from accelify.codemod.rewrite import Options
-from accelify.codemod.runtimes import ACCELERATE
 from tests.codemod.pairs import run
 
 SCRIPT = """\

@@ -6,9 +6,9 @@ from textwrap import dedent
 
 import pytest
 
+from accelify.codemod.libraries.runtimes import ACCELERATE
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options
-from accelify.codemod.runtimes import ACCELERATE
 from tests.codemod.pairs import run, script
 
 HEAD = """\

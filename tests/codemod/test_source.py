@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod import source
-from accelify.codemod.source import Replacement, decode, encode, read, replace
+from accelify.codemod.files import source
+from accelify.codemod.files.source import Replacement, decode, encode, read, replace
 from accelify.errors import CannotRead, CannotWrite
 
 

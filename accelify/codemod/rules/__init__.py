@@ -6,8 +6,8 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 
-from accelify.codemod.analysis.launched import Launched
-from accelify.codemod.edits import Change, Obstacle, Plan, Remark
+from accelify.codemod.distributed.launched import Launched
+from accelify.codemod.edits.values import Change, Obstacle, Plan, Remark
 from accelify.codemod.rules import (
     accumulation,
     backward,

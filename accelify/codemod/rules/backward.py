@@ -17,8 +17,8 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.edits import Change, Obstacle, Plan, Replace
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Obstacle, Plan, Replace
 from accelify.codemod.script import Script
 
 NAME = "backward"

@@ -17,14 +17,14 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.certainty import asks_for_one
-from accelify.codemod.analysis.loaded import is_loaded_later, leads_to, may_be_of
-from accelify.codemod.analysis.outputs import opened_round
-from accelify.codemod.analysis.placing import import_edit
-from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Replace, Wrap
+from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Plan, Remark, Replace, Wrap
+from accelify.codemod.files_written.loads import is_loaded_later, leads_to, may_be_of
+from accelify.codemod.preparing.placing import import_edit
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.training.certainty import asks_for_one
+from accelify.codemod.training.outputs import opened_round
 
 NAME = "checkpoints"
 _COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.move", "os.rename", "os.replace"}

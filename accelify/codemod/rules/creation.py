@@ -16,13 +16,13 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.placing import body_start, import_block, import_edit
-from accelify.codemod.analysis.reach import method_of, node_of
-from accelify.codemod.edited import vanished
-from accelify.codemod.edits import AddParameter, Change, Edit, Insert, Obstacle, Plan, Replace
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import AddParameter, Change, Edit, Insert, Obstacle, Plan, Replace
+from accelify.codemod.preparing.placing import body_start, import_block, import_edit
+from accelify.codemod.preparing.reach import method_of, node_of
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.used_names import vanished
 
 NAME = "accelerator"
 _FIRST = -1  # before whatever else is inserted at the same place

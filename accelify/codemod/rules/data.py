@@ -17,12 +17,12 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.bindings import names_in
-from accelify.codemod.analysis.counted import Counted
-from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Remark, Replace
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Insert, Obstacle, Plan, Remark, Replace
+from accelify.codemod.metrics.counters import Counted
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import names_in
 
 NAME = "data"
 _OWN = "each process draws its own; one process draws what it always drew"

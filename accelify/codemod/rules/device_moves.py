@@ -16,18 +16,18 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.analysis.moves import Move
-from accelify.codemod.analysis.reaching import reaching
-from accelify.codemod.analysis.rebuilt import is_only_indexed, is_unpacked, rebuilt
-from accelify.codemod.analysis.values import Constant
-from accelify.codemod.analysis.whose import is_number_of_a_gpu, is_of_process, is_where_another_is, is_worker_code
-from accelify.codemod.edited import edits_of
-from accelify.codemod.edits import Change, Edit, Plan, Remark, Remove, Replace
-from accelify.codemod.pairs import without_idle
+from accelify.codemod.devices.destinations import is_number_of_a_gpu, is_of_process, is_where_another_is, is_worker_code
+from accelify.codemod.devices.moves import Move
+from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt
+from accelify.codemod.devices.tuple_assignments import without_idle
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Edit, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.semantics.reaching import reaching
+from accelify.codemod.semantics.values import Constant
+from accelify.codemod.used_names import edits_of
 
 NAME = "device_moves"
 _GRADIENTS = {"torch.no_grad", "torch.enable_grad", "torch.inference_mode"}

@@ -20,17 +20,17 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import names
-from accelify.codemod.analysis.dumped import is_dumped_text
-from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.analysis.either import choice_of, either_way
-from accelify.codemod.analysis.moves import is_cpu
-from accelify.codemod.analysis.values import Argument, Constant, Member
-from accelify.codemod.analysis.whose import gpu_texts
-from accelify.codemod.edited import vanished
-from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace
+from accelify.codemod.devices.destinations import gpu_texts
+from accelify.codemod.devices.dumped_options import is_dumped_text
+from accelify.codemod.devices.moves import is_cpu
+from accelify.codemod.edits.values import Change, Insert, Plan, Remark, Remove, Replace
+from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.branch_values import choice_of, either_way
+from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.semantics.values import Argument, Constant, Member
+from accelify.codemod.used_names import vanished
 
 NAME = "devices"
 

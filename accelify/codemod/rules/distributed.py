@@ -26,10 +26,10 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Remove, Replace
+from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Plan, Remark, Remove, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.purity import is_pure
 
 NAME = "distributed"
 

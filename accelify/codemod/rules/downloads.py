@@ -12,11 +12,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.analysis.reach import main_guard
-from accelify.codemod.edited import edits_of
-from accelify.codemod.edits import Change, Insert, Plan, Remark, Replace, Unwrap, Wrap
+from accelify.codemod.edits.values import Change, Insert, Plan, Remark, Replace, Unwrap, Wrap
+from accelify.codemod.preparing.reach import main_guard
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.used_names import edits_of
 
 NAME = "downloads"
 _LIBRARIES = ("torchvision.datasets.", "torchaudio.datasets.", "torch_geometric.datasets.", "medmnist.")

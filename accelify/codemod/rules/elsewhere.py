@@ -12,8 +12,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.analysis.moves import Moves
-from accelify.codemod.edits import Plan, Remark
+from accelify.codemod.devices.moves import Moves
+from accelify.codemod.edits.values import Plan, Remark
 from accelify.codemod.script import Script
 
 NAME = "elsewhere"

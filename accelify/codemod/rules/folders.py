@@ -19,13 +19,13 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.certainty import asks_for_one
-from accelify.codemod.analysis.placing import import_edit
-from accelify.codemod.analysis.reach import main_guard
-from accelify.codemod.edits import Change, Edit, Plan, Remark, Replace
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Edit, Plan, Remark, Replace
+from accelify.codemod.preparing.placing import import_edit
+from accelify.codemod.preparing.reach import main_guard
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "folders"
 _MAKERS = {"os.makedirs", "os.mkdir"}

@@ -13,10 +13,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.analysis.conditions import Key
-from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.analysis.launched import Launched
-from accelify.codemod.edits import (
+from accelify.codemod.distributed.launched import Launched
+from accelify.codemod.edits.values import (
     Change,
     DropArgument,
     DropParameter,
@@ -29,6 +27,8 @@ from accelify.codemod.edits import (
     Unwrap,
 )
 from accelify.codemod.result import Tier
+from accelify.codemod.semantics.launcher_conditions import Key
+from accelify.codemod.semantics.purity import is_pure
 
 NAME = "launch_options"
 _REASON = "the launcher knows how many processes there are, and how they meet"

@@ -44,16 +44,16 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.batchwise import Dealing
-from accelify.codemod.analysis.metering import Metered
-from accelify.codemod.analysis.meters import Meter
-from accelify.codemod.analysis.phases import Phase
-from accelify.codemod.analysis.sums import Reduction
-from accelify.codemod.analysis.trims import Trim
-from accelify.codemod.edits import Change, Insert, Plan, Remark, Replace
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Insert, Plan, Remark, Replace
+from accelify.codemod.metrics.batch_evaluations import Dealing
+from accelify.codemod.metrics.meters import Metered
+from accelify.codemod.metrics.sums import Reduction
+from accelify.codemod.metrics.trims import Trim
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.training.meters import Meter
+from accelify.codemod.training.phases import Phase
 
 NAME = "metrics"
 _AFTER_SUMS = 100  # in the order of what is inserted after a loop

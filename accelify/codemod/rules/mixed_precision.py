@@ -27,11 +27,11 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.analysis.precision import Precision
-from accelify.codemod.edits import Change, Edit, Insert, Obstacle, Plan, Remark, Remove, Replace, Unwrap
+from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Plan, Remark, Remove, Replace, Unwrap
+from accelify.codemod.precision.precision import Precision
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.purity import is_pure
 
 NAME = "mixed_precision"
 _CLIP = "torch.nn.utils.clip_grad_norm_"

@@ -17,7 +17,7 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits import Change, Plan, Replace
+from accelify.codemod.edits.values import Change, Plan, Replace
 from accelify.codemod.script import Script
 
 NAME = "named_devices"

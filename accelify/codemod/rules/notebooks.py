@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.codemod.edits import Insert, Plan, Remark
-from accelify.codemod.notebook import Notebook
+from accelify.codemod.edits.values import Insert, Plan, Remark
+from accelify.codemod.files.notebook import Notebook
 from accelify.codemod.script import Script
 
 NAME = "notebooks"

@@ -13,16 +13,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.analysis.bars import overlong_rounds, overlong_schedules, overstated_bars, shrunken_schedules
-from accelify.codemod.analysis.bindings import names_in
-from accelify.codemod.analysis.counters import picked_by_number
-from accelify.codemod.analysis.cpu import OPTIONS
-from accelify.codemod.analysis.decisions import decided_apart, is_measured
-from accelify.codemod.analysis.sums import added, added_in, bound_in
-from accelify.codemod.edited import vanished
-from accelify.codemod.edits import Plan, Remark, Remove
+from accelify.codemod.devices.options import OPTIONS
+from accelify.codemod.edits.values import Plan, Remark, Remove
+from accelify.codemod.metrics.batch_numbers import picked_by_number
+from accelify.codemod.metrics.decisions import decided_apart, is_measured
+from accelify.codemod.metrics.progress import overlong_rounds, overlong_schedules, overstated_bars, shrunken_schedules
+from accelify.codemod.metrics.sums import added, added_in, bound_in
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.used_names import vanished
 
 NAME = "notes"
 _JOINING = {f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "stack")} | {

@@ -25,11 +25,11 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.bindings import names_in
-from accelify.codemod.analysis.launched import Launched
-from accelify.codemod.edits import Change, Obstacle, Plan, Remark, Remove, Replace, Unwrap
+from accelify.codemod.distributed.launched import Launched
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Obstacle, Plan, Remark, Remove, Replace, Unwrap
 from accelify.codemod.result import Tier
+from accelify.codemod.semantics.scopes import names_in
 
 NAME = "optional"
 _EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.edits import Plan, Remark
+from accelify.codemod.edits.values import Plan, Remark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 

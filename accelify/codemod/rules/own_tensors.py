@@ -22,9 +22,9 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.bringing import Bring
-from accelify.codemod.edits import Change, Edit, Insert, Plan, Remark, Replace
+from accelify.codemod.devices.bringing import Bring
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Edit, Insert, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 

@@ -15,13 +15,14 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import names, snippets
-from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.analysis.trace import wrapped_by
-from accelify.codemod.analysis.values import Argument, Made, Member
-from accelify.codemod.edits import Change, Plan, Remark, Remove, Replace
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Plan, Remark, Remove, Replace
+from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.provenance import wrapped_by
+from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.semantics.values import Argument, Made, Member
 
 NAME = "parallel_wrappers"
 

@@ -13,10 +13,10 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.grouping import Group, Item
-from accelify.codemod.analysis.placing import body_start
-from accelify.codemod.edits import Change, Insert, Obstacle, Plan, Replace
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Insert, Obstacle, Plan, Replace
+from accelify.codemod.preparing.grouping import Group, Item
+from accelify.codemod.preparing.placing import body_start
 from accelify.codemod.script import Script
 
 NAME = "prepare"

@@ -15,8 +15,8 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.edits import Change, Plan, Remark, Replace
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 

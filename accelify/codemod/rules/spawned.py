@@ -16,10 +16,10 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.launched import Launched
-from accelify.codemod.analysis.spawning import Spawn
-from accelify.codemod.edits import Change, DropArgument, DropParameter, Edit, Insert, Obstacle, Plan, Replace
+from accelify.codemod.distributed.launched import Launched
+from accelify.codemod.distributed.spawning import Spawn
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, DropArgument, DropParameter, Edit, Insert, Obstacle, Plan, Replace
 
 NAME = "spawned"
 

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.on_device import read_on_cpu
-from accelify.codemod.edits import Change, Plan, Replace
+from accelify.codemod.devices.on_device import read_on_cpu
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Plan, Replace
 from accelify.codemod.script import Script
 
 NAME = "to_numpy"

@@ -14,10 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from accelify.codemod.analysis.bindings import Scope
-from accelify.codemod.analysis.effects import is_pure
-from accelify.codemod.edited import added_reads, edits_of, vanished
-from accelify.codemod.edits import (
+from accelify.codemod.edits.values import (
     AddParameter,
     Change,
     DropArgument,
@@ -29,6 +26,9 @@ from accelify.codemod.edits import (
     Remove,
 )
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.used_names import added_reads, edits_of, vanished
 
 NAME = "unused"
 

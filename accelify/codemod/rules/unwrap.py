@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from accelify.codemod import snippets
-from accelify.codemod.edits import Change, Obstacle, Plan, Remark, Replace
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Obstacle, Plan, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 

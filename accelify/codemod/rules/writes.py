@@ -19,14 +19,14 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod import snippets
-from accelify.codemod.analysis.bindings import names_in
-from accelify.codemod.analysis.guarding import Run
-from accelify.codemod.analysis.outputs import Effect
-from accelify.codemod.edited import edits_of
-from accelify.codemod.edits import Change, Insert, Plan, Remark, Remove, Replace, Unwrap, Wrap
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.values import Change, Insert, Plan, Remark, Remove, Replace, Unwrap, Wrap
+from accelify.codemod.files_written.guarding import Run
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.training.outputs import Effect
+from accelify.codemod.used_names import edits_of
 
 NAME = "writes"
 _READERS = {"torch.load", "numpy.load", "numpy.loadtxt", "pandas.read_csv", "pandas.read_pickle", "PIL.Image.open"} | {

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn  # an order is JSON
 
-from accelify.codemod.source import decode, is_notebook
+from accelify.codemod.files.source import decode, is_notebook
 from accelify.verify.inside import natures, prints, samples, training, writes
 from accelify.verify.inside.record import Recorder
 

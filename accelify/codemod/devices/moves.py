@@ -1,0 +1,163 @@
+"""The calls that move something to a device, and which of them a prepared script no longer needs."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cached_property
+
+from accelify.codemod.libraries import names
+from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.values import External
+from accelify.codemod.training.roles import Roles
+
+
+@dataclass(frozen=True)
+class Move:
+    """A call that moves something to a device: `x.to(device)`, `x.cuda()`."""
+
+    call: ast.Call
+    receiver: ast.expr
+    device: ast.expr | None
+
+
+class Moves:
+    """The moves in some files of a program."""
+
+    def __init__(self, program: Program, roles: Roles, prepared: Prepared, files: set[str]) -> None:
+        self.program = program
+        self.roles = roles
+        self.prepared = prepared
+        self.files = files
+
+    @cached_property
+    def found(self) -> list[Move]:
+        """Every such call in the files, in the order of their text, whether or not anything reaches it."""
+        found = []
+        for path in sorted(self.files):
+            for call in self.program.flow.parsed_of[path].parents:
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                    move = self._move(call, call.func) if call.func.attr in ("to", "cuda") else None
+                    found += [move] if move is not None else []
+        return sorted(found, key=lambda m: (self.program.path(m.call), m.call.lineno, m.call.col_offset))
+
+    def _move(self, call: ast.Call, function: ast.Attribute) -> Move | None:
+        receiver = function.value
+        held = self.program.values(receiver)
+        if self.program.flow.callees.get(call) or (held and all(isinstance(v, External) for v in held)):
+            return None
+        keyword = next((k.value for k in call.keywords if k.arg == "device"), None)
+        first = call.args[0] if call.args else keyword
+        if function.attr == "cuda":
+            return Move(call, receiver, first)
+        if first is None or isinstance(first, ast.Starred) or not self.is_device(first):
+            return None
+        if isinstance(first, ast.Constant) and is_cpu(first):
+            return None
+        return Move(call, receiver, first)
+
+    def is_device(self, node: ast.expr) -> bool:
+        """Whether an expression is a device, by its value or, where that is unknown, by its last name."""
+        if isinstance(node, ast.Constant):
+            return names.is_device_text(node.value)
+        values = self.program.values(node)
+        if any(self.roles.is_device(v) for v in values):
+            return True
+        return names.is_device_name(last_name(node))
+
+    def goes_to_cpu(self, move: Move) -> bool:
+        """Whether a move is to the CPU, said there or by a variable."""
+        return move.device is not None and (is_cpu(move.device) or self.is_the_cpu(ast.unparse(move.device)))
+
+    def is_the_cpu(self, variable: str) -> bool:
+        """Whether a variable is the CPU, to which tensors are brought to be looked at, while another is the device."""
+        own = self._devices.get(variable, [])
+        held = {v for value in own for v in self.program.values(value)}
+        others = (value for other, values in self._devices.items() for value in values if other != variable)
+        is_another = (not is_cpu(value) and not self.program.values(value) <= held for value in others)
+        return bool(own) and all(map(is_cpu, own)) and any(is_another)
+
+    @cached_property
+    def _devices(self) -> dict[str, list[ast.expr]]:
+        """The variables that hold devices, with what they are given."""
+        found: dict[str, list[ast.expr]] = {}
+        for path in sorted(self.files):
+            for node in self.program.flow.parsed_of[path].parents:
+                if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                    values = self.program.values(node.value)
+                    if values and all(map(self.roles.is_device, values)):
+                        found.setdefault(ast.unparse(node.targets[0]), []).append(node.value)
+        return found
+
+    def is_needless(self, move: Move) -> bool:
+        """Whether a move does nothing once what it moves is prepared."""
+        if self.goes_to_cpu(move):
+            return False
+        if self.prepared.is_batch(move.receiver):
+            return True
+        if not self.prepared.is_model(move.receiver):
+            return False
+        statement = self.program.statement(move.call)
+        text = ast.unparse(move.receiver)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            text = ast.unparse(statement.targets[0])
+        group = self.prepared.prepares_after(move.call, text)
+        if group is None or group.anchor is None or self._is_used_without(text, statement, group.anchor):
+            return False
+        return not self._is_used_between(text, statement, group.anchor)
+
+    def _is_used_without(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
+        """Whether a model is used, too, where the condition under which it is prepared does not hold."""
+        conditions = [
+            a for a in self.program.ancestors(end) if isinstance(a, ast.If) and not self.program.inside(start, a)
+        ]
+        if not conditions:
+            return False
+        outer, frame = conditions[-1], self.program.frame(start)
+        if text not in frame.reads:
+            return True  # an attribute, which anything may read
+        return any(n.lineno > (outer.end_lineno or outer.lineno) for n in frame.reads[text])
+
+    def _is_asked_where(self, parameters: ast.Call) -> bool:
+        """`next(model.parameters()).device`, `.is_cuda`."""
+        for ancestor in self.program.ancestors(parameters):
+            if isinstance(ancestor, ast.Attribute):
+                return ancestor.attr in ("device", "is_cuda")
+            if isinstance(ancestor, ast.stmt):
+                break
+        return False
+
+    def _is_used_between(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
+        """Whether a model is used, other than to be set up, between a move and where it is prepared."""
+        last = end.end_lineno or end.lineno
+        for call in self.program.calls:
+            if self.program.frame(call) is not self.program.frame(start) or not start.lineno < call.lineno <= last:
+                continue
+            if ast.unparse(call.func) == text:
+                return True
+            if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
+                return True
+            harmless = ast.unparse(call.func).endswith(
+                ("print", "DataParallel", "info", "watch", "compile", "amp.initialize")
+            )
+            makes = any(self.roles.is_optimizer(v) or self.roles.is_module(v) for v in self.program.values(call))
+            if not harmless and not makes and any(ast.unparse(a) == text for a in call.args):
+                return True
+        return False
+
+
+def is_cpu(device: ast.expr) -> bool:
+    """`"cpu"` and `torch.device("cpu")`: where a tensor is brought to be looked at, not to be computed with."""
+    if isinstance(device, ast.Call) and device.args:
+        device = device.args[0]
+    return isinstance(device, ast.Constant) and str(device.value).startswith("cpu")
+
+
+def last_name(node: ast.expr) -> str:
+    """`gpu` of `args.gpu`, of `config["gpu"]` and of `gpu`; `gpu_ids` of `gpu_ids[0]`."""
+    if isinstance(node, ast.Subscript):
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
+            return last_name(node.value)
+        return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

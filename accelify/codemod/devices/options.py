@@ -1,0 +1,136 @@
+"""Which option of the script's keeps it on the CPU, where it could have a GPU?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.training.roles import Roles
+
+_DEPTH = 4
+OPTIONS = ("args.", "opt.", "opts.", "config.", "cfg.", "self.args.", "hparams.", "params.")
+
+
+def options_in(node: ast.AST) -> set[str]:
+    """The options of a script that are read somewhere: `args.no_cuda`."""
+    texts = {ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    return {text for text in texts if text.startswith(OPTIONS)}
+
+
+class Cpu:
+    """Find the option behind `"cuda" if not args.no_cuda and torch.cuda.is_available() else "cpu"`."""
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, settings: Settings) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.settings = settings
+
+    def find(self, files: Collection[str]) -> Setting | None:
+        """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood."""
+        found: dict[str, Setting | None] = {}
+        for path in files:
+            for node in self.program.flow.parsed_of[path].parents:
+                if not isinstance(node, (ast.IfExp, ast.If)) or not self._chooses(node, files):
+                    continue
+                terms = self._terms(node.test, _DEPTH)
+                if not terms:
+                    return None
+                setting = self.settings.settle(_not_all(terms))
+                found[setting.text if setting is not None else ""] = setting
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def _chooses(self, node: ast.IfExp | ast.If, files: Collection[str]) -> bool:
+        """Whether a choice is one between a GPU and the CPU."""
+        if self.program.frame(node) not in self.program.reachable:
+            return False
+        if isinstance(node, ast.If):
+            return self._only_moves(node) and not self._always_moves(files)
+        gpu, cpu = ast.unparse(node.body), ast.unparse(node.orelse)
+        named = all(any(self.roles.is_device(v) for v in self.program.values(b)) for b in (node.body, node.orelse))
+        return named and "cuda" in gpu and "cpu" in cpu
+
+    def _only_moves(self, node: ast.If) -> bool:
+        """Whether a condition only moves things to the GPU, a model among them: `model = model.cuda()`.
+
+        What it makes there, `loss = nn.MSELoss().cuda()`, it makes on the CPU otherwise: `loss = nn.MSELoss()`.
+        """
+        moved: list[ast.expr] = []
+        otherwise = {ast.unparse(s) for s in node.orelse}
+        for statement in node.body:
+            if on_cpu := _made_on_cpu(statement) & otherwise:
+                otherwise -= on_cpu
+                continue
+            move = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+            if isinstance(move, ast.Call) and (self._is_wrapped(statement, move) or ast.unparse(move.func) == "print"):
+                continue
+            if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute) or move.args:
+                return False
+            if move.func.attr != "cuda" or move.keywords:
+                return False
+            kept = statement.targets if isinstance(statement, ast.Assign) else [move.func.value]
+            if ast.unparse(kept[0]) != ast.unparse(move.func.value) or isinstance(move.func.value, ast.Call):
+                return False
+            moved.append(move.func.value)
+        return not otherwise and any(self.roles.is_model(v) for m in moved for v in self.program.values(m))
+
+    @staticmethod
+    def _is_wrapped(statement: ast.stmt, call: ast.Call) -> bool:
+        """`model = nn.DataParallel(model)`"""
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        return bool(call.args) and [ast.unparse(t) for t in targets] == [ast.unparse(call.args[0])]
+
+    def _always_moves(self, files: Collection[str]) -> bool:
+        """Whether something goes to the GPU whatever the options say."""
+        return any(
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr == "cuda"
+            and self.program.path(call) in files
+            and self.program.frame(call) in self.program.reachable
+            and not any(isinstance(a, (ast.If, ast.IfExp)) for a in self.program.ancestors(call))
+            for call in self.program.calls
+        )
+
+    def _terms(self, node: ast.expr, depth: int) -> list[ast.expr]:
+        """What must hold besides that there is a GPU; nothing where that is not known."""
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+            return [term for value in node.values for term in self._terms(value, depth)]
+        if any(self.roles.is_cuda_test(v) for v in self.program.values(node)) and isinstance(node, ast.Call):
+            return []
+        value = self._assigned(node) if depth else None
+        if value is not None and "cuda" in ast.unparse(value):
+            return self._terms(value, depth - 1)
+        return [node]
+
+    def _assigned(self, node: ast.expr) -> ast.expr | None:
+        """The one value that is ever assigned to a name or an option."""
+        writes: list[ast.AST] = []
+        if isinstance(node, ast.Name):
+            owner = self.program.scope(node).owner(node.id)
+            writes = list(self.tracer.writes(owner, node.id)) if owner is not None else []
+        elif isinstance(node, ast.Attribute):
+            writes = [
+                w for w in self.program.attribute_writes.get(node.attr, ()) if ast.unparse(w) == ast.unparse(node)
+            ]
+        parent = self.program.parent(writes[0]) if len(writes) == 1 else None
+        return parent.value if isinstance(parent, ast.Assign) else None
+
+
+def _made_on_cpu(statement: ast.stmt) -> set[str]:
+    """`loss = nn.MSELoss()` for `loss = nn.MSELoss().cuda()`."""
+    move = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute) or move.func.attr != "cuda":
+        return set()
+    assert isinstance(statement, ast.Assign)
+    return {" = ".join(ast.unparse(part) for part in [*statement.targets, move.func.value])}
+
+
+def _not_all(terms: list[ast.expr]) -> ast.expr:
+    if len(terms) > 1:
+        return ast.UnaryOp(ast.Not(), ast.BoolOp(ast.And(), terms))
+    term = terms[0]
+    is_negated = isinstance(term, ast.UnaryOp) and isinstance(term.op, ast.Not)
+    return term.operand if is_negated else ast.UnaryOp(ast.Not(), term)  # type: ignore[attr-defined]  # negated

@@ -1,0 +1,146 @@
+"""Does a script that names no device give its models what can only be in the CPU's memory?"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from accelify.codemod.devices.on_device import OnDevice
+from accelify.codemod.preparing.tensors import Tensors
+from accelify.codemod.semantics.reaching import reaching
+from accelify.codemod.semantics.scopes import Scope
+
+_DEPTH = 5
+_DEVICE = re.compile(r"cuda|gpu|device|^mps$|^xpu$", re.IGNORECASE)
+_COUNTS = {"len", "int", "float", "bool", "range", "str"}
+
+
+class Homemade:
+    """Such a script trains where its tensors are; a model that is prepared would go to a GPU without them."""
+
+    def __init__(self, on_device: OnDevice, tensors: Tensors, backwards: Sequence[ast.Call]) -> None:
+        self.on_device = on_device
+        self.tensors = tensors
+        self.backwards = backwards
+        self.program = on_device.program
+        self.tracer = on_device.tracer
+        self.prepared = on_device.prepared
+
+    def find(self) -> ast.expr | None:
+        """The first such thing in the text; None where there is none, or where the script names a device."""
+        if self._names_a_device():
+            return None
+        found = [*self._given(), *self.tensors.made_in_models(), *self._without_a_model()]
+        return min(found, key=lambda n: (self.program.path(n), n.lineno, n.col_offset), default=None)
+
+    def _names_a_device(self) -> bool:
+        named = (n for parsed in self.program.files for n in parsed.nodes if _DEVICE.search(_name(n)))
+        return any(self.program.frame(n) in self.program.reachable and not self._is_idle(n) for n in named)
+
+    def _is_idle(self, node: ast.AST) -> bool:
+        """Whether a device is chosen for a variable that nothing reads."""
+        statement = self.program.statement(node)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        if not isinstance(target, ast.Name):
+            return False
+        owner = self.program.scope(target).owner(target.id)
+        imported = (n.name for parsed in self.program.files for n in parsed.nodes if isinstance(n, ast.alias))
+        return (
+            owner is not None
+            and not self.program.reads_of(owner, target.id)
+            and not any(name in (target.id, "*") for name in imported)
+        )
+
+    def _given(self) -> Iterator[ast.expr]:
+        """What prepared models are given, and what losses compare with their outputs."""
+        for call in self.program.calls:
+            frame = self.program.frame(call)
+            if frame not in self.program.reachable or self.tensors.is_in_model(frame):
+                continue
+            given = [*call.args, *(k.value for k in call.keywords)]
+            is_loss = self.tensors.is_loss(call) and any(map(self.on_device.holds, given))
+            if self.tensors.is_model_call(call) or is_loss:
+                yield from (g for g in given if not self._is_there(g, _DEPTH))
+
+    def _without_a_model(self) -> Iterator[ast.expr]:
+        """The losses of a script that prepares no model: nothing would bring to a GPU what it trains."""
+        if not self.prepared.preparation.has_model:
+            yield from self.backwards
+
+    def _is_there(self, node: ast.expr, depth: int) -> bool:
+        """Whether something is where the model is, or no tensor."""
+        if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Lambda)) or self.on_device.holds(node):
+            return True
+        if not depth:
+            return False
+        if isinstance(node, ast.Starred):
+            return self._is_there(node.value, depth)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return all(self._is_there(e, depth) for e in node.elts)
+        if isinstance(node, ast.Dict):
+            return all(self._is_there(v, depth) for v in node.values)
+        if isinstance(node, ast.UnaryOp):
+            return self._is_there(node.operand, depth)
+        if isinstance(node, ast.BinOp):
+            return self._is_there(node.left, depth) and self._is_there(node.right, depth)
+        if isinstance(node, ast.IfExp):
+            return self._is_there(node.body, depth) and self._is_there(node.orelse, depth)
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            return self._is_there(node.value, depth)
+        if isinstance(node, ast.Name):
+            return self._is_bound_there(node, depth - 1)
+        return isinstance(node, ast.Call) and self._is_made_there(node, depth - 1)
+
+    def _is_bound_there(self, node: ast.Name, depth: int) -> bool:
+        owner = self.program.scope(node).owner(node.id)
+        writes = [] if owner is None else reaching(self.program, node, self.tracer.writes(owner, node.id))
+        return bool(writes) and owner is not None and all(self._is_written_there(owner, w, depth) for w in writes)
+
+    def _is_written_there(self, owner: Scope, write: ast.AST, depth: int) -> bool:
+        if isinstance(write, ast.arg):
+            calls = self.program.calls_of(owner)
+            given = [self.tracer.argument(c, owner, write.arg) or owner.defaults.get(write.arg) for c in calls]
+            return all(g is not None and self._is_there(g, depth) for g in given)
+        if not isinstance(write, ast.Name):
+            return False
+        value = self.tracer.assigned(write)
+        if value is not None:
+            return self._is_there(value, depth)
+        parent = self.program.parent(write)
+        if isinstance(parent, (ast.For, ast.comprehension)):
+            return self._is_count(parent.iter)
+        statement = self.program.statement(write)
+        return isinstance(statement, (ast.Assign, ast.AugAssign)) and self._is_there(statement.value, depth)
+
+    def _is_count(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and bool(self.program.called(node) & _COUNTS)
+
+    def _is_made_there(self, call: ast.Call, depth: int) -> bool:
+        if self._is_count(call) or self.tensors.is_model(call.func):
+            return True
+        callees = self.program.flow.callees.get(call)
+        if callees:
+            returned = [n.value for f in callees for n in ast.walk(f.node) if isinstance(n, ast.Return)]
+            return bool(returned) and all(r is not None and self._is_there(r, depth) for r in returned)
+        if self.tensors.is_creator(call):
+            return False
+        if isinstance(call.func, ast.Attribute) and not self.program.externals(call.func):
+            return self._is_there(call.func.value, depth)
+        arguments = [*call.args, *(k.value for k in call.keywords)]
+        return bool(arguments) and all(self._is_there(a, depth) for a in arguments)
+
+
+def _name(node: ast.AST) -> str:
+    """What a node may name a device by; nothing for other nodes."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, (ast.keyword, ast.arg)):
+        return node.arg or ""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda"):
+        return node.value
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)  # `config["device"]`
+    return ""

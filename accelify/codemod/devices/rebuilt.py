@@ -1,0 +1,74 @@
+"""Containers that a script builds anew only to move what is in them: `tuple(t.to(device) for t in batch)`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.codemod.semantics.program import Program
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A container built from the items of another; `kind` is `list`, `tuple`, or None for an iterator."""
+
+    node: ast.expr
+    items: ast.expr
+    kind: str | None
+
+
+def rebuilt(program: Program, move: ast.Call) -> Rebuilt | None:
+    """The container that a move stands in, if all that building it does is to move the items."""
+    assert isinstance(move.func, ast.Attribute)
+    item = move.func.value
+    parent = program.parent(move)
+    node: ast.expr
+    if isinstance(parent, (ast.ListComp, ast.GeneratorExp)) and parent.elt is move and len(parent.generators) == 1:
+        generator = parent.generators[0]
+        if generator.ifs or generator.is_async or ast.unparse(generator.target) != ast.unparse(item):
+            return None
+        node, items = parent, generator.iter
+    elif isinstance(parent, ast.Lambda) and parent.body is move:
+        call = program.parent(parent)
+        if not isinstance(call, ast.Call) or "map" not in program.called(call) or len(call.args) != 2:
+            return None
+        if [a.arg for a in parent.args.args] != [ast.unparse(item)]:
+            return None
+        node, items = call, call.args[1]
+    else:
+        return None
+    kind = "list" if isinstance(node, ast.ListComp) else None
+    outer = program.parent(node)
+    if isinstance(outer, ast.Call) and outer.args == [node] and not outer.keywords:
+        called = program.called(outer) & {"list", "tuple"}
+        if called:
+            return Rebuilt(outer, items, called.pop())
+    return None if isinstance(node, ast.GeneratorExp) else Rebuilt(node, items, kind)
+
+
+def is_unpacked(program: Program, node: ast.expr) -> bool:
+    """Whether a container is only there to be taken apart: `a, b = ...`."""
+    parent = program.parent(node)
+    return (
+        isinstance(parent, ast.Assign)
+        and parent.value is node
+        and all(isinstance(t, (ast.Tuple, ast.List)) for t in parent.targets)
+    )
+
+
+def is_only_indexed(program: Program, name: ast.Name) -> bool:
+    """Whether a variable is nowhere asked what kind of container it holds."""
+    owner = program.scope(name).owner(name.id)
+    if owner is None:
+        return False
+    reads = [n for s in owner.walk() if s.owner(name.id) is owner for n in s.reads.get(name.id, ())]
+    return all(_is_indexing(program, read) for read in reads)
+
+
+def _is_indexing(program: Program, read: ast.Name) -> bool:
+    parent = program.parent(read)
+    if isinstance(parent, ast.Subscript):
+        return parent.value is read and not isinstance(parent.slice, ast.Slice)
+    if isinstance(parent, ast.Call):
+        return bool(program.called(parent) & {"len", "map", "zip", "enumerate", "list", "tuple", "iter"})
+    return isinstance(parent, (ast.Starred, ast.For, ast.comprehension)) or is_unpacked(program, read)

@@ -1,0 +1,1 @@
+"""Scripts that distribute themselves by hand."""

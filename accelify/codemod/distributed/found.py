@@ -1,0 +1,100 @@
+"""What a script does by hand to run on several processes, as it is found bit by bit; and where that is looked for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from accelify.codemod.preparing.reach import main_guard
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+
+
+@dataclass
+class Distribution:
+    """What a script does to run on several processes.
+
+    removed: statements that go. ranks: what tells a process which it is, with the accelerator's word for it; firsts:
+    questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
+    together. samplers: loaders whose sampler shares the data out, with whether it shuffles. devices: where a process's
+    number stands for its GPU. parameters: those of functions that are given one. synchronised: where
+    batch norms are told to look at all processes. foreign: what is not understood; one is enough to leave the script
+    alone. known: all that is understood.
+    """
+
+    removed: list[ast.stmt] = field(default_factory=list)
+    ranks: dict[ast.expr, str] = field(default_factory=dict)
+    firsts: dict[ast.Compare, str] = field(default_factory=dict)
+    barriers: list[ast.Call] = field(default_factory=list)
+    reductions: dict[ast.Call, str] = field(default_factory=dict)
+    samplers: dict[ast.Call, bool] = field(default_factory=dict)
+    devices: set[ast.expr] = field(default_factory=set)
+    parameters: set[tuple[Scope, str]] = field(default_factory=set)
+    synchronised: list[ast.Call] = field(default_factory=list)
+    foreign: list[tuple[ast.AST, str]] = field(default_factory=list)
+    known: set[ast.AST] = field(default_factory=set)
+
+    @property
+    def is_understood(self) -> bool:
+        return not self.foreign
+
+    @property
+    def replaced(self) -> list[ast.AST]:
+        """The places where the accelerator is asked instead."""
+        gone = {n for s in self.removed for n in ast.walk(s)}
+        return [n for n in [*self.ranks, *self.firsts, *self.barriers, *self.reductions] if n not in gone]
+
+    def refuse(self, node: ast.AST, reason: str) -> None:
+        """Note something that is not understood."""
+        self.foreign.append((node, reason))
+
+    def remove(self, statement: ast.stmt) -> None:
+        """Note a statement that goes."""
+        if statement not in self.removed:
+            self.removed.append(statement)
+            self.knows(statement)
+
+    def knows(self, node: ast.AST) -> None:
+        """Note that all of a node is understood."""
+        self.known.update(ast.walk(node))
+
+
+class Place:
+    """The files in which it is looked for."""
+
+    def __init__(self, program: Program, files: set[str]) -> None:
+        self.program = program
+        self.files = files
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node is in these files, in code that may run."""
+        return self.program.path(node) in self.files and self.program.frame(node) in self.program.reachable
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """All nodes of the files."""
+        for path in sorted(self.files):
+            yield from self.program.flow.parsed_of[path].parents
+
+    def is_alone(self, call: ast.Call) -> bool:
+        """Whether a call is a statement by itself."""
+        statement = self.program.statement(call)
+        return isinstance(statement, ast.Expr) and statement.value is call
+
+    def is_optional(self, node: ast.AST) -> bool:
+        """Whether a node runs under a condition of its function."""
+        return bool(self.branches(node))
+
+    def branches(self, node: ast.AST) -> set[tuple[ast.AST, bool]]:
+        """The conditions of its function under which a node runs, each with whether it is in the body."""
+        guard = main_guard(self.program.scope(node).root)
+        found: set[tuple[ast.AST, bool]] = set()
+        child = node
+        for ancestor in self.program.ancestors(node):
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)) or ancestor is guard:
+                break
+            if isinstance(ancestor, (ast.If, ast.IfExp)) and not isinstance(ancestor.test, ast.Constant):
+                body = ancestor.body if isinstance(ancestor.body, list) else [ancestor.body]
+                found.add((ancestor, child in body))
+            child = ancestor
+        return found

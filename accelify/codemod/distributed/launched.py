@@ -1,0 +1,63 @@
+"""The model of a script that starts its processes itself, or asks whether there are several."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.distributed.launcher_edits import Tangle
+from accelify.codemod.distributed.launching import Launching
+from accelify.codemod.distributed.spawning import Spawn
+from accelify.codemod.semantics.launcher_conditions import SIZE
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What the rules for it read."""
+
+    program: Program
+    tracer: Tracer
+    launching: Launching
+    tangle: Tangle
+
+    def path(self, node: ast.AST) -> str:
+        return self.program.path(node)
+
+    def group(self, node: ast.AST) -> str:
+        """What a file calls `torch.distributed`."""
+        root = self.program.scope(node).root
+        for name, writes in root.writes.items():
+            if any(isinstance(w, ast.alias) and self._imported(w) == "torch.distributed" for w in writes):
+                return name
+        return "torch.distributed"
+
+    def _imported(self, alias: ast.alias) -> str:
+        """What a name of an import stands for."""
+        holder = self.program.parent(alias)
+        if isinstance(holder, ast.ImportFrom):
+            return f"{holder.module}.{alias.name}"
+        return alias.name if alias.asname else alias.name.partition(".")[0]
+
+    def started(self, spawn: Spawn) -> ast.expr:
+        """The expression for the function that is started."""
+        return next((k.value for k in spawn.call.keywords if k.arg == "fn"), None) or spawn.call.args[0]
+
+    def unread(self, spawn: Spawn) -> Iterator[str]:
+        """The parameters that only what goes has read."""
+        for parameter in spawn.worker.parameters[1:]:
+            scopes = [s for s in spawn.worker.walk() if s.owner(parameter.arg) is spawn.worker]
+            reads = [n for s in scopes for n in s.reads.get(parameter.arg, ())]
+            if reads and all(n in self.tangle.gone for n in reads):
+                yield parameter.arg
+
+    def told(self, spawn: Spawn) -> Iterator[tuple[str, str]]:
+        """The parameters that tell a process its number, or how many there are, with what gives it now."""
+        first, *rest = spawn.worker.parameters
+        yield first.arg, self.launching.words[(spawn.worker, first.arg)]
+        for parameter, argument in zip(rest, spawn.arguments, strict=False):
+            word = self.launching.words.get((spawn.worker, parameter.arg))
+            if word == SIZE and isinstance(argument, (ast.Name, ast.Attribute)):
+                yield parameter.arg, word

@@ -1,0 +1,264 @@
+"""Plan + text -> new text: one pass over the LibCST tree of a file."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+
+from accelify.codemod.edits.blocks import Block
+from accelify.codemod.edits.branches import branch_of, negated
+from accelify.codemod.edits.concrete import Concrete
+from accelify.codemod.edits.folding import Folded, fold
+from accelify.codemod.edits.signatures import with_parameter, without_arguments, without_names, without_parameter
+from accelify.codemod.edits.spacing import Comments, comments_in, has_blank, last_blank, lines_above
+from accelify.codemod.edits.values import (
+    AddParameter,
+    Change,
+    DropArgument,
+    DropNames,
+    DropParameter,
+    Edit,
+    Insert,
+    Remove,
+    Replace,
+    Unwrap,
+    Wrap,
+)
+from accelify.codemod.files.parse import Parsed
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A file with its changes made.
+
+    folded: the part that was to be edited, and part: what became of it, still folded; all with `\\n` newlines.
+    dropped: the comments that went with removed statements. touched: the statements in which something was replaced.
+    missed: the new statements that found no place.
+    """
+
+    folded: Folded
+    part: str
+    dropped: Sequence[str] = ()
+    touched: Sequence[cst.CSTNode] = ()
+    missed: Sequence[str] = ()
+
+    @cached_property
+    def text(self) -> str:
+        """The whole new text."""
+        return self.folded.unfold(self.part)
+
+
+def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
+    """Make the changes of one file."""
+    edits = [edit for change in changes for edit in change.edits]
+    folded = fold(parsed, edits)
+    concrete = Concrete(parsed, folded)
+    applier = _Applier(concrete, folded.indent)
+    for edit in edits:
+        applier.add(edit, parsed)
+    module = concrete.module.visit(applier)
+    inside = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node) if n is not e.node}
+    missed = [e.code for e in edits if isinstance(e, Insert) and e not in applier.placed and e.node not in inside]
+    return Applied(folded, module.code, applier.dropped, applier.touched, missed)
+
+
+class _Applier(cst.CSTTransformer):
+    """Every edit sits at its LibCST node; what is done to a node gets it as its children's edits left it."""
+
+    def __init__(self, concrete: Concrete, indent: str) -> None:
+        super().__init__()
+        self.concrete = concrete
+        self.indent = indent
+        self.replaced: dict[cst.CSTNode, list[Replace]] = defaultdict(list)
+        self.removed: set[cst.CSTNode] = set()
+        self.inserted: dict[tuple[cst.CSTNode, str], list[Insert]] = defaultdict(list)
+        self.names: dict[cst.CSTNode, set[str]] = defaultdict(set)
+        self.parameters: dict[cst.CSTNode, list[AddParameter | DropParameter]] = defaultdict(list)
+        self.arguments: dict[cst.CSTNode, set[cst.CSTNode]] = defaultdict(set)
+        self.unwrapped: dict[cst.CSTNode, Unwrap] = {}
+        self.wrapped: dict[cst.CSTNode, Wrap] = {}
+        self.dropped: list[str] = []
+        self.holders: set[cst.CSTNode] = set()
+        self.touched: list[cst.CSTNode] = []
+        self.placed: set[Insert] = set()
+
+    def add(self, edit: Edit, parsed: Parsed) -> None:
+        """Note an edit at its node."""
+        node = self.concrete.find(edit.node)
+        if isinstance(edit, Replace):
+            self.replaced[node].append(edit)
+            self.holders.add(self.concrete.find(parsed.statement(edit.node)))
+        elif isinstance(edit, Remove):
+            self.removed.add(node)
+        elif isinstance(edit, DropNames):
+            self.names[node].update(edit.names)
+            if len(self.names[node]) == len(edit.node.names):
+                self.removed.add(node)
+        elif isinstance(edit, (AddParameter, DropParameter)):
+            self.parameters[node].append(edit)
+        elif isinstance(edit, DropArgument):
+            self.arguments[node].add(self.concrete.find(edit.argument))
+            self.holders.add(self.concrete.find(parsed.statement(edit.node)))
+        elif isinstance(edit, Unwrap):
+            self.unwrapped[node] = edit
+        elif isinstance(edit, Wrap):
+            self.wrapped.update((self.concrete.find(s), edit) for s in edit.statements)
+        else:
+            self.inserted[(node, edit.where)].append(edit)
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]  # we remove by hand
+        node = updated_node
+        if original_node in self.names and original_node not in self.removed:
+            node = without_names(node, self.names[original_node])
+        for parameter in self.parameters.get(original_node, ()):
+            assert isinstance(node, cst.FunctionDef)
+            if isinstance(parameter, AddParameter):
+                node = with_parameter(node, parameter)
+            else:
+                node = without_parameter(node, parameter)
+        if original_node in self.arguments:
+            node = without_arguments(original_node, node, self.arguments[original_node])
+        # What goes round the whole node comes after what changes it.
+        for edit in sorted(self.replaced.get(original_node, ()), key=lambda e: e.node in e.keeps):
+            node = edit.make(node)
+        if node is not updated_node:
+            self.dropped.extend((comments_in(updated_node) - comments_in(node)).elements())
+        if isinstance(original_node, cst.If) and self._does_only_otherwise(original_node):
+            assert isinstance(node, cst.If)
+            node = negated(node)
+            self.touched.append(node)
+        if original_node in self.holders:
+            self.touched.append(node)
+        if isinstance(original_node, (cst.Module, cst.IndentedBlock)):
+            assert isinstance(node, (cst.Module, cst.IndentedBlock))
+            node = self._block(original_node, node)
+        elif isinstance(original_node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+            assert isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
+            node = self._small(original_node, node)
+        return node
+
+    def _small(
+        self,
+        original: cst.SimpleStatementLine | cst.SimpleStatementSuite,
+        updated: cst.SimpleStatementLine | cst.SimpleStatementSuite,
+    ) -> cst.CSTNode:
+        if isinstance(original, cst.SimpleStatementSuite) and any(
+            self._inserts(small, where) for small in original.body for where in ("before", "after")
+        ):
+            return self._split(original, updated)
+        pairs = zip(original.body, updated.body, strict=True)
+        kept = [new for old, new in pairs if old not in self.removed]
+        if len(kept) == len(original.body):
+            return updated
+        if not kept:
+            if isinstance(original, cst.SimpleStatementSuite):
+                return updated.with_changes(body=[cst.Pass()])
+            self.removed.add(original)
+            return updated
+        kept[-1] = kept[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+        return updated.with_changes(body=kept)
+
+    def _split(self, original: cst.SimpleStatementSuite, updated: cst.CSTNode) -> cst.IndentedBlock:
+        """`if x: a; b` over several lines, because something new comes between them."""
+        assert isinstance(updated, cst.SimpleStatementSuite)
+        block = Block(self.indent, is_dense=True)
+        for old, new in zip(original.body, updated.body, strict=True):
+            block.insert(self._inserts(old, "before"))
+            if old not in self.removed:
+                end = updated.trailing_whitespace if old is original.body[-1] else cst.TrailingWhitespace()
+                line = new.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+                block.put(cst.SimpleStatementLine([line], trailing_whitespace=end))
+            block.insert(self._inserts(old, "after"))
+        self.placed.update(block.placed)
+        return cst.IndentedBlock(block.body, indent=self.indent)
+
+    def _inserts(self, node: cst.CSTNode, where: str) -> list[Insert]:
+        found = list(self.inserted.get((node, where), ()))
+        if isinstance(node, cst.SimpleStatementLine):
+            for small in node.body:
+                found.extend(self.inserted.get((small, where), ()))
+        return sorted(found, key=lambda insert: insert.order)
+
+    def _block(self, original: cst.Module | cst.IndentedBlock, updated: cst.Module | cst.IndentedBlock) -> cst.CSTNode:
+        is_dense = isinstance(original, cst.IndentedBlock) and not has_blank(lines_above(original.body[0]))
+        block = Block(self.indent, is_dense)
+        pairs = list(zip(original.body, updated.body, strict=True))
+        for index, (old, new) in enumerate(pairs):
+            assert isinstance(new, cst.BaseStatement)
+            lines, before, after = list(lines_above(new)), self._inserts(old, "before"), self._inserts(old, "after")
+            if old in self.removed:
+                follower = next((n for o, n in pairs[index + 1 :] if o not in self.removed), None)
+                block.remove(self._kept_above(old, lines, follower), [*before, *after])
+                continue
+            lines = block.reach(lines, before)
+            is_unwrapped = old in self.unwrapped
+            pieces = self._unwrapped(old, new, lines) if is_unwrapped else [new.with_changes(leading_lines=lines)]
+            wrap = self.wrapped.get(old.body[0] if isinstance(old, cst.SimpleStatementLine) else old)
+            for piece in pieces:
+                block.put(piece, wrap)
+            block.follow(after)
+        comments = block.close()
+        self.placed.update(block.placed)
+        self.touched.extend(block.wrapped)
+        if not block.body and isinstance(updated, cst.IndentedBlock):
+            block.put(cst.SimpleStatementLine([cst.Pass()]))
+        return updated.with_changes(body=block.body, footer=[*comments, *updated.footer])
+
+    def _unwrapped(
+        self, old: cst.BaseStatement, new: cst.BaseStatement, lines: list[cst.EmptyLine]
+    ) -> list[cst.BaseStatement]:
+        """The statements of one branch, with the lines above the condition; comments that go are remembered."""
+        assert isinstance(old, cst.If)
+        assert isinstance(new, cst.If)
+        every, kept = Comments(), Comments()
+        original, branch = branch_of(old, self.unwrapped[old]), branch_of(new, self.unwrapped[old])
+        old.with_changes(leading_lines=()).visit(every)
+        for statement in original.body:
+            statement.visit(kept)
+        left = Counter(c for _, c in every.found) - Counter(c for _, c in kept.found)
+        self.dropped.extend(left.elements())
+        if isinstance(branch, cst.SimpleStatementSuite):
+            return [cst.SimpleStatementLine(branch.body, leading_lines=lines)]
+        first, *rest = branch.body
+        assert isinstance(first, cst.BaseStatement)
+        return [first.with_changes(leading_lines=[*lines, *lines_above(first)]), *rest]
+
+    def _does_only_otherwise(self, node: cst.If) -> bool:
+        """Whether all that is left of a condition is its `else`, with no comment in between."""
+        orelse = node.orelse
+        return (
+            isinstance(orelse, cst.Else)
+            and not any(line.comment for line in orelse.leading_lines)
+            and isinstance(node.body, cst.IndentedBlock)
+            and not any(line.comment for line in node.body.footer)
+            and all(self._goes(statement) for statement in node.body.body)
+            and orelse.body is not None
+            and not (isinstance(orelse.body, cst.IndentedBlock) and all(map(self._goes, orelse.body.body)))
+        )
+
+    def _goes(self, statement: cst.CSTNode) -> bool:
+        smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+        is_removed = statement in self.removed or all(small in self.removed for small in smalls)
+        return is_removed and not self._inserts(statement, "before") and not self._inserts(statement, "after")
+
+    def _kept_above(
+        self, old: cst.CSTNode, lines: list[cst.EmptyLine], follower: cst.BaseStatement | None
+    ) -> list[cst.EmptyLine]:
+        """The lines above a removed statement that stay; comments that go are remembered."""
+        self._drop_inner_comments(old)
+        cut = last_blank(lines)
+        if follower is not None and not has_blank(list(lines_above(follower))):
+            return lines
+        self.dropped.extend(line.comment.value for line in lines[cut:] if line.comment is not None)
+        return lines[:cut]
+
+    def _drop_inner_comments(self, node: cst.CSTNode) -> None:
+        collector = Comments()
+        node.visit(collector)
+        own = {id(line) for line in lines_above(node)}
+        self.dropped.extend(c for holder, c in collector.found if holder not in own)

@@ -1,0 +1,117 @@
+"""A block's statements as they come out, with the blank lines and comments that stay between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.spacing import (
+    blank,
+    has_blank,
+    is_blank,
+    last_blank,
+    lines_above,
+    merge,
+    without_first_blanks,
+)
+from accelify.codemod.edits.values import Insert, Wrap
+
+
+class Block:
+    """Statements are put one after another; removed ones leave lines, and new ones find their place among those.
+
+    body: the statements so far. placed: the new ones among them. wrapped: the blocks made round others.
+    """
+
+    def __init__(self, indent: str, is_dense: bool) -> None:
+        self.indent = indent
+        self.is_dense = is_dense  # no blank line stands above the first statement
+        self.body: list[cst.BaseStatement] = []
+        self.placed: list[Insert] = []
+        self.wrapped: list[cst.BaseStatement] = []
+        self._open: tuple[Wrap, cst.If | cst.With] | None = None
+        self._pending: list[cst.EmptyLine] = []  # lines above removed statements, waiting for the next one that stays
+        self._queue: list[Insert] = []  # what comes after the last statement, placed when it is known what follows it
+        self._has_gap = False
+
+    def remove(self, lines: list[cst.EmptyLine], inserts: Sequence[Insert]) -> None:
+        """A statement goes, and what was to be beside it comes in its place; `lines` above it stay."""
+        self._pending = merge(self._pending, lines)
+        if self._queue:
+            self._pending = self.insert(self._queue, self._pending)
+            self._queue = []
+        if inserts:
+            self.insert(inserts, self._pending)
+            self._pending = []
+        self._has_gap = True
+
+    def reach(self, lines: list[cst.EmptyLine], before: Sequence[Insert]) -> list[cst.EmptyLine]:
+        """A statement that stays is next: place all that comes before it. Returns the lines above it."""
+        if self._queue:
+            self.insert(self._queue, self._pending)
+            lines = _spaced(lines, self._queue)
+        elif self._pending or self._has_gap:
+            lines = merge(self._pending, lines)
+            if not self.body and self.is_dense:
+                lines = without_first_blanks(lines)
+        self._pending, self._queue, self._has_gap = [], [], False
+        if before:
+            cut = last_blank(lines)
+            self.insert(before, lines[:cut])
+            lines = _spaced(lines[cut:], before)
+        return lines
+
+    def follow(self, inserts: Sequence[Insert]) -> None:
+        """What comes after the last statement."""
+        self._queue.extend(inserts)
+
+    def close(self) -> list[cst.EmptyLine]:
+        """Place what is left. Returns the comments that no statement follows."""
+        if self._queue:
+            self.insert(self._queue, self._pending)
+            self._pending = []
+        return [line for line in self._pending if line.comment is not None]
+
+    def put(self, statement: cst.BaseStatement, wrap: Wrap | None = None) -> None:
+        """Add a statement, or add it to the block that it is wrapped in."""
+        if wrap is None:
+            self.body.append(statement)
+            return
+        if self._open is not None and self._open[0] is wrap and self.body[-1] is self._open[1]:
+            block = self._open[1]
+            deeper = [line.with_changes(indent=not is_blank(line)) for line in lines_above(statement)]
+            inside = [*block.body.body, statement.with_changes(leading_lines=deeper)]
+            self.body.pop()
+        else:
+            made = snippets.statements(f"{wrap.header}\n    pass", self.indent)[0]
+            assert isinstance(made, (cst.If, cst.With))
+            block = made.with_changes(leading_lines=lines_above(statement))
+            inside = [statement.with_changes(leading_lines=())]
+        block = block.with_changes(body=block.body.with_changes(body=inside))
+        self._open = wrap, block
+        self.wrapped.append(block)
+        self.body.append(block)
+
+    def insert(self, inserts: Sequence[Insert], lines: Sequence[cst.EmptyLine] = ()) -> list[cst.EmptyLine]:
+        """Add new statements, with lines above the first; what lines are left, because an import follows an import."""
+        self.placed.extend(inserts)
+        left = list(lines)
+        for insert in inserts:
+            made = snippets.statements(insert.code, self.indent)
+            if insert.where == "after" and insert.code.startswith(("from ", "import ")) and not insert.gap:
+                self.body.extend(made)
+                continue
+            if insert.gap and not has_blank(left) and self.body:
+                left = [*blank(insert.gap), *left]
+            made[0] = made[0].with_changes(leading_lines=[*left, *lines_above(made[0])])
+            self.body.extend(made)
+            left = []
+        return left
+
+
+def _spaced(lines: list[cst.EmptyLine], inserts: Sequence[Insert]) -> list[cst.EmptyLine]:
+    """The lines of a statement with the blank ones that what is above it asks for."""
+    gap = max(i.gap for i in inserts)
+    return [*blank(gap), *lines] if gap and not has_blank(lines) else lines

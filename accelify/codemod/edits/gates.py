@@ -1,0 +1,202 @@
+"""What must hold before a result may be written; each gate says what is wrong, or nothing."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import Counter
+
+import libcst as cst
+
+from accelify.codemod.edits.apply import Applied
+from accelify.codemod.files.notebook import without_sources
+from accelify.codemod.files.parse import Parsed, parse, parse_text, without_warnings
+from accelify.codemod.semantics.scopes import Scope, bindings
+from accelify.errors import CannotParse
+
+
+def compiles(parsed: Parsed, text: str) -> str | None:
+    """The result compiles if the original did."""
+    if not _compiles(parsed.text):
+        return None
+    return None if _compiles(text) else "the result does not compile"
+
+
+def _compiles(text: str) -> bool:
+    try:
+        with without_warnings():
+            compile(text, "<script>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def means_the_plan(applied: Applied) -> str | None:
+    """The text parses back to what was planned: a statement in which something was replaced has its planned shape."""
+    try:
+        parse_text(applied.text, "<result>")
+        lost = [node for node in map(_alone, applied.touched) if _shape(node) != _shape(_again(node))]
+    except (CannotParse, cst.ParserSyntaxError):
+        return "the result does not parse"
+    return "the result means something else than was planned" if lost else None
+
+
+_BLOCKS = (cst.If, cst.For, cst.While, cst.With, cst.FunctionDef, cst.ClassDef)
+
+
+def _alone(node: cst.CSTNode) -> cst.CSTNode:
+    """A statement without the blocks under it."""
+    if not isinstance(node, _BLOCKS):
+        return node
+    body = cst.SimpleStatementSuite([cst.Pass()])
+    if isinstance(node, (cst.If, cst.For, cst.While)):
+        return node.with_changes(body=body, orelse=None, leading_lines=())
+    return node.with_changes(body=body, leading_lines=())
+
+
+def _again(node: cst.CSTNode) -> cst.CSTNode:
+    """A statement as its own text parses."""
+    parsed = cst.parse_statement(cst.Module([]).code_for_node(node))
+    return parsed.body[0] if isinstance(parsed, cst.SimpleStatementLine) else parsed
+
+
+def _shape(value: object) -> object:
+    """What a node means: its kind and its parts, without blanks, parentheses and commas."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_shape, value))
+    if not isinstance(value, cst.CSTNode):
+        return value if isinstance(value, str) else None
+    if isinstance(value, _PUNCTUATION):
+        return None
+    fields = (f for f in value.__dataclass_fields__ if f not in _PLACES)
+    return (type(value).__name__, *(_shape(getattr(value, f)) for f in fields))
+
+
+_PLACES = frozenset({"lpar", "rpar", "leading_lines", "lines_after_decorators"})
+_PUNCTUATION = (
+    cst.BaseParenthesizableWhitespace,
+    cst.TrailingWhitespace,
+    cst.Comma,
+    cst.Semicolon,
+    cst.AssignEqual,
+    cst.Colon,
+    cst.LeftParen,
+    cst.RightParen,
+)
+
+
+def makes_every_edit(applied: Applied) -> str | None:
+    """No new statement was left out."""
+    return f"no place was found for `{applied.missed[0]}`" if applied.missed else None
+
+
+def keeps_the_rest(applied: Applied) -> str | None:
+    """Every statement that no edit touches is in the result, once."""
+    lost = applied.folded.lost(applied.part)
+    return f"a statement would be lost: {lost[0]}" if lost else None
+
+
+def keeps_comments(applied: Applied) -> str | None:
+    """Every comment is in the result, or listed as gone."""
+    lost = _comments(applied.folded.text) - _comments(applied.part) - Counter(applied.dropped)
+    return f"a comment would be lost: {next(iter(lost))}" if lost else None
+
+
+def _comments(text: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                found[token.string] += 1
+    except (tokenize.TokenError, IndentationError, SyntaxError):
+        return Counter()
+    return found
+
+
+def binds_its_names(parsed: Parsed, text: str) -> str | None:
+    """No name is undefined, and none is left unused, that was not so before."""
+    before = _name_troubles(parsed.tree, parsed.nodes)
+    tree = parse_text(text, parsed.path)
+    after = _name_troubles(tree, list(ast.walk(tree)))
+    new = after - before - Counter(f"`{name}` is read before it is there" for name in _given_by_stars(parsed))
+    return f"{next(iter(new))}" if new else None
+
+
+def _given_by_stars(parsed: Parsed) -> set[str]:
+    """The names that a file reads and never binds, where `from models import *` may be what binds them."""
+    stars = (n for n in parsed.nodes if isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names))
+    root = bindings("<module>", parsed.tree).root if any(stars) else None
+    return {n for s in root.walk() for n in s.reads if s.owner(n) is None} if root is not None else set()
+
+
+def edits_cells_only(parsed: Parsed, applied: Applied, data: bytes) -> str | None:
+    """A notebook's cells hold the planned text, but for blank lines round it, and nothing else is different."""
+    before = parsed.decoded.notebook
+    if before is None:
+        return None
+    written = parse(parsed.path, data)
+    after = written.decoded.notebook
+    if after is None or without_sources(before.text) != without_sources(after.text):
+        return "more than the notebook's cells would change"
+    for old, new in zip(before.cells, after.cells, strict=True):
+        if _compiles(old.python) and not _compiles(new.python):
+            return f"cell {new.number} would not compile"
+    return None if _filled(written.text) == _filled(applied.text) else "the cells would not hold what was planned"
+
+
+def _filled(text: str) -> list[str]:
+    """The lines of a text that are not blank."""
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _name_troubles(tree: ast.Module, nodes: list[ast.AST]) -> Counter[str]:
+    """Names that are not defined, or not yet, and imports, plain local variables and parameters that nothing reads."""
+    root = bindings("<module>", tree).root
+    found: Counter[str] = Counter()
+    unpacked = _unpacked(nodes)
+    has_star = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in nodes)
+    read: set[tuple[Scope | None, str]] = set()
+    for scope in root.walk():
+        for name, reads in scope.reads.items():
+            owner = scope.owner(name)
+            read.add((owner, name))
+            if owner is None and not has_star and name not in _BUILTINS:
+                found[f"undefined name `{name}`"] += len(reads)
+            elif owner is scope is root and min(map(_line, reads)) < min(map(_line, root.writes[name])):
+                found[f"`{name}` is read before it is there"] = 1
+    for scope in root.walk():
+        if scope.kind == "function" or scope is root:
+            _unused(scope, found, unpacked, read)
+    return found
+
+
+def _line(node: ast.AST) -> int:
+    return int(getattr(node, "lineno", 0))
+
+
+_BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__) | {
+    "__file__",
+    "__name__",
+    "WindowsError",
+}
+
+
+def _unpacked(nodes: list[ast.AST]) -> set[ast.AST]:
+    """Names that a tuple is unpacked into, or that a loop counts by: a script may well want only some of them."""
+    targets: list[ast.expr] = [n.target for n in nodes if isinstance(n, (ast.For, ast.AsyncFor))]
+    targets += [n for n in nodes if isinstance(n, (ast.Tuple, ast.List)) and isinstance(n.ctx, ast.Store)]
+    return {n for t in targets for n in ast.walk(t)}
+
+
+def _unused(scope: Scope, found: Counter[str], unpacked: set[ast.AST], read: set[tuple[Scope | None, str]]) -> None:
+    for name, writes in scope.writes.items():
+        if not scope.binds(name) or (scope, name) in read:
+            continue
+        for write in writes:
+            if isinstance(write, ast.alias):
+                found[f"unused import `{name}`"] += 1
+            elif isinstance(write, ast.arg) and scope.kind == "function" and name not in ("self", "cls"):
+                found[f"unused parameter `{scope.name}:{name}`"] += 1
+            elif isinstance(write, ast.Name) and scope.kind == "function" and write not in unpacked:
+                found[f"unused variable `{name}`"] += 1

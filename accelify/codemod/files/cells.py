@@ -1,0 +1,58 @@
+"""Lines as users count them in results: in a notebook, a cell and a line in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from accelify.codemod.files.notebook import Notebook
+from accelify.codemod.files.parse import parse
+from accelify.codemod.result import ChangeRecord, FileResult, Note, Status, Tier
+from accelify.errors import place
+
+Found = TypeVar("Found", ChangeRecord, Note)
+_UNREAD = "this cell is not read, as its magic runs it elsewhere: what it trains stays as it is"
+
+
+def placed(results: Iterable[FileResult], notebooks: Mapping[str, Notebook]) -> list[FileResult]:
+    """Results whose lines in notebooks name their cells, and what is to be said of notebooks only."""
+    return [_placed(result, notebooks) for result in results] if notebooks else list(results)
+
+
+def told(text: str, notebooks: Mapping[str, Notebook], own: Notebook | None = None) -> str:
+    """A text with the places in it as users count them; `own` is where a line stands whose file is not named."""
+
+    def place_of(match: re.Match[str]) -> str:
+        path, line, plain = match.groups()
+        if path is not None:
+            cell, inside = notebooks[path].place(int(line))
+            return place(path, inside, cell=cell)
+        return "cell {}, line {}".format(*own.place(int(plain))) if own is not None else match[0]
+
+    paths = "|".join(map(re.escape, notebooks))
+    return re.sub(rf"(?<![\w/])({paths}):(\d+)|\bline (\d+)", place_of, text)
+
+
+def _placed(result: FileResult, notebooks: Mapping[str, Notebook]) -> FileResult:
+    own = notebooks.get(result.path)
+    after = own
+    if own is not None and result.status is Status.MIGRATED:
+        after = parse(result.path, result.after).decoded.notebook
+
+    def say(text: str) -> str:
+        return told(text, notebooks, own)
+
+    def moved(found: Found, notebook: Notebook | None) -> Found:
+        found = replace(found, evidence=tuple(map(say, found.evidence)))
+        if notebook is None:
+            return found
+        cell, line = notebook.place(found.line)
+        return replace(found, cell=cell, line=line)
+
+    changes = tuple(replace(moved(c, own), reason=say(c.reason)) for c in result.changes)
+    notes = [replace(moved(n, after), message=say(n.message)) for n in result.notes]
+    if after is not None and result.status is not Status.DECLINED:
+        notes += [Note(1, "notebooks", Tier.ADVICE, _UNREAD, cell=number) for number in after.unread]
+    return replace(result, changes=changes, notes=tuple(notes))

@@ -1,0 +1,132 @@
+"""Bytes -> Parsed: the file's text and its `ast` tree; the LibCST tree is made only of what will be edited.
+
+Questions are asked of the `ast` tree: it costs a tenth of LibCST's, and has to be built first anyway, because deep
+nesting kills LibCST's parser and not CPython's. Edits are made in the LibCST tree; `Concrete` finds its nodes by place.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from accelify.codemod.files.source import Decoded, decode
+from accelify.codemod.libraries import names
+from accelify.errors import CannotParse
+
+# `print x`, `exec x`, `except E, e`, `raise E, x`, `0777`, `<>`, backquotes: what CPython says of each.
+_PYTHON_2 = (
+    "Missing parentheses in call to",
+    "multiple exception types must be parenthesized",
+    "leading zeros in decimal",
+)
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One file of the user's: `text` has `\\n` newlines and no form feeds, as LibCST and `ast` both read it alike."""
+
+    path: str
+    data: bytes
+    decoded: Decoded
+    text: str
+    tree: ast.Module
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The text's lines, without their ends; line 1 is `lines[0]`."""
+        return self.text.split("\n")
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes, the module first, from the outside in."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The node that holds each node."""
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+
+    @property
+    def is_migrated(self) -> bool:
+        """Whether a library that runs training loops is imported already."""
+        for node in self.nodes:
+            modules: list[str] = []
+            if isinstance(node, ast.Import):
+                modules = [a.name for a in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                modules = [node.module]
+            if any(names.migrated_by(m) for m in modules):
+                return True
+        return False
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that holds a node, or is it."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def column(self, line: int, offset: int) -> int:
+        """A column in characters for one in UTF-8 bytes."""
+        text = self.lines[line - 1]
+        return offset if text.isascii() else len(text.encode()[:offset].decode())
+
+    def source(self, node: ast.AST) -> str:
+        """The text of a node as the user wrote it."""
+        return ast.get_source_segment(self.text, node) or ast.unparse(node)
+
+
+def parse(path: str, data: bytes) -> Parsed:
+    """Parse a file.
+
+    Raises: CannotRead for bytes that are not text, CannotParse with line and column for text that is not Python 3.
+    """
+    decoded = decode(data, path)
+    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
+    try:
+        tree = parse_text(text, path)
+    except CannotParse as error:
+        if decoded.notebook is None or error.line is None:
+            raise
+        cell, line = decoded.notebook.place(error.line)
+        raise CannotParse(path, line, error.column, error.reason, cell) from None
+    if decoded.notebook is not None:
+        decoded.notebook.check(tree)
+    return Parsed(path=path, data=data, decoded=decoded, text=text, tree=tree)
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """What Python thinks of the user's code (`x is 1`, `"\\d"`) is not ours to tell."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def parse_text(text: str, path: str) -> ast.Module:
+    """The `ast` tree of a text; raises CannotParse."""
+    try:
+        with without_warnings():
+            return ast.parse(text, path)
+    except SyntaxError as error:
+        column = None if error.offset is None else max(error.offset - 1, 0)
+        raise CannotParse(path, error.lineno, column, reason(error, text)) from None
+    except (RecursionError, MemoryError):
+        raise CannotParse(path, None, None, "an expression is nested too deeply to be parsed") from None
+    except ValueError as error:
+        raise CannotParse(path, None, None, str(error)) from None
+
+
+def reason(error: SyntaxError, text: str) -> str:
+    """What a syntax error is, in words that say what to do."""
+    message = error.msg or "invalid syntax"
+    line = text.split("\n")[error.lineno - 1] if error.lineno and error.lineno <= text.count("\n") + 1 else ""
+    if "async=" in line.replace(" ", ""):
+        return "`async` is a keyword since Python 3.7: write `.cuda(non_blocking=...)`"
+    stripped = line.strip()
+    if message.startswith(_PYTHON_2) or stripped.startswith(("print ", "exec ")) or "<>" in stripped:
+        return f"this is Python 2 ({message}): convert the file to Python 3 first"
+    return message

@@ -1,0 +1,242 @@
+"""Which files of the user's own belong to a script: the ones that it imports, and theirs."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from accelify.codemod.files.notebook import Notebook
+from accelify.codemod.files.parse import Parsed, parse
+from accelify.codemod.files.source import may_train, read
+from accelify.errors import FileError
+
+# A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
+_MOST_FILES = 100
+_MOST_LISTED = 200  # files that are looked at for an import of another
+
+
+class Project:
+    """The files on disk, read and parsed at most once."""
+
+    def __init__(self, given: dict[str, bytes] | None = None) -> None:
+        self._given = {absolute(path): data for path, data in (given or {}).items()}
+        self._is_on_disk = given is None
+        self._parsed: dict[str, Parsed | None] = {}
+        self._exists: dict[Path, bool] = {}
+        self._resolved: dict[tuple[str, str, int], str | None] = {}
+        self._search: dict[Path, list[Path]] = {}
+
+    def with_changes(self, changed: dict[str, bytes]) -> Project:
+        """The same project with other bytes in some files."""
+        made = Project()
+        made._given = {**self._given, **{absolute(path): data for path, data in changed.items()}}
+        made._is_on_disk = self._is_on_disk
+        return made
+
+    def notebooks(self) -> dict[str, Notebook]:
+        """The notebooks that have been read, by their paths."""
+        found = [p.decoded.notebook for p in self._parsed.values() if p is not None]
+        return {notebook.path: notebook for notebook in found if notebook is not None}
+
+    def load(self, path: str) -> Parsed:
+        """The parsed file; raises CannotRead and CannotParse."""
+        key = absolute(path)
+        data = self._given[key] if key in self._given else read(path)
+        found = parse(path, data)
+        self._parsed[key] = found
+        return found
+
+    def _try(self, path: str) -> Parsed | None:
+        key = absolute(path)
+        if key not in self._parsed:
+            try:
+                self.load(path)
+            except FileError:
+                self._parsed[key] = None
+        return self._parsed[key]
+
+    def program(self, named: Sequence[Parsed], follow: bool) -> list[Parsed]:
+        """The named files and, when following, every project file that they import."""
+        found = {absolute(p.path): p for p in named}
+        queue = list(named)
+        while queue and follow and len(found) < _MOST_FILES:
+            parsed = queue.pop(0)
+            for path in self._imported(parsed):
+                key = absolute(path)
+                if key not in found:
+                    other = self._try(path)
+                    if other is not None:
+                        found[key] = other
+                        queue.append(other)
+        return list(found.values())
+
+    def leads_to_training(self, path: str) -> bool:
+        """Whether a file imports, itself or through others of the project, one that may train."""
+        first = self._try(path)
+        seen, queue = {absolute(path)}, [first] if first is not None else []
+        while queue and len(seen) < _MOST_FILES:
+            for imported in self._imported(queue.pop(0)):
+                if absolute(imported) in seen:
+                    continue
+                seen.add(absolute(imported))
+                other = self._try(imported)
+                if other is not None and ".backward" in other.text:
+                    return True
+                queue += [other] if other is not None else []
+        return False
+
+    def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
+        """The scripts and notebooks that import one of the named files, in those files' folders and above them."""
+        if not self._is_on_disk:
+            return []
+        found: dict[str, Parsed] = {absolute(p.path): p for p in named}
+        for parsed in named:
+            for path in self._near(Path(parsed.path)):
+                key = absolute(str(path))
+                if key not in found and self._mentions(path, Path(parsed.path)):
+                    other = self._try(str(path))
+                    if other is not None and self._may_call(other, parsed):
+                        found[key] = other
+        return [p for p in found.values() if p not in named]
+
+    def _near(self, path: Path) -> list[Path]:
+        """Those that might import a file; without a repository round it, those of its own folder or package."""
+        folders = self._search_path(path.parent)
+        if not any(self._is_there(folder / ".git") for folder in folders):
+            folders = folders[: 1 + self._is_there(path.parent / "__init__.py")]
+        found = [p for folder in folders for end in ("py", "ipynb") for p in sorted(folder.glob(f"*.{end}"))]
+        listed = [p for p in found if not p.name.startswith("test")]
+        return [p for p in listed if p.is_file()][:_MOST_LISTED]
+
+    @staticmethod
+    def _mentions(importer: Path, imported: Path) -> bool:
+        """Whether a script may import a module: it has its name in an import, or trains and has it anywhere."""
+        name = imported.parent.name if imported.stem == "__init__" else imported.stem
+        try:
+            data = read(str(importer))
+        except FileError:
+            return False
+        imports = rb"^\s*(from|import)\b[^\n]*\b" + re.escape(name.encode()) + rb"\b"
+        return (may_train(data) and name.encode() in data) or re.search(imports, data, re.M) is not None
+
+    def _may_call(self, importer: Parsed, imported: Parsed) -> bool:
+        """Whether a script imports a file, and calls anything."""
+        return any(isinstance(n, ast.Call) for n in importer.parents) and absolute(imported.path) in map(
+            absolute, self._imported(importer)
+        )
+
+    def _imported(self, parsed: Parsed) -> Iterator[str]:
+        for node in parsed.nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield from self._packages(parsed.path, alias.name, 0)
+            elif isinstance(node, ast.ImportFrom):
+                yield from self._packages(parsed.path, node.module or "", node.level)
+                for alias in node.names:
+                    name = f"{node.module}.{alias.name}" if node.module else alias.name
+                    path = self.resolve(parsed.path, name, node.level)
+                    if path is not None:
+                        yield path
+
+    def _packages(self, importer: str, name: str, level: int) -> Iterator[str]:
+        path = self.resolve(importer, name, level)
+        if path is not None:
+            yield path
+
+    def resolve(self, importer: str, name: str, level: int) -> str | None:
+        """The file that `import name` means in the file `importer`; None for a library."""
+        key = (importer, name, level)
+        if key not in self._resolved:
+            self._resolved[key] = self._find(importer, name, level)
+        return self._resolved[key]
+
+    def _find(self, importer: str, name: str, level: int) -> str | None:
+        here = Path(importer).parent
+        parts = name.split(".") if name else []
+        if level:
+            for _ in range(level - 1):
+                here = here / ".." if here.name in ("", "..") else here.parent
+            return self._file(here, parts)
+        for folder in self._search_path(here):
+            path = self._file(folder, parts)
+            if path is not None and absolute(path) != absolute(importer):  # no file imports itself
+                return path
+        return None
+
+    def _search_path(self, here: Path) -> list[Path]:
+        """The folder of the file, then the folders above it up to the repository's root."""
+        if here not in self._search:
+            self._search[here] = list(self._folders_up(here))
+        return self._search[here]
+
+    def _folders_up(self, here: Path) -> Iterator[Path]:
+        yield here
+        absolute = here.resolve()
+        up = here
+        for _ in range(6):
+            if self._is_there(absolute / ".git"):
+                return
+            parent = absolute.parent
+            if parent == absolute:
+                return
+            absolute = parent
+            up = up / ".." if up.name in ("", "..") else up.parent
+            yield up
+
+    def _file(self, folder: Path, parts: list[str]) -> str | None:
+        target = folder.joinpath(*parts)
+        module = target.parent / f"{target.name}.py"
+        if parts and self._is_there(module):
+            return str(module)
+        package = target / "__init__.py"
+        return str(package) if self._is_there(package) else None
+
+    def _is_there(self, path: Path) -> bool:
+        if path not in self._exists:
+            self._exists[path] = os.access(path, os.F_OK) or absolute(str(path)) in self._given
+        return self._exists[path]
+
+
+@lru_cache(maxsize=4096)
+def absolute(path: str) -> str:
+    """A path that two spellings of it share."""
+    return str(Path(path).resolve())
+
+
+def _is_of_interest(path: str, project: Project) -> bool:
+    try:
+        return may_train(read(path)) or project.leads_to_training(path)
+    except FileError:
+        return True  # which is said later
+
+
+def groups(paths: Sequence[str], follow: bool) -> list[tuple[str, ...]]:
+    """Which files must be rewritten together: those that import one another; those without training are in none."""
+    if not follow or len(paths) == 1:
+        return [(path,) for path in paths]
+    project = Project()
+    index = {absolute(path): path for path in paths if _is_of_interest(path, project)}
+    parent = {key: key for key in index}
+
+    def top(key: str) -> str:
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    for key, path in index.items():
+        parsed = project._try(path)
+        if parsed is None:
+            continue
+        for imported in project._imported(parsed):
+            other = absolute(imported)
+            if other in parent:
+                parent[top(other)] = top(key)
+    found: dict[str, list[str]] = {}
+    for key, path in index.items():
+        found.setdefault(top(key), []).append(path)
+    return [tuple(group) for group in found.values()]

@@ -1,0 +1,93 @@
+"""What reads the time, or what else differs between processes, into a path?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+
+_CLOCKS = ("datetime.", "time.", "uuid.", "os.getpid", "tempfile.")
+_DEPTH = 3  # calls that a path is followed through
+
+
+class Clocks:
+    """Follow a path back to the calls of which each process gets an answer of its own."""
+
+    def __init__(self, program: Program, tracer: Tracer) -> None:
+        self.program = program
+        self.tracer = tracer
+        self._seen: set[ast.AST] = set()
+
+    def behind(self, path: ast.expr) -> list[ast.Call]:
+        """Those calls, the outermost of each chain: all of `datetime.now().strftime("%H")`."""
+        self._seen.clear()
+        found = dict.fromkeys(map(self._chain, self._in(path, _DEPTH)))
+        return [c for c in found if not any(c is not o and self.program.inside(c, o) for o in found)]
+
+    def _chain(self, call: ast.Call) -> ast.Call:
+        while True:
+            method = self.program.parent(call)
+            around = self.program.parent(method) if isinstance(method, ast.Attribute) else None
+            if not isinstance(around, ast.Call) or around.func is not method:
+                return call
+            call = around
+
+    def _in(self, node: ast.AST, depth: int) -> Iterator[ast.Call]:
+        for part in ast.walk(node):
+            if part in self._seen:
+                continue
+            self._seen.add(part)
+            if isinstance(part, ast.Call):
+                if any(name.startswith(_CLOCKS) for name in self.program.called(part)):
+                    yield part
+                elif depth:
+                    yield from self._returned(part, depth - 1)
+            elif isinstance(part, ast.Name):
+                yield from self._of_name(part, depth)
+            elif isinstance(part, ast.Attribute):
+                for value in self._put_into(part):
+                    yield from self._in(value, depth)
+
+    def _returned(self, call: ast.Call, depth: int) -> Iterator[ast.Call]:
+        for function in self.program.flow.callees.get(call, ()):
+            for node in ast.walk(function.node):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    yield from self._in(node.value, depth)
+
+    def _of_name(self, name: ast.Name, depth: int) -> Iterator[ast.Call]:
+        owner = self.program.scope(name).owner(name.id)
+        for write in owner.writes[name.id] if owner is not None else ():
+            if isinstance(write, ast.arg) and depth and owner is not None:
+                for call in self.program.flow.callers.get(owner, ()):
+                    given = self.tracer.argument(call, owner, name.id)
+                    if given is not None:
+                        yield from self._in(given, depth - 1)
+            elif isinstance(write, ast.Name):
+                statement = self.program.statement(write)
+                if isinstance(statement, (ast.Assign, ast.AugAssign)):
+                    yield from self._in(statement.value, depth)
+
+    def _put_into(self, node: ast.Attribute) -> Iterator[ast.expr]:
+        """What an attribute gets; `self._dir` and its property `self.dir` are one, an option has its default."""
+        owner = ast.unparse(node.value)
+        for attribute in (node.attr, f"_{node.attr}"):
+            for write in self.program.attribute_writes.get(attribute, ()):
+                statement = self.program.statement(write)
+                if isinstance(statement, (ast.Assign, ast.AugAssign)) and ast.unparse(write.value) == owner:
+                    yield statement.value
+        yield from self._defaults.get(node.attr, ())
+
+    @cached_property
+    def _defaults(self) -> dict[str, list[ast.expr]]:
+        """The defaults of the script's options."""
+        found: dict[str, list[ast.expr]] = {}
+        for call in self.program.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+                default = [k.value for k in call.keywords if k.arg == "default"]
+                names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+                for name in names:
+                    found.setdefault(name.lstrip("-").replace("-", "_"), []).extend(default)
+        return found

@@ -1,0 +1,246 @@
+"""Which statements may one process alone run? Those that write, with what only they need.
+
+They may if they do nothing that the processes must do together, and bind only names that no other statement reads.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from accelify.codemod.files_written.one_process import Calm, is_addition
+from accelify.codemod.semantics.scopes import Scope, names_in, names_written_in
+from accelify.codemod.semantics.values import Made
+from accelify.codemod.training.outputs import OPEN, Effect, opened_round, opens_itself
+
+_BLOCKS = ("body", "orelse", "finalbody")
+Run = tuple[ast.stmt, ...]
+
+
+class Guarding:
+    """Find the runs of statements that are to go under `if accelerator.is_main_process:`."""
+
+    def __init__(self, calm: Calm) -> None:
+        self.program = calm.program
+        self.calm = calm
+        self.outputs = calm.outputs
+        self.files = calm.files
+        self._refused: set[ast.stmt] = set()
+
+    # What is found.
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The runs, each of statements that follow each other in one block."""
+        if not any(self.outputs.effect(c) is Effect.WRITES for c in self.program.calls):
+            return []
+        while True:
+            runs = [run for block in self._blocks() for run in self._runs(block)]
+            covered = {node for run in runs for statement in run for node in ast.walk(statement)}
+            wrong = {s for run in runs for top in run for s in self._at_fault(top, covered)}
+            wrong = wrong or set(self._with_what_all_open(covered))
+            if not wrong:
+                return runs
+            self._refused |= wrong
+
+    @cached_property
+    def covered(self) -> set[ast.AST]:
+        """All that only the main process runs: what is in the runs, and the functions that nothing else calls."""
+        return self._with_functions({node for run in self.runs for statement in run for node in ast.walk(statement)})
+
+    @cached_property
+    def unguarded(self) -> list[ast.Call]:
+        """The calls that write on every process."""
+        return self._unguarded(self.covered)
+
+    @cached_property
+    def handed_on(self) -> list[ast.Call]:
+        """The writers that are made on every process, though only the main process uses them, wherever they go."""
+        return self._handed_on(self.covered)
+
+    def _with_functions(self, found: set[ast.AST]) -> set[ast.AST]:
+        while True:
+            more = [
+                function
+                for function, calls in self.program.flow.callers.items()
+                if calls and function.node not in found and all(call in found for call in calls)
+            ]
+            if not more:
+                return found
+            found = found.union(*(ast.walk(function.node) for function in more))
+
+    def _unguarded(self, covered: set[ast.AST]) -> list[ast.Call]:
+        return [
+            call
+            for call in self.program.calls
+            if call not in covered
+            and self.program.frame(call) in self.program.reachable
+            and self.outputs.effect(call) is Effect.WRITES
+            and not self.calm.becomes_a_save(call)
+        ]
+
+    def _handed_on(self, covered: set[ast.AST]) -> list[ast.Call]:
+        return [
+            call
+            for call in self._unguarded(covered)
+            if self.program.path(call) in self.files
+            and self.calm.accelerator(call) is not None
+            and isinstance(self.program.parent(call), ast.Assign)
+            and any(isinstance(v, Made) and v.node is call for v in self.program.values(call))
+            and self._only_main_uses(call, covered)
+        ]
+
+    def _with_what_all_open(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
+        """The statements that write to a file which every process opens, and so empties: all of them, or none."""
+        everywhere = self._with_functions(covered)
+        kept = set(self._unguarded(everywhere)) - set(self._handed_on(everywhere))
+        opened = {call for call in kept if self.program.called(call) & OPEN or opens_itself(call)}
+        if not opened:
+            return
+        for node in covered:
+            if not isinstance(node, ast.Name):
+                continue
+            held = self.program.values(opened_round(self.program, node) or node)
+            if any(isinstance(v, Made) and v.node in opened for v in held):
+                yield self.program.statement(node)
+
+    def _only_main_uses(self, made: ast.Call, covered: set[ast.AST]) -> bool:
+        """Whether all that other processes do with a value is to hand it on."""
+        value = next(v for v in self.program.values(made) if isinstance(v, Made))
+        for node, values in self.program.flow.values.items():
+            if node is made or value not in values or node in covered:
+                continue
+            parent = self.program.parent(node)
+            if not isinstance(node, (ast.Name, ast.Attribute)) or isinstance(parent, ast.Starred):
+                return False
+            if isinstance(node.ctx, ast.Store):
+                if not isinstance(parent, ast.Assign):
+                    return False
+                continue
+            call = self.program.parent(parent) if isinstance(parent, ast.keyword) else parent
+            is_given = isinstance(call, ast.Call) and call.func is not node and self.program.flow.callees.get(call)
+            is_kept = isinstance(parent, ast.Assign) and parent.value is node and _is_place(parent.targets[0])
+            if not is_given and not is_kept:
+                return False
+        return True
+
+    # Runs.
+
+    def _blocks(self) -> Iterator[list[ast.stmt]]:
+        for path in sorted(self.files):
+            stack: list[ast.AST] = [self.program.flow.parsed_of[path].tree]
+            while stack:
+                node = stack.pop()
+                for name in _BLOCKS:
+                    block = getattr(node, name, None)
+                    if isinstance(block, list) and block:
+                        yield block
+                        stack.extend(s for s in block if not self.calm.may(s, self._refused))
+                stack.extend(getattr(node, "handlers", ()))
+
+    def _runs(self, block: list[ast.stmt]) -> Iterator[Run]:
+        current: list[ast.stmt] = []
+        for line in self._lines(block):
+            if all(self.calm.may(s, self._refused) for s in line) and self.calm.accelerator(line[0]):
+                current.extend(line)
+                continue
+            yield from self._trimmed(current)
+            current = []
+        yield from self._trimmed(current)
+
+    def _lines(self, block: list[ast.stmt]) -> list[list[ast.stmt]]:
+        """The statements of a block, those on one line together; none where the block stands behind its head."""
+        first = block[0]
+        text = self.program.parsed(first).text.split("\n")[first.lineno - 1]
+        if text.encode()[: first.col_offset].strip():
+            return []
+        lines: list[list[ast.stmt]] = []
+        for statement in block:
+            if lines and lines[-1][-1].end_lineno == statement.lineno:
+                lines[-1].append(statement)
+            else:
+                lines.append([statement])
+        return lines
+
+    def _trimmed(self, statements: list[ast.stmt]) -> Iterator[Run]:
+        """The run without what does not belong to its writing at either end."""
+        if not any(self.calm.does(s) is Effect.WRITES for s in statements):
+            return
+        while self.calm.does(statements[-1]) is Effect.NOTHING:
+            statements = statements[:-1]
+        while self.calm.does(statements[0]) is Effect.NOTHING and not self._is_for(statements[0], statements[1:]):
+            statements = statements[1:]
+        yield tuple(statements)
+
+    def _is_for(self, statement: ast.stmt, following: list[ast.stmt]) -> bool:
+        """Whether a statement makes something for those that follow it."""
+        if isinstance(statement, ast.AugAssign):
+            return False
+        return bool(names_written_in(statement) & names_in(*following))
+
+    # Names.
+
+    def _at_fault(self, statement: ast.stmt, covered: set[ast.AST]) -> Iterator[ast.stmt]:
+        """The statements in a statement that bind what is read outside of the runs."""
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and (isinstance(node.ctx, ast.Store) or is_addition(self.program, node)):
+                if self._is_read_elsewhere(node, covered):
+                    yield self.program.statement(node)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                reads = self._attribute_reads.get(node.attr, [])
+                if any(r not in covered for r in reads):
+                    yield self.program.statement(node)
+
+    def _is_read_elsewhere(self, node: ast.Name, covered: set[ast.AST]) -> bool:
+        scope = self.program.scope(node)
+        owner = scope.owner(node.id) or scope
+        if owner.kind not in ("module", "function") or owner.root.module not in self.files:
+            return True
+        if any(isinstance(w, ast.arg) for w in owner.writes.get(node.id, ())) and is_addition(self.program, node):
+            return True  # it is somebody else's
+        if owner.kind == "module" and node.id in self._imported.get(owner, ()):
+            return True
+        scopes = [s for s in owner.walk() if s.owner(node.id) is owner]
+        reads: list[ast.AST] = [
+            n for s in scopes for n in s.reads.get(node.id, ()) if not self._is_opened_anew(n, node)
+        ]
+        reads += [
+            w
+            for s in scopes
+            for w in s.writes.get(node.id, ())
+            if isinstance(self.program.parent(w), (ast.AugAssign, ast.Delete))
+        ]
+        return any(n not in covered for n in reads)
+
+    def _is_opened_anew(self, read: ast.expr, bound: ast.Name) -> bool:
+        """Whether a `with` statement of its own gives a name to what is read, and not the place that binds it."""
+        opened = opened_round(self.program, read)
+        holder = self.program.parent(bound)
+        return opened is not None and opened is not getattr(holder, "context_expr", None)
+
+    @cached_property
+    def _attribute_reads(self) -> dict[str, list[ast.AST]]:
+        found: dict[str, list[ast.AST]] = {}
+        for parsed in self.program.files:
+            for node in parsed.parents:
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    found.setdefault(node.attr, []).append(node)
+        return found
+
+    @cached_property
+    def _imported(self) -> dict[Scope, set[str]]:
+        """The names of each module that other files get from it."""
+        found: dict[Scope, set[str]] = {}
+        for parsed in self.program.files:
+            for node in parsed.parents:
+                if isinstance(node, ast.ImportFrom):
+                    root = self.program.flow.module_named(parsed.path, node.module or "", node.level)
+                    if root is not None:
+                        names = {a.name for a in node.names}
+                        found.setdefault(root, set()).update(root.writes if "*" in names else names)
+        return found
+
+
+def _is_place(target: ast.expr) -> bool:
+    return isinstance(target, (ast.Name, ast.Attribute))

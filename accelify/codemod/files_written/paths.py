@@ -1,0 +1,93 @@
+"""Which files do paths name, and may one have been written by the time that it is read?
+
+os.path.join(folder, "best.pt")    f"{folder}/best.pt"    folder / "best.pt"    path, where a caller gives one of these
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.values import Constant
+
+_JOINS = ("os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser")
+_DEPTH = 4
+_NOTHING: frozenset[str] = frozenset()
+
+
+class Files:
+    """Follow paths to the last part that they have as text."""
+
+    def __init__(self, program: Program, tracer: Tracer) -> None:
+        self.program = program
+        self.tracer = tracer
+
+    def names(self, path: ast.expr, depth: int = _DEPTH) -> frozenset[str]:
+        """The names that a path may end in, without their folders; none where these are not known."""
+        if isinstance(path, ast.Constant):
+            return _last(path.value)
+        if isinstance(path, ast.JoinedStr):
+            return _last_of_all(path.values[-1]) if path.values else _NOTHING
+        if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
+            return self.names(path.right, depth)
+        if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Add):
+            return _last_of_all(path.right)
+        if isinstance(path, ast.Call):
+            is_join = any(name.startswith(_JOINS) for name in self.program.called(path)) or _is_text(path)
+            return self.names(path.args[-1], depth) if is_join and path.args else _NOTHING
+        if isinstance(path, ast.Name) and depth:
+            return self._of_variable(path, depth - 1)
+        return _NOTHING
+
+    def _of_variable(self, path: ast.Name, depth: int) -> frozenset[str]:
+        held = self.program.values(path)
+        if held and all(isinstance(v, Constant) for v in held):
+            return frozenset(n for v in held if isinstance(v, Constant) for n in _last(v.value))
+        owner = self.program.scope(path).owner(path.id)
+        found: set[str] = set()
+        for write in self.tracer.writes(owner, path.id) if owner is not None else ():
+            values: list[ast.expr | None] = []
+            if isinstance(write, ast.arg) and owner is not None:
+                values = [self.tracer.argument(c, owner, path.id) for c in self.program.flow.callers.get(owner, ())]
+            elif isinstance(write, ast.Name):
+                values = [self.tracer.assigned(write)]
+            named = [self.names(v, depth) if v is not None else _NOTHING for v in values]
+            if not all(named):
+                return _NOTHING
+            found.update(*named)
+        return frozenset(found)
+
+    def is_before(self, write: ast.Call, read: ast.Call) -> bool:
+        """Whether a call that writes may have been made by the time that another one reads."""
+        frame = self.program.frame(write)
+        return any(
+            call is write or frame in self.program.run_from(self.program.flow.callees.get(call, ()))
+            for call in self._earlier(read, _DEPTH)
+        )
+
+    def _earlier(self, node: ast.Call, depth: int) -> Iterator[ast.Call]:
+        """The calls made before one, or in an earlier round of its loops: in its function, and where that is called."""
+        frame, loops = self.program.frame(node), self.program.loops_round(node)
+        for call in self.program.calls_in(frame):
+            if call is not node and (call.lineno < node.lineno or any(self.program.inside(call, o) for o in loops)):
+                yield call
+        for caller in self.program.flow.callers.get(frame, ()) if depth else ():
+            yield from self._earlier(caller, depth - 1)
+
+
+def _is_text(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == "str"
+
+
+def _last(value: object) -> frozenset[str]:
+    """The name of the file in the text of a path."""
+    name = value.replace("\\", "/").rpartition("/")[2] if isinstance(value, str) else ""
+    return frozenset({name} if name else ())
+
+
+def _last_of_all(node: ast.expr) -> frozenset[str]:
+    """The name of the file in the text that ends a path, if all of the name is in there."""
+    text = node.value if isinstance(node, ast.Constant) else None
+    return _last(text) if isinstance(text, str) and "/" in text else _NOTHING

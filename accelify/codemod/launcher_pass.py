@@ -1,0 +1,139 @@
+"""What comes first: a script that starts its processes itself becomes one that a launcher starts.
+
+It is rewritten twice. The first time nothing is migrated: what starts the processes goes, and of each choice between
+one process and several what is done for several stays. What comes out is never shown nor run. It is a script as others
+write them for torchrun, and is migrated as such.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from accelify.codemod import records
+from accelify.codemod.distributed.branches import Arms
+from accelify.codemod.distributed.launched import Launched
+from accelify.codemod.distributed.launcher_changes import Untangling
+from accelify.codemod.distributed.launching import Launching
+from accelify.codemod.edits import gates
+from accelify.codemod.edits.apply import Applied, apply
+from accelify.codemod.edits.values import Plan
+from accelify.codemod.evidence import Evidence
+from accelify.codemod.files.lines import line_after
+from accelify.codemod.files.newlines import encoded
+from accelify.codemod.files.parse import Parsed, parse
+from accelify.codemod.files.project import Project
+from accelify.codemod.options import Options
+from accelify.codemod.plan import collect
+from accelify.codemod.result import FileResult, Note, Status, Tier
+from accelify.codemod.rules import FIRST_RULES, unused
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.roles import Roles
+from accelify.codemod.understand import modelled
+from accelify.errors import CannotParse
+
+
+@dataclass(frozen=True)
+class Untangled:
+    """A program as a launcher would start it: its files as they are, what is done to them, and what they become."""
+
+    named: Sequence[Parsed]
+    project: Project
+    originals: dict[str, Parsed]
+    plan: Plan
+    applied: dict[str, Applied]
+
+    def line(self, path: str) -> Callable[[int], int]:
+        """The line of the user's file for one of the text in between."""
+        if path not in self.applied:
+            return lambda line: line
+        return line_after(self.applied[path].text, self.originals[path].text)
+
+    def line_between(self, path: str) -> Callable[[int], int]:
+        """The line of the text in between for one of the user's file."""
+        if path not in self.applied:
+            return lambda line: line
+        return line_after(self.originals[path].text, self.applied[path].text)
+
+    def results(self, found: Sequence[FileResult]) -> list[FileResult]:
+        """What became of the user's files, for what became of those in between."""
+        if any(r.status is Status.DECLINED for r in found):
+            return [self._declined(r) for r in found]
+        there = {r.path: r for r in found}
+        for path in self.applied:
+            if path not in there:
+                data = self.project.load(path).data
+                there[path] = FileResult(path, Status.UNCHANGED, data, data)
+        return [self._migrated(r) if r.path in self.applied else r for r in there.values()]
+
+    def _declined(self, result: FileResult) -> FileResult:
+        if result.path not in self.originals:
+            return result
+        line, data = self.line(result.path), self.originals[result.path].data
+        notes = [
+            replace(n, line=line(n.line), message=self._told(n.message), evidence=tuple(map(self._told, n.evidence)))
+            for n in result.notes
+        ]
+        return replace(result, before=data, after=data, notes=records.notes_in_order(notes))
+
+    def _told(self, text: str) -> str:
+        """A text with the lines that the places in it have in the user's files."""
+        paths = "|".join(map(re.escape, self.applied))
+        return re.sub(rf"(?<![\w/])({paths}):(\d+)", lambda m: f"{m[1]}:{self.line(m[1])(int(m[2]))}", text)
+
+    def _migrated(self, result: FileResult) -> FileResult:
+        original, applied, line = self.originals[result.path], self.applied[result.path], self.line(result.path)
+        text = parse(result.path, result.after).text
+        trouble = gates.binds_its_names(original, text)
+        if trouble is not None:
+            note = Note(1, "gate", Tier.ADVICE, records.fault(trouble))
+            return FileResult(result.path, Status.DECLINED, original.data, original.data, notes=(note,))
+        changes = records.changes_of(self.plan, result.path, applied.dropped)
+        changes += [replace(c, line=line(c.line), evidence=tuple(map(self._told, c.evidence))) for c in result.changes]
+        notes = records.notes_of(self.plan, result.path, line_after(original.text, text))
+        notes += [replace(n, evidence=tuple(map(self._told, n.evidence))) for n in result.notes]
+        return replace(
+            result,
+            status=Status.MIGRATED,
+            before=original.data,
+            changes=records.changes_in_order(changes),
+            notes=records.notes_in_order(notes),
+        )
+
+
+def untangle(
+    files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options
+) -> Untangled | Plan | None:
+    """The program as a launcher would start it, or what stands in the way; None where there is nothing to do."""
+    if options.runtime.wraps_models:
+        return None
+    program = Program(files, project, named)
+    roles, tracer = Roles(program), Tracer(program)
+    launching = Launching(program, tracer)
+    if not launching.starts:
+        return None
+    tangle = Untangling(launching, Arms(launching, roles)).find()
+    plan = Plan()
+    for _, find in FIRST_RULES:
+        collect(plan, find(Launched(program, tracer, launching, tangle), plan))
+    if plan.obstacles:
+        return plan
+    if not plan.changes or not (
+        tangle.branches or tangle.removed or tangle.choices or tangle.tests or launching.spawns
+    ):
+        return None
+    training = Loops(program, roles, tracer).find()
+    script = modelled(program, roles, tracer, training, None, options, ())
+    collect(plan, unused.find(script, plan))
+    plan.evidence = Evidence(program, script).at
+    originals = {f.path: f for f in files}
+    try:
+        applied = {path: apply(originals[path], plan.of(path)) for path in sorted({c.path for c in plan.changes})}
+    except CannotParse:
+        return None
+    between = {p: encoded(originals[p], a.text) for p, a in applied.items()}
+    changed = project.with_changes(between)
+    return Untangled([changed.load(p.path) for p in named], changed, originals, plan, applied)

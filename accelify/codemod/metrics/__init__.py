@@ -1,0 +1,1 @@
+"""What is one rank's own, and how it becomes everyone's."""

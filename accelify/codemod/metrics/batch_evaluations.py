@@ -1,0 +1,247 @@
+"""Which evaluation loops may be dealt out batch by batch, because all that they leave is added up or collected?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from accelify.codemod.metrics.collected import Collected
+from accelify.codemod.metrics.rounds import Rounds
+from accelify.codemod.metrics.sums import Sums, is_zero
+from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.semantics.program import LOOPS, Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.training.certainty import Certainty
+from accelify.codemod.training.harmless import Harmless
+from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.meters import Meter, Meters
+from accelify.codemod.training.modes import Modes
+from accelify.codemod.training.phases import Phase
+from accelify.codemod.training.roles import Roles
+
+_HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook")
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """An evaluation loop whose loader, at `source`, is dealt out in whole batches.
+
+    sums and meters: what is added up over the processes after it. lists and objects: what is put together; lists hold
+    nothing but numbers. shown: where it shows what is one process's own. phase: when it trains, if it does that too.
+    """
+
+    loop: ast.For
+    source: ast.expr
+    sums: tuple[str, ...]
+    meters: tuple[tuple[str, Meter], ...]
+    lists: tuple[str, ...]
+    objects: tuple[str, ...]
+    shown: tuple[ast.AST, ...]
+    phase: Phase | None = None
+
+
+class Batchwise:
+    """Find the loops that evaluate a model, and in which no batch needs another."""
+
+    def __init__(
+        self, program: Program, roles: Roles, tracer: Tracer, training: Training, prepared: Prepared, sums: Sums
+    ) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.training = training
+        self.prepared = prepared
+        self.sums = sums
+        self.loops = Loops(program, roles, tracer)
+        self.certainty = Certainty(program, tracer, training)
+        self.harmless = Harmless(program, roles)
+        self.meters = Meters(program)
+        self.modes = Modes(program, roles, tracer, self.harmless)
+
+    def find(self, others: Collection[ast.AST], files: Collection[str]) -> list[Dealing]:
+        """The loops in some files, but for those that are understood otherwise."""
+        found: list[Dealing] = []
+        if any(isinstance(c.func, ast.Attribute) and c.func.attr in _HOOKS for c in self.program.calls):
+            return found  # a forward pass may do anything
+        for path in sorted(files):
+            for node in self.program.flow.parsed_of[path].parents:
+                if isinstance(node, ast.For) and node not in others and self._is_candidate(node):
+                    dealing = self._dealing(node)
+                    if dealing is not None:
+                        found.append(dealing)
+        return found
+
+    def _is_candidate(self, loop: ast.For) -> bool:
+        frame = self.program.frame(loop)
+        if frame not in self.program.reachable or loop.orelse or frame.kind not in ("module", "function"):
+            return False
+        phase = self.training.phases.get(loop)
+        if phase is None and self._trains(loop):
+            return False
+        if not self.loops.is_loader_loop(loop) or not self.certainty.of(loop):
+            return False
+        return self.modes.evaluates(loop, phase)
+
+    def _trains(self, loop: ast.For) -> bool:
+        return loop in {d.loop for d in self.training.data} or any(
+            self.program.inside(b, loop) for b in [*self.training.backwards, *self.training.steps]
+        )
+
+    def _source(self, loop: ast.For) -> ast.expr | None:
+        """The loader that is looped over as a whole: `loader`, `enumerate(loader)`, `tqdm(loader)`."""
+        source = self.tracer.inside(loop.iter)
+        if not isinstance(source, (ast.Name, ast.Attribute, ast.Subscript)):
+            return None
+        is_for_some = loop not in self.training.phases and self.prepared.is_loader_for_some(source)
+        return None if is_for_some and self._counts(loop, source) else source
+
+    def _counts(self, loop: ast.For, source: ast.expr) -> bool:
+        """Whether the number of a loader's batches is asked for, which is another one where it is prepared."""
+        text = ast.unparse(source)
+        return any(
+            isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and ast.unparse(n.args[0]) == text
+            for n in ast.walk(self.program.frame(loop).node)
+            if isinstance(n, ast.Call) and n.args
+        )
+
+    def _dealing(self, loop: ast.For) -> Dealing | None:
+        source, phase = self._source(loop), self.training.phases.get(loop)
+        rounds = Rounds(self.program, self.tracer, self.harmless, self.meters, loop, phase)
+        if source is None or not rounds.are_independent() or not self._forwards(loop):
+            return None
+        if self._is_read_elsewhere(loop, rounds):
+            return None
+        rounds.forget(name for name in rounds.sums if self._is_read_inside_alone(name, loop))
+        if not all(self._begins(name, loop, rounds) for name in rounds.accumulators):
+            return None
+        if any(self._reads_last(name, meter, loop) for name, meter in rounds.meters.items()):
+            return None
+        collected = Collected(self.program, self.tracer, self.harmless, loop)
+        if rounds.lists and self._is_in_a_pass(loop):
+            return None
+        if not all(collected.is_plain(part) for parts in rounds.lists.values() for part in parts):
+            return None
+        sums = tuple(n for n in rounds.accumulators if n not in rounds.meters and n not in rounds.lists)
+        meters = tuple((n, rounds.meters[n]) for n in rounds.accumulators if n in rounds.meters)
+        lists = [n for n in rounds.lists if all(map(collected.is_number, rounds.lists[n]))]
+        objects = [n for n in rounds.lists if n not in lists]
+        if not rounds.accumulators or (phase is not None and (rounds.lists or not self._are_reduced(sums, loop))):
+            return None
+        return Dealing(loop, source, sums, meters, tuple(lists), tuple(objects), tuple(rounds.shown), phase)
+
+    def _are_reduced(self, names: Collection[str], loop: ast.For) -> bool:
+        """Whether the sums of a loop are those that are reduced after it where it trains."""
+        reductions = self.sums.of(loop)
+        reduced = [n for r in reductions if set(r.names) & set(names) and r.anchor is loop for n in r.names]
+        return sorted(reduced) == sorted(names)
+
+    def _forwards(self, loop: ast.For) -> bool:
+        """Whether a model is run: what only reads data gains little."""
+        return any(
+            isinstance(n, ast.Call) and (self.harmless.is_of_module(n) or self.program.flow.callees.get(n))
+            for n in ast.walk(loop)
+        )
+
+    # What is there before a loop, and what is read after it.
+
+    def _begins(self, name: str, loop: ast.For, rounds: Rounds) -> bool:
+        """Whether an accumulator begins at nothing just before a loop, and gets nothing else on the way to it."""
+        frame = self.program.frame(loop)
+        reads = self.program.reads_of(frame, name)
+        before = [w for w in self.tracer.writes(frame, name) if self.program.line(w) < loop.lineno]
+        first = max(before, key=self.program.line, default=None)
+        if not isinstance(first, ast.Name) or any(self.program.frame(n) is not frame for n in [first, *reads]):
+            return False
+        if not self._stands_before(self.program.statement(first), loop):
+            return False
+        value, start = self.tracer.assigned(first), first.lineno
+        if name in rounds.sums and _is_empty(value):
+            rounds.becomes_a_list(name)
+        elif name in rounds.meters:
+            if not isinstance(value, ast.Call):
+                return False
+        elif not (_is_empty(value) if name in rounds.lists else is_zero(value) or _is_a_table(value)):
+            return False
+        return not any(start < r.lineno < loop.lineno and self._is_changed_by(r) for r in reads)
+
+    def _is_read_inside_alone(self, name: str, loop: ast.For) -> bool:
+        """Whether nothing outside of a loop reads what it adds up."""
+        frame = self.program.frame(loop)
+        return frame.is_function and all(self.program.inside(r, loop) for r in self.program.reads_of(frame, name))
+
+    def _stands_before(self, statement: ast.stmt, loop: ast.For) -> bool:
+        """Whether a statement is run once before each pass of a loop: in its block, or in one of `with` round it."""
+        child: ast.AST = loop
+        for ancestor in self.program.ancestors(loop):
+            block = self.program.block(child) if isinstance(child, ast.stmt) else []
+            if any(s is statement for s in block):
+                return True
+            if isinstance(ancestor, (*LOOPS, ast.If, ast.Try)) or not isinstance(ancestor, ast.stmt):
+                return False
+            child = ancestor
+        return False
+
+    def _is_changed_by(self, read: ast.Name) -> bool:
+        """Whether a variable is read only to change what it holds."""
+        parent = self.program.parent(read)
+        if isinstance(parent, ast.Attribute):
+            return isinstance(parent.ctx, ast.Store) or parent.attr in ("append", "extend", "update", "add", "insert")
+        return isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
+
+    def _is_read_elsewhere(self, loop: ast.For, rounds: Rounds) -> bool:
+        """Whether what a round binds is read outside of it: of the last batch, which only one process has."""
+        frame = self.program.frame(loop)
+        end = loop.end_lineno or loop.lineno
+        for name in rounds.local:
+            writes = [self.program.line(w) for w in frame.writes.get(name, ())]
+            for read in self.program.reads_of(frame, name):
+                if self.program.inside(read, loop):
+                    if self.program.frame(read) is not frame:
+                        return True
+                elif self.program.frame(read) is not frame or read.lineno > end:
+                    if not any(end < w <= read.lineno for w in writes):
+                        return True
+                elif self._comes_round(loop, read, writes):
+                    return True
+        return False
+
+    def _comes_round(self, loop: ast.For, read: ast.Name, writes: list[int]) -> bool:
+        """Whether a read above a loop is reached after it, in the next round of a loop round both."""
+        rounds = [outer for outer in self.program.loops_round(loop) if self.program.inside(read, outer)]
+        return bool(rounds) and not any(rounds[0].lineno <= w <= read.lineno for w in writes)
+
+    def _reads_last(self, name: str, meter: Meter, loop: ast.For) -> bool:
+        """Whether a meter's value of the last batch is read after a loop."""
+        end = loop.end_lineno or loop.lineno
+        return any(
+            isinstance(parent := self.program.parent(read), ast.Attribute) and parent.attr in meter.last
+            for read in self.program.reads_of(self.program.frame(loop), name)
+            if read.lineno > end
+        )
+
+    def _is_in_a_pass(self, loop: ast.For) -> bool:
+        """Whether a loop is run in the middle of a pass over a prepared loader."""
+        dealt: set[ast.AST | None] = {d.loop for d in self.training.data} | set(self.prepared.loops)
+        return any(outer in dealt for outer in self.loops.stack(loop))
+
+
+def _is_empty(value: ast.expr | None) -> bool:
+    """`[]` or `list()`."""
+    if isinstance(value, ast.Call):
+        return ast.unparse(value) == "list()"
+    return isinstance(value, ast.List) and not value.elts
+
+
+def _is_a_table(value: ast.expr | None) -> bool:
+    """Whether a list or a dict begins with a number of zeros."""
+    if isinstance(value, (ast.List, ast.Dict)):
+        parts = value.elts if isinstance(value, ast.List) else value.values
+        return bool(parts) and all(map(is_zero, parts))
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        return any(isinstance(side, ast.List) and _is_a_table(side) for side in (value.left, value.right))
+    if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
+        return is_zero(value.elt)
+    if isinstance(value, ast.DictComp):
+        return is_zero(value.value)
+    return isinstance(value, ast.Call) and ast.unparse(value.func) == "list" and any(map(_is_a_table, value.args))

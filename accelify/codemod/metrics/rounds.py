@@ -1,0 +1,271 @@
+"""Does a round of a loop need anything of the one before, or do anything but add to what the loop keeps?"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterable
+
+from accelify.codemod.metrics.results import Remains, stored_in
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.purity import CLOCKS
+from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.training.harmless import Harmless, is_in
+from accelify.codemod.training.meters import Meters
+from accelify.codemod.training.phases import Phase
+
+_ADDS = (ast.Add, ast.Sub)
+_CONTEXTS = ("no_grad", "inference_mode", "autocast", "set_grad_enabled", "enable_grad", "nullcontext")
+
+
+class Rounds(Remains):
+    """Go through a loop's body once, as it runs; what it keeps is known once it was found to be independent."""
+
+    def __init__(
+        self,
+        program: Program,
+        tracer: Tracer,
+        harmless: Harmless,
+        meters: Meters,
+        loop: ast.For,
+        phase: Phase | None = None,
+    ) -> None:
+        super().__init__(program, tracer, loop, phase)
+        self.harmless = harmless
+        self.meters_of = meters
+        still = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Assign) and self._is_still_itself(n)]
+        kept = [name for statement in still for name in stored_in(*statement.targets)]
+        self.local -= {name for name in kept if stored_in(loop.target, *loop.body).count(name) == kept.count(name)}
+        self._running: set[str] = set(self.counters)  # what depends on the rounds before, and is good for showing only
+
+    def are_independent(self) -> bool:
+        """Whether no round needs another, so that each may run in another process."""
+        defined = set(names_in(self.loop.target)) - self.counters
+        return self._run(self.loop.body, defined, inner=False) is not None
+
+    # Statements: what is bound after them, or None where one does more than a round may.
+
+    def _run(self, body: Iterable[ast.stmt], defined: set[str], *, inner: bool) -> set[str] | None:
+        now: set[str] | None = defined
+        for statement in body:
+            now = self._after(statement, now, inner) if now is not None else None
+        return now
+
+    def _after(self, statement: ast.stmt, defined: set[str], inner: bool) -> set[str] | None:
+        if isinstance(statement, (ast.Pass, ast.Continue)) or (inner and isinstance(statement, ast.Break)):
+            return defined
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            return self._assigned(statement, defined)
+        if isinstance(statement, ast.AugAssign):
+            return self._added(statement, defined)
+        if isinstance(statement, ast.Expr):
+            return defined if self._is_fine(statement, defined) else None
+        if isinstance(statement, ast.If):
+            return self._chosen(statement, defined, inner)
+        if isinstance(statement, ast.With):
+            items = [i.context_expr for i in statement.items]
+            if not all(i.optional_vars is None for i in statement.items) or not all(map(_is_context, items)):
+                return None
+            return self._run(statement.body, defined, inner=inner)
+        if isinstance(statement, ast.For):
+            if statement.orelse or self._runs(statement.iter, defined) is not False or self._is_loader(statement.iter):
+                return None
+            bound = names_in(statement.target)
+            return None if self._run(statement.body, defined | bound, inner=True) is None else defined
+        if isinstance(statement, ast.Assert):
+            return defined if self._runs(statement.test, defined) is False else None
+        if isinstance(statement, ast.Delete):
+            gone = {t.id for t in statement.targets if isinstance(t, ast.Name)}
+            return defined - gone if len(gone) == len(statement.targets) and gone <= defined else None
+        return None
+
+    def _assigned(self, statement: ast.Assign | ast.AnnAssign, defined: set[str]) -> set[str] | None:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        names = set(stored_in(*targets))
+        if statement.value is None or self._is_still_itself(statement):
+            return defined
+        if names & self.sums:
+            return defined if self._is_summand(statement.value, defined, names) else None
+        runs = self._runs(statement.value, defined)
+        if runs is None or not all(self._may_bind(t, defined, runs) for t in targets):
+            return None
+        if runs:
+            self._running |= names
+            return defined - names
+        self._running -= names
+        return defined | names
+
+    def _is_still_itself(self, statement: ast.Assign | ast.AnnAssign) -> bool:
+        """`model = model.eval()`."""
+        call = statement.value
+        targets = [ast.unparse(t) for t in statement.targets] if isinstance(statement, ast.Assign) else []
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            return False
+        return targets == [ast.unparse(call.func.value)] and self.harmless.sets_eval_mode(call)
+
+    def _may_bind(self, target: ast.expr, defined: set[str], is_running: bool) -> bool:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return all(self._may_bind(t, defined, is_running) for t in target.elts)
+        if isinstance(target, (ast.Name, ast.Starred)):
+            return True
+        if isinstance(target, ast.Attribute) and self.harmless.is_shown_on(target.value):
+            return True
+        if is_running or not is_in(target, self.kept & defined):
+            return False
+        return all(self._runs(n.slice, defined) is False for n in ast.walk(target) if isinstance(n, ast.Subscript))
+
+    def _added(self, statement: ast.AugAssign, defined: set[str]) -> set[str] | None:
+        target = statement.target
+        if isinstance(target, ast.Name) and target.id in defined:
+            runs = self._runs(statement.value, defined)
+            if runs:
+                self._running.add(target.id)
+            return None if runs is None else defined - {target.id} if runs else defined
+        if isinstance(target, ast.Name):
+            if target.id in self._running:
+                return defined if self._runs(statement.value, defined) is not None else None
+            is_sum = target.id in self.sums and isinstance(statement.op, _ADDS)
+            return defined if is_sum and self._runs(statement.value, defined) is False else None
+        if isinstance(target, ast.Subscript) and self._runs(statement.value, defined) is False:
+            places = [n.slice for n in ast.walk(target) if isinstance(n, ast.Subscript)]
+            if any(self._runs(p, defined) is not False for p in places):
+                return None
+            if is_in(target, self.kept & defined):
+                return defined
+            table = target.value
+            if isinstance(table, ast.Name) and isinstance(statement.op, _ADDS) and self.is_outer(table.id):
+                self.tables.add(table.id)
+                return defined
+        return None
+
+    def _is_summand(self, value: ast.expr, defined: set[str], names: set[str]) -> bool:
+        """Whether `total = total + x` adds what has nothing to do with the rounds before."""
+        assert isinstance(value, ast.BinOp)
+        other = value.right if isinstance(value.left, ast.Name) and value.left.id in names else value.left
+        return isinstance(value.op, _ADDS) and self._runs(other, defined) is False
+
+    def _is_fine(self, statement: ast.Expr, defined: set[str]) -> bool:
+        call = statement.value
+        if isinstance(call, ast.Constant):
+            return True
+        if not isinstance(call, ast.Call):
+            return self._runs(call, defined) is False
+        if self.harmless.shows(call):
+            self.shown.extend(self._running_in(call))
+            return True
+        if self.phase is not None and self.harmless.clears_gradients(call):
+            return True  # as each training round does, too
+        function = call.func
+        if isinstance(function, ast.Attribute):
+            if isinstance(function.value, ast.Name) and self.is_outer(function.value.id):
+                if function.attr in ("append", "extend"):
+                    return self._collects(call, function, function.value.id, defined)
+                if function.attr == "update":
+                    return self._metered(call, function.value, defined)
+            if self.harmless.changes_own(call, self.kept & defined):
+                return self._all_fine([*call.args, *[k.value for k in call.keywords]], defined)
+        return self._runs(call, defined) is False
+
+    def _all_fine(self, parts: Iterable[ast.expr], defined: set[str]) -> bool:
+        return all(self._runs(p, defined) is False for p in parts)
+
+    def _collects(self, call: ast.Call, function: ast.Attribute, name: str, defined: set[str]) -> bool:
+        if len(call.args) != 1 or call.keywords or not self._all_fine(call.args, defined):
+            return False
+        value = call.args[0]
+        self.lists.setdefault(name, []).append(value if function.attr == "append" else ast.Starred(value, ast.Load()))
+        return True
+
+    def _metered(self, call: ast.Call, receiver: ast.Name, defined: set[str]) -> bool:
+        meter = self.meters_of.of(receiver)
+        given = [*call.args, *[k.value for k in call.keywords]]
+        if meter is None or any(isinstance(a, ast.Starred) for a in call.args):
+            return False
+        runs = [self._runs(a, defined) for a in given]
+        if None in runs:
+            return False
+        if True in runs:  # of the time that a round takes
+            self._running.add(receiver.id)
+            return receiver.id not in self.meters
+        self.meters[receiver.id] = meter
+        round_it = self.program.ancestors(call)
+        is_always = all(isinstance(a, (ast.Expr, ast.With)) for a in itertools.takewhile(self._is_inner, round_it))
+        return receiver.id not in self._running and is_always
+
+    def _is_inner(self, node: ast.AST) -> bool:
+        return node is not self.loop
+
+    def _chosen(self, statement: ast.If, defined: set[str], inner: bool) -> set[str] | None:
+        said = self.phase.said(statement.test) if self.phase is not None else None
+        if said is not None:
+            return self._run(statement.body if said else statement.orelse, defined, inner=inner)
+        runs = self._runs(statement.test, defined)
+        if runs is None:
+            return None
+        if runs:
+            self.shown.extend(self._running_in(statement.test))
+            return defined if all(map(self._only_shows, [*statement.body, *statement.orelse])) else None
+        then = self._run(statement.body, set(defined), inner=inner)
+        other = self._run(statement.orelse, set(defined), inner=inner)
+        if then is None or other is None:
+            return None
+        ends = [isinstance(b[-1], ast.Continue) if b else False for b in (statement.body, statement.orelse)]
+        return other if ends[0] else then if ends[1] else then & other
+
+    def _only_shows(self, statement: ast.stmt) -> bool:
+        if isinstance(statement, ast.If):
+            return all(map(self._only_shows, [*statement.body, *statement.orelse]))
+        if isinstance(statement, ast.Assign):  # of what is shown below
+            self._running |= set(stored_in(*statement.targets))
+            return all(isinstance(t, ast.Name) for t in statement.targets) and self._calls_are_harmless(statement.value)
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not self.harmless.shows(call):
+            return isinstance(statement, ast.Pass)
+        self.shown.extend(self._running_in(statement))
+        return True
+
+    # Expressions.
+
+    def _runs(self, node: ast.expr, defined: set[str]) -> bool | None:
+        """Whether a value depends on the rounds before; None where that cannot be, or where it does more."""
+        if not self._calls_are_harmless(node) or any(isinstance(n, (ast.NamedExpr, ast.Await)) for n in ast.walk(node)):
+            return None
+        found = any(isinstance(n, ast.Call) and self.program.called(n) & CLOCKS for n in ast.walk(node))
+        for name in self._names(node):
+            if name.id in defined and name.id not in self._running:
+                continue
+            if name.id in self.local and name.id not in self._running | self.clocks | self.counters:
+                return None  # of the round before
+            found = found or name.id in self.local or self._accumulates(name.id) or name.id in self._running
+        return found
+
+    def _accumulates(self, name: str) -> bool:
+        return name in self.sums or name in self.filled
+
+    def _calls_are_harmless(self, node: ast.expr) -> bool:
+        return all(
+            self.harmless.is_call(n) and not any(self._is_loader(a) for a in n.args)
+            for n in ast.walk(node)
+            if isinstance(n, ast.Call) and ast.unparse(n.func) != "len"
+        )
+
+    def _is_loader(self, node: ast.expr) -> bool:
+        return any(self.harmless.roles.is_loader(v) for v in self.program.values(node))
+
+    def _names(self, node: ast.AST) -> list[ast.Name]:
+        """The function's own variables that are read."""
+        return [
+            n
+            for n in ast.walk(node)
+            if isinstance(n, ast.Name)
+            and isinstance(n.ctx, ast.Load)
+            and self.program.scope(n).owner(n.id) is self.frame
+        ]
+
+    def _running_in(self, node: ast.AST) -> list[ast.Name]:
+        return [n for n in self._names(node) if n.id in self._running or self._accumulates(n.id)]
+
+
+def _is_context(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _CONTEXTS

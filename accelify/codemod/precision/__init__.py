@@ -1,0 +1,1 @@
+"""Mixed precision that a script arranges by hand."""

@@ -1,0 +1,285 @@
+"""Which mixed precision does a script arrange by hand, and can the accelerator take over all of it?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from accelify.codemod.libraries import names
+from accelify.codemod.precision.scalers import Scaler
+from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches
+from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.preparing.settings import Settings
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import External
+from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.roles import Roles
+
+
+@dataclass
+class Precision:
+    """A script's mixed precision.
+
+    code: the expression for `mixed_precision=`, known after the statement `after`. stays: where and why the accelerator
+    does not take it over; then nothing else counts. choices: conditions whose branches differ in the precision alone,
+    each with whether its body is the branch in mixed precision. beside: calls of the model that are in full precision.
+    Of apex: scaled, the blocks in which a loss is scaled; masters, the parameters that it keeps, and whose they are;
+    clips, what is clipped; level, `O1` or `O2`, and the option of which that is the default.
+    """
+
+    scalers: list[ast.Call] = field(default_factory=list)
+    autocasts: list[ast.expr] = field(default_factory=list)
+    uses: list[ast.Call] = field(default_factory=list)
+    bindings: list[ast.stmt] = field(default_factory=list)
+    choices: dict[ast.If, bool] = field(default_factory=dict)
+    beside: list[ast.Call] = field(default_factory=list)
+    parameters: set[tuple[Scope, str]] = field(default_factory=set)
+    code: str = ""
+    after: ast.stmt | None = None
+    stays: tuple[ast.AST, str] | None = None
+    library: str = ""
+    scaled: dict[ast.With, ast.expr] = field(default_factory=dict)
+    masters: dict[ast.Call, str] = field(default_factory=dict)
+    clips: list[ast.Call] = field(default_factory=list)
+    imports: list[ast.Try] = field(default_factory=list)
+    level: str = ""
+    level_option: ast.Attribute | None = None
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether the accelerator does it from now on."""
+        return self.stays is None
+
+
+class Precisions:
+    """Find a script's mixed precision."""
+
+    def __init__(
+        self, program: Program, roles: Roles, training: Training, settings: Settings, prepared: Prepared
+    ) -> None:
+        self.program = program
+        self.roles = roles
+        self.prepared = prepared
+        self.training = training
+        self.settings = settings
+        self.found = Precision()
+        self.switches = Switches(program, settings, [], self._computes)
+        self._kinds: set[tuple[str, str | None]] = set()
+        self._states: list[tuple[ast.AST, frozenset[str]]] = []
+
+    def find(self) -> Precision | None:
+        """None where a script computes in one precision."""
+        calls = [c for c in self.program.calls if self.program.frame(c) in self.program.reachable]
+        self.found.scalers = [c for c in calls if any(map(names.is_scaler, self.program.called(c)))]
+        autocasts = [c for c in calls if any(map(names.is_autocast, self.program.called(c)))]
+        if not self.found.scalers and not autocasts:
+            return None
+        self.switches.scalers = self.found.scalers
+        self.found.choices = self.switches.choices
+        try:
+            self._understand(autocasts)
+        except NotUnderstood as reason:
+            self.found.stays = (reason.node, reason.reason)
+        return self.found
+
+    def _understand(self, autocasts: list[ast.Call]) -> None:
+        if len(self.found.scalers) > 1:
+            raise NotUnderstood(self.found.scalers[1], "there are several scalers")
+        for scaler in self.found.scalers:
+            used = Scaler(self.program, self.settings.tracer, self.training, self.switches, scaler)
+            self.found.uses, self.found.bindings, self.found.parameters = used.uses, used.bindings, used.parameters
+            self._states.extend(used.states)
+        for call in sorted(autocasts, key=lambda c: (self.program.path(c), c.lineno)):
+            self._autocast(call)
+        if not self.found.autocasts:
+            raise NotUnderstood(
+                self.found.scalers[0] if self.found.scalers else autocasts[0], "nothing runs under `autocast`"
+            )
+        self._forwards()
+        self._settle()
+
+    # Autocast.
+
+    def _autocast(self, call: ast.Call) -> None:
+        given = self._arguments(call)
+        enabled = given.get("enabled")
+        if isinstance(enabled, ast.Constant) and enabled.value is False:
+            if any(self._is_forward(c) for c in self._under(call)):
+                raise NotUnderstood(call, "a part of the training is switched to full precision")
+            return
+        if "cache_enabled" in given or any(isinstance(a, ast.Starred) for a in call.args):
+            raise NotUnderstood(call, "`autocast` has settings of its own")
+        place: ast.expr = call
+        parent = self.program.parent(call)
+        if isinstance(parent, ast.IfExp):
+            other = parent.orelse if parent.body is call else parent.body
+            if not isinstance(other, ast.Call) or "contextlib.nullcontext" not in self.program.called(other):
+                raise NotUnderstood(call, "cannot tell what runs under this `autocast`")
+            place, parent = parent, self.program.parent(parent)
+        if not isinstance(parent, ast.withitem) or parent.optional_vars is not None:
+            raise NotUnderstood(call, "cannot tell what runs under this `autocast`")
+        frame = self.program.frame(call)
+        if frame.is_method and frame.parent is not None and self.program.flow.is_module_class(frame.parent):
+            raise NotUnderstood(call, "the model switches it on itself")
+        self._states.append((call, self.switches.conditions(call, [enabled] if enabled is not None else [])))
+        self._kinds.add((self._device(call, given.get("device_type")), self._type(call, given.get("dtype"))))
+        self.found.autocasts.append(place)
+
+    def _arguments(self, call: ast.Call) -> dict[str, ast.expr]:
+        is_old = any(".cuda.amp." in n or ".cpu.amp." in n for n in self.program.called(call))
+        order = (
+            ("enabled", "dtype", "cache_enabled") if is_old else ("device_type", "dtype", "enabled", "cache_enabled")
+        )
+        given = dict(zip(order, call.args, strict=False))
+        given.update({k.arg: k.value for k in call.keywords if k.arg is not None})
+        return given
+
+    def _device(self, call: ast.Call, given: ast.expr | None) -> str:
+        if given is None:
+            return "cpu" if any(".cpu.amp." in n for n in self.program.called(call)) else "cuda"
+        if isinstance(given, ast.Constant) and given.value in ("cuda", "cpu"):
+            return str(given.value)
+        if self._follows_device(given):
+            return "any"
+        raise NotUnderstood(call, "cannot tell on which device this `autocast` is")
+
+    def _follows_device(self, node: ast.expr) -> bool:
+        """Whether a text names the kind of device that the script computes on."""
+        if isinstance(node, ast.IfExp):
+            return any(self._follows_device(n) for n in (node.body, node.orelse))
+        if isinstance(node, ast.Attribute) and node.attr == "type":
+            return True
+        constants = {getattr(v, "value", None) for v in self.program.values(node)}
+        return constants == {"cuda", "cpu"}
+
+    def _type(self, call: ast.Call, given: ast.expr | None) -> str | None:
+        if given is None:
+            return None
+        named = {v.name for v in self.program.values(given) if isinstance(v, External)}
+        if len(named) == 1 and len(self.program.values(given)) == 1:
+            found = names.low_precision(next(iter(named)))
+            if found is not None:
+                return found
+        raise NotUnderstood(call, "cannot tell which type this `autocast` computes in")
+
+    def _under(self, call: ast.Call) -> Iterator[ast.Call]:
+        """The calls under the `with` of an autocast."""
+        statement = self.program.statement(call)
+        for part in getattr(statement, "body", ()):
+            yield from (n for n in ast.walk(part) if isinstance(n, ast.Call))
+
+    # What is computed under it.
+
+    def _computes(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and (node in self.training.backwards or self._is_forward(node))
+
+    def _is_forward(self, call: ast.Call) -> bool:
+        if any(self.roles.is_model(v) for v in self.program.values(call.func)):
+            return True
+        return isinstance(call.func, (ast.Name, ast.Attribute)) and self.prepared.is_model(call.func)
+
+    def _forwards(self) -> None:
+        """Every forward pass of the training is under autocast; others are noted."""
+        is_any = False
+        for call in self.program.calls:
+            if not self._is_forward(call) or self.program.frame(call) not in self.program.reachable:
+                continue
+            trains, is_mixed = self._trains(call), self._is_mixed(call, 4)
+            if trains and not is_mixed:
+                raise NotUnderstood(call, "the model is also trained outside `autocast`")
+            is_any |= trains
+            if not is_mixed and self.program.frame(call).name != "forward":
+                self.found.beside.append(call)
+        if not is_any:
+            raise NotUnderstood(self.found.autocasts[0], "cannot tell what is trained under this `autocast`")
+
+    def _trains(self, call: ast.Call) -> bool:
+        """Whether a forward pass belongs to a training step."""
+        withs = [a for a in self.program.ancestors(call) if isinstance(a, ast.With)]
+        frame = self.program.frame(call)
+        if any("no_grad" in ast.unparse(i) for w in withs for i in w.items) or frame.name == "forward":
+            return False
+        if any("no_grad" in ast.unparse(d) for d in getattr(frame.node, "decorator_list", ())):
+            return False
+        inner = {loops[0] for loops in self.training.loops.values() if loops}
+        if not inner:
+            return frame in self.training.frames
+        return bool(inner & set(Loops(self.program, self.roles, self.settings.tracer).stack(call)))
+
+    def _is_mixed(self, call: ast.Call, depth: int) -> bool:
+        """Whether a call is under autocast, or where the same is done without."""
+        places = set(self.found.autocasts)
+        child: ast.AST = call
+        for ancestor in self.program.ancestors(call):
+            if isinstance(ancestor, ast.With) and any(i.context_expr in places for i in ancestor.items):
+                return True
+            if isinstance(ancestor, ast.If) and self.switches.is_without(ancestor, child):
+                return True
+            child = ancestor
+        frame = self.program.frame(call)
+        callers = self.program.calls_of(frame)
+        return bool(callers) and depth > 0 and all(self._is_mixed(c, depth - 1) for c in callers)
+
+    # The whole.
+
+    def _settle(self) -> None:
+        states = {state for _, state in self._states}
+        if len(states) > 1:
+            node = next(n for n, state in self._states if state != self._states[0][1])
+            raise NotUnderstood(node, "mixed precision is on under different conditions")
+        if len(self._kinds) > 1:
+            raise NotUnderstood(self.found.autocasts[-1], "there are several kinds of `autocast`")
+        if len(self.settings.program.named) and self.settings.frame is None:
+            raise NotUnderstood(self.found.autocasts[0], "there is more than one place where an accelerator is created")
+        conditions = set(next(iter(states)))
+        device, kind = next(iter(self._kinds))
+        self.found.code = self._code(conditions, device, kind)
+        self.found.parameters |= self.settings.passed
+        if (
+            HAS_CUDA in self.found.code
+            and self.settings.frame is not None
+            and self.settings.frame.owner("torch") is None
+        ):
+            raise NotUnderstood(self.found.autocasts[0], "`torch` is not known where the accelerator is created")
+        if self.switches.after:
+            self.found.after = max(self.switches.after, key=lambda s: s.lineno)
+
+    def _code(self, conditions: set[str], device: str, kind: str | None) -> str:
+        if device == "any" and kind is None:
+            name = f'"fp16" if {HAS_CUDA} else "bf16"'
+            return f'({name}) if {condition_code(conditions)} else "no"' if conditions else name
+        if device == "cuda" and not any(self._needs_cuda(c) for c in conditions):
+            conditions = {*conditions, HAS_CUDA}
+        name = kind or ("fp16" if device == "cuda" else "bf16")
+        return f'"{name}" if {condition_code(conditions)} else "no"' if conditions else f'"{name}"'
+
+    def _needs_cuda(self, condition: str) -> bool:
+        """Whether a setting holds only where there is a GPU."""
+        if condition == HAS_CUDA:
+            return True
+        frame = self.settings.frame
+        if frame is None or not condition.isidentifier():
+            return False
+        owner = frame.owner(condition)
+        writes = self.settings.tracer.writes(owner, condition) if owner is not None else []
+        values = [self.settings.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
+        return (
+            bool(writes) and len(values) == len(writes) and all(v is not None and self._means_cuda(v) for v in values)
+        )
+
+    def _means_cuda(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+            return any(self._means_cuda(v) for v in node.values)
+        if self.switches.asks_for_cuda(node) is not None:
+            return True
+        return isinstance(node, ast.Call) and ast.unparse(node) == HAS_CUDA
+
+
+def condition_code(conditions: set[str]) -> str:
+    """The conditions as one expression, the one for CUDA last."""
+    ordered = sorted(conditions, key=lambda c: (c == HAS_CUDA, c))
+    if len(ordered) == 1:
+        return ordered[0]
+    return " and ".join(f"({c})" if " or " in c else c for c in ordered)

@@ -1,0 +1,1 @@
+"""What is prepared, where, and how the accelerator gets there."""

@@ -1,0 +1,250 @@
+"""Where things are prepared: items that are ready at one place are prepared by one statement there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.purity import draws_weights
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.training.loops import Training
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to prepare under its name; `assigned` is whether the name may be given the result."""
+
+    kind: str
+    text: str
+    frame: Scope
+    statement: ast.stmt | None  # the one after which it may be prepared; None for the head of the function
+    line: int
+    assigned: bool = True
+    anchor: str = ""  # the name whose binding the statement is, when it is another's
+    without_optimizer: bool = False  # a model that also trains where the optimizer of the statement is not made
+
+
+@dataclass
+class Group:
+    """Items that one statement prepares, after `anchor`, or at the head of `frame`."""
+
+    frame: Scope
+    anchor: ast.stmt | None
+    items: list[Item] = field(default_factory=list)
+
+
+class Grouper:
+    """Puts items into groups, each where all of its items are ready and none is used yet."""
+
+    def __init__(self, program: Program, training: Training, bare_models: Sequence[Item] = ()) -> None:
+        self.program = program
+        self.training = training
+        self.bare_models = bare_models
+        self.groups: list[Group] = []
+
+    def group(self, items: Iterable[Item]) -> list[Group]:
+        """The statements that prepare some items."""
+        blocks: dict[int, tuple[Scope, list[ast.stmt], list[tuple[int, Item]]]] = {}
+        for item in items:
+            block, index = self._place(item)
+            blocks.setdefault(id(block), (item.frame, block, []))[2].append((index, item))
+        for frame, block, placed in blocks.values():
+            self._group_block(frame, block, sorted(placed, key=lambda p: p[0]))
+        return self.groups
+
+    def _place(self, item: Item) -> tuple[list[ast.stmt], int]:
+        """The block in which an item is ready, and the index of the statement after which it is."""
+        if item.statement is None:
+            return item.frame.body, -1
+        statement = self._hoisted(item.statement, item.anchor or item.text, item if item.kind == "loader" else None)
+        if item.without_optimizer:
+            statement = self._bound_above(statement, item.text)
+        block = self.program.block(statement)
+        return block, block.index(statement)
+
+    def _bound_above(self, statement: ast.stmt, text: str) -> ast.stmt:
+        """The last statement before the conditions round another one after which a name is bound for certain."""
+        around = [a for a in self.program.ancestors(statement) if isinstance(a, ast.If)]
+        for outer in around:
+            block = self.program.block(outer)
+            for earlier in reversed(block[: block.index(outer)]):
+                if self._binds([earlier], text):
+                    return earlier
+        return statement
+
+    def initialised(self, item: Item) -> Item:
+        """An item of no group, to be prepared once its weights are drawn."""
+        if item.statement is None:
+            return item
+        block = self.program.block(item.statement)
+        return replace(item, statement=block[self._past_initialisation(block, block.index(item.statement), [item])])
+
+    # Where a name is bound for certain.
+
+    def _hoisted(self, statement: ast.stmt, text: str, loader: Item | None) -> ast.stmt:
+        """The outermost statement after which a name is bound whichever way the script went, and not needed before."""
+        while True:
+            parent = self.program.parent(statement)
+            if loader is not None and isinstance(parent, ast.If) and self._is_needed_in(self._first_if(parent), loader):
+                return statement
+            if isinstance(parent, ast.If) and self._binds_always(parent, text):
+                statement = parent
+            elif (
+                isinstance(parent, ast.If)
+                and self._is_elif(parent)
+                and self._binds_always(self._first_if(parent), text)
+            ):
+                statement = self._first_if(parent)
+            elif isinstance(parent, ast.Try) and any(self._binds(h.body, text) for h in parent.handlers):
+                statement = parent
+            elif isinstance(parent, ast.ExceptHandler):
+                outer = self.program.parent(parent)
+                if not isinstance(outer, ast.Try) or not self._binds(outer.body, text):
+                    return statement
+                statement = outer
+            else:
+                return statement
+
+    def _is_needed_in(self, node: ast.If, loader: Item) -> bool:
+        """Whether a branch goes over a loader that one of them binds: `loader = make(); batches = iter(loader)`."""
+        inside = [s for branch in (node.body, node.orelse) for b in branch for s in ast.walk(b)]
+        plain = [s for s in inside if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], loader.text)]
+        return any(self._uses(s, loader) for s in plain)
+
+    def _is_elif(self, node: ast.If) -> bool:
+        parent = self.program.parent(node)
+        return isinstance(parent, ast.If) and parent.orelse == [node]
+
+    def _first_if(self, node: ast.If) -> ast.If:
+        while self._is_elif(node):
+            parent = self.program.parent(node)
+            assert isinstance(parent, ast.If)
+            node = parent
+        return node
+
+    def _binds_always(self, node: ast.If, text: str) -> bool:
+        return self._bound_before(node, text) or self._binds_in_branches(node, text)
+
+    def _binds_in_branches(self, node: ast.If, text: str) -> bool:
+        return bool(node.orelse) and all(
+            self._binds(branch, text) or self._leaves(branch) for branch in (node.body, node.orelse)
+        )
+
+    def _bound_before(self, node: ast.If, text: str) -> bool:
+        block = self.program.block(node)
+        return self._binds(block[: block.index(node)], text)
+
+    def _binds(self, block: Iterable[ast.stmt], text: str) -> bool:
+        for statement in block:
+            if isinstance(statement, ast.Assign):
+                for target in statement.targets:
+                    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+                    if any(ast.unparse(p) == text for p in parts):
+                        return True
+            elif (isinstance(statement, ast.If) and self._binds_in_branches(statement, text)) or (
+                isinstance(statement, ast.With) and self._binds(statement.body, text)
+            ):
+                return True
+        return False
+
+    @staticmethod
+    def _leaves(block: list[ast.stmt]) -> bool:
+        last = block[-1]
+        if isinstance(last, (ast.Raise, ast.Return, ast.Continue, ast.Break)):
+            return True
+        return (
+            isinstance(last, ast.Expr)
+            and isinstance(last.value, ast.Call)
+            and ast.unparse(last.value.func) in ("exit", "sys.exit", "quit")
+        )
+
+    # One block.
+
+    def _group_block(self, frame: Scope, block: list[ast.stmt], placed: list[tuple[int, Item]]) -> None:
+        current: list[Item] = []
+        end = -1
+        for index, item in placed:
+            if current and any(self._uses(s, i) for i in current for s in block[end + 1 : index + 1]):
+                self._close(frame, block, end, current)
+                current = []
+            current.append(item)
+            end = max(end, index)
+        if current:
+            self._close(frame, block, end, current)
+
+    def _close(self, frame: Scope, block: list[ast.stmt], end: int, items: list[Item]) -> None:
+        end = self._past_initialisation(block, end, [*items, *(i for i in self.bare_models if i.frame is frame)])
+        order = {"loader": 0, "model": 1, "optimizer": 2}
+        unique: dict[str, Item] = {}
+        before = [g for g in self.groups if g.frame is frame and self._is_before(g, block)]
+        earlier = {
+            i.text
+            for g in before
+            for i in g.items
+            if i.kind == "model" and not self._holds_another(i.text, g, block, end)
+        }
+        for item in sorted(items, key=lambda i: (order[i.kind], i.line, _column(i), i.text)):
+            if not (item.kind == "model" and item.text in earlier):
+                unique.setdefault(item.text, item)
+        if unique:
+            self.groups.append(Group(frame, block[end] if end >= 0 else None, list(unique.values())))
+
+    def _holds_another(self, text: str, group: Group, block: list[ast.stmt], end: int) -> bool:
+        """Whether a name got another model after a group prepared the one that it held."""
+        begin = block.index(group.anchor) + 1 if group.anchor in block else 0
+        return any(
+            isinstance(statement, ast.Assign)
+            and self._binds([statement], text)
+            and not any(ast.unparse(n) == text for n in ast.walk(statement.value))
+            for statement in block[begin : end + 1]
+        )
+
+    def _is_before(self, group: Group, block: list[ast.stmt]) -> bool:
+        """Whether a group that is made already is on every way to a block: it stands there, or in one round it."""
+        if group.anchor is None:
+            return True
+        around = self.program.block(group.anchor)
+        return any(s in around for s in [block[0], *self.program.ancestors(block[0])])
+
+    def _past_initialisation(self, block: list[ast.stmt], end: int, items: list[Item]) -> int:
+        """The last statement, before any that needs the items, that draws weights of the models anew."""
+        texts = {i.text for i in items if i.kind == "model"}
+        for index in range(end + 1, len(block) if end >= 0 and texts else 0):
+            if any(self._uses(block[index], item) for item in items):
+                break
+            if draws_weights(self.program, block[index], texts):
+                end = index
+        return end
+
+    def _uses(self, statement: ast.stmt, item: Item) -> bool:
+        """Whether a statement needs an item prepared: it reads a loader, or it trains."""
+        if item.kind == "loader":
+            base = item.text.split("[")[0]
+            members = {
+                n.value for n in ast.walk(statement) if isinstance(n, ast.Attribute)
+            }  # `loader.dataset` needs nothing
+            return any(
+                isinstance(n, (ast.Name, ast.Attribute))
+                and isinstance(n.ctx, ast.Load)
+                and n not in members
+                and ast.unparse(n) == base
+                for n in ast.walk(statement)
+            )
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            return False
+        if any(n in self.training.backwards for n in ast.walk(statement)):
+            return True
+        return any(
+            callee in self.training.frames
+            for n in ast.walk(statement)
+            if isinstance(n, ast.Call)
+            for callee in self.program.flow.callees.get(n, ())
+        )
+
+
+def _column(item: Item) -> int:
+    """Where in its statement an item gets its name; -1 where it does not."""
+    named = [n for n in ast.walk(item.statement or ast.Pass()) if isinstance(n, (ast.Name, ast.Attribute))]
+    return min((n.col_offset for n in named if ast.unparse(n) == item.text), default=-1)

@@ -1,0 +1,277 @@
+"""Which expressions of a script are prepared things: loaders, the batches that they hand out, models."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from accelify.codemod.preparing.grouping import Group, Item
+from accelify.codemod.preparing.handed_back import handed_back
+from accelify.codemod.preparing.preparing import Preparation
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
+from accelify.codemod.semantics.purity import TELLS, tells_about
+from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.values import Collection, Element, View
+
+
+class Prepared:
+    """Tells what is prepared, wherever it has gone since."""
+
+    def __init__(self, program: Program, tracer: Tracer, preparation: Preparation) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.preparation = preparation
+        self._batches: dict[ast.expr, bool] = {}
+
+    # Loaders.
+
+    @cached_property
+    def loops(self) -> set[ast.AST]:
+        """The loops over loaders that are prepared."""
+        return {
+            node
+            for parsed in self.program.files
+            for node in parsed.parents
+            if isinstance(node, (ast.For, ast.AsyncFor))
+            and self.program.values(node.iter)
+            and self.is_loader(node.iter)
+        }
+
+    def is_loader(self, node: ast.expr) -> bool:
+        """Whether an expression is always a prepared loader, or a view of one."""
+        if isinstance(node, ast.Call) and "zip" in self.program.called(node):
+            return bool(node.args) and all(self.is_loader(a) for a in node.args)
+        chains = [c for found in self.tracer.chains(node) for c in handed_back(self.program, self.tracer, found)]
+        return bool(chains) and all(
+            any(self._is_binding(b) for b in chain) or self._is_at_key(node, chain) for chain in chains
+        )
+
+    def _is_at_key(self, node: ast.expr, chain: Chain) -> bool:
+        """Whether an expression is the one place of a container at which a loader is prepared: `loaders["train"]`."""
+        place = self.tracer.inside(node)
+        key = place.slice if isinstance(place, ast.Subscript) else None
+        return isinstance(key, ast.Constant) and self.key_of(chain) == repr(key.value).replace("'", '"')
+
+    def _is_binding(self, binding: Binding) -> bool:
+        if any(binding.node is node for kind, node in self.preparation.wrapped if kind == "loader"):
+            return True
+        for item in self.preparation.items:
+            if item.kind != "loader" or item.frame is not binding.scope:
+                continue
+            if item.text.split("[")[0] == binding.text and self._is_one_of_its_branches(item, binding):
+                return "[" not in item.text  # of a container, only one place is prepared
+        return False
+
+    def _is_one_of_its_branches(self, item: Item, binding: Binding) -> bool:
+        """Whether a binding is the one that is prepared, or another branch's of the same condition."""
+        if item.statement is None or item.statement is binding.statement:
+            return True
+        if binding.statement is None:
+            return False
+        here, there = (self.program.ancestors(s) for s in (item.statement, binding.statement))
+        conditions = {a for a in here if isinstance(a, ast.If)}
+        return any(a in conditions for a in there)
+
+    def is_dealt_by_hand(self, loop: ast.AST) -> bool:
+        """Whether a loop goes over a share of the script's own data."""
+        return any(data.loop is loop for data, _ in self.preparation.sharded)
+
+    def key_of(self, chain: Chain) -> str | None:
+        """The one key of a container of loaders under which the loader is prepared, as it is written there."""
+        for binding in chain:
+            items = [i for i in self.preparation.items if i.kind == "loader" and i.frame is binding.scope]
+            keys = {k for name, _, k in (i.text.partition("[") for i in items) if k and name == binding.text}
+            if keys:
+                return keys.pop()[:-1] if len(keys) == 1 else None
+        return None
+
+    def is_loader_for_some(self, node: ast.expr) -> bool:
+        """Whether an expression is a prepared loader for some callers."""
+        chains = self.tracer.chains(node)
+        return any(self._is_at_key(node, c) or any(self._is_binding(b) for b in c) for c in chains)
+
+    # Batches.
+
+    def is_batch(self, node: ast.expr, depth: int = 4) -> bool:
+        """Whether an expression is always (a part of) a batch of a prepared loader."""
+        if node not in self._batches:
+            self._batches[node] = self._is_batch_now(node, depth)
+        return self._batches[node]
+
+    def _is_batch_now(self, node: ast.expr, depth: int) -> bool:
+        values = self.program.values(node)
+        if not depth or _is_no_tensor(node) or not any(isinstance(v, Element) for v in values):
+            return False
+        root = self._root(node)
+        if not all(isinstance(v, (Element, Collection, View)) for v in values) and not self._is_told_apart(root):
+            return False
+        parts = _parts(root)
+        if parts is not None:
+            return bool(parts) and all(self.is_batch(p, depth - 1) for p in parts)
+        if isinstance(root, ast.Call):
+            asked = _asked(root)
+            return asked is not None and self.is_loader(asked)
+        if not isinstance(root, ast.Name):
+            return False
+        owner = self.program.scope(root).owner(root.id)
+        return owner is not None and all(self._is_batch_write(owner, w, depth) for w in self._reaching(owner, root))
+
+    def _reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
+        """The places where a name may have got the value that is read: in the loop that deals it out, if one does."""
+        writes = self.tracer.writes(owner, read.id)
+        statement = self.program.statement(read)  # what it writes itself, it writes after the read
+        within: list[ast.AST] = []  # the loops in which a later round reads what an earlier one wrote
+        for loop in self.program.loops_round(read):
+            if isinstance(loop, (ast.For, ast.AsyncFor)) and any(self._is_before(w, read, loop) for w in writes):
+                inside = [w for w in writes if self.program.inside(w, loop)]
+                earlier = [w for w in inside if self.program.line(w) <= read.lineno]
+                above = [w for w in earlier if self.program.statement(w) is not statement]
+                return above + [w for w in inside if w not in above and any(self.program.inside(w, n) for n in within)]
+            within.append(loop)
+        return writes
+
+    def _is_told_apart(self, node: ast.expr) -> bool:
+        """Whether it is known from which of several places a name got its value."""
+        if not isinstance(node, ast.Name):
+            return False
+        owner = self.program.scope(node).owner(node.id)
+        return owner is not None and len(self._reaching(owner, node)) < len(self.tracer.writes(owner, node.id))
+
+    def _is_before(self, write: ast.AST, read: ast.Name, loop: ast.For | ast.AsyncFor) -> bool:
+        """Whether every round of a loop gives a name its value before it is read, by the target or by a statement."""
+        if self.program.inside(write, loop.target):
+            return True
+        if not isinstance(write, ast.Name) or not self.program.inside(write, loop):
+            return False
+        statement = self.program.statement(write)
+        if not isinstance(statement, ast.Assign) or read.id in names_in(statement.value):
+            return False
+        around = [self.program.statement(read), *self.program.ancestors(self.program.statement(read))]
+        block = self.program.block(statement)
+        return any(s in block[block.index(statement) + 1 :] for s in around if isinstance(s, ast.stmt))
+
+    def _root(self, node: ast.expr) -> ast.expr:
+        while True:
+            if isinstance(node, (ast.Attribute, ast.Subscript)):
+                node = node.value
+            elif brings_to_cpu(node):
+                return node
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _asked(node) is None:
+                node = node.func.value
+            elif isinstance(node, ast.Call) and node.args and any("Variable" in n for n in self.program.called(node)):
+                node = node.args[0]
+            else:
+                return node
+
+    def _is_batch_write(self, owner: Scope, write: ast.AST, depth: int) -> bool:
+        if isinstance(write, ast.arg) and owner.kind == "lambda":
+            call = self.program.parent(owner.node)
+            is_mapped = isinstance(call, ast.Call) and "map" in self.program.called(call) and len(call.args) == 2
+            return is_mapped and self.is_batch(call.args[1], depth - 1)  # type: ignore[union-attr]  # checked above
+        if isinstance(write, ast.arg):
+            arguments = [
+                self.tracer.argument(c, owner, write.arg)
+                for c in self.program.flow.callers.get(owner, ())
+                if self.program.frame(c) in self.program.reachable
+            ]
+            return bool(arguments) and all(a is not None and self.is_batch(a, depth - 1) for a in arguments)
+        if not isinstance(write, ast.Name):
+            return False
+        parent = self.program.parent(write)
+        while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
+            parent = self.program.parent(parent)
+        if isinstance(parent, ast.comprehension):
+            return self.is_batch(parent.iter, depth - 1) or self.is_loader(parent.iter)
+        if isinstance(parent, (ast.For, ast.AsyncFor)):
+            return parent in self.loops or self.is_batch(parent.iter, depth - 1)
+        value = self.tracer.assigned(write)
+        if value is None and isinstance(parent, ast.Assign):
+            value = parent.value
+        if value is None:
+            return False
+        if self._is_made_from(value, write.id):
+            return True  # `x = x.to(device)` keeps what x was
+        return self.is_batch(value, depth - 1)
+
+    def _is_made_from(self, value: ast.expr, name: str) -> bool:
+        """Whether an expression is a variable, or a container of parts of it."""
+        if _is_no_tensor(value):
+            return False
+        root = self._root(value)
+        if isinstance(root, ast.Name):
+            return root.id == name
+        parts = _parts(root)
+        return bool(parts) and all(self._is_made_from(p, name) for p in parts or ())
+
+    # Models.
+
+    def is_model(self, node: ast.expr) -> bool:
+        """Whether an expression names a prepared model, or makes one that gets such a name."""
+        text = ast.unparse(node)
+        frame = self.program.frame(node)
+        items = [i for i in [*self.preparation.items, *self.preparation.bare_models] if i.kind == "model"]
+        if any(i.text == text and i.frame is frame for i in items):
+            return True
+        values = self.program.values(node)
+        if not values or not values <= self.preparation.models:
+            return False
+        statement = self.program.statement(node)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = ast.unparse(statement.targets[0])
+            return any(i.text == target and i.frame is frame for i in items)
+        return False
+
+    def prepares_after(self, node: ast.AST, text: str) -> Group | None:
+        """The group that prepares `text` in a node's frame, when it comes after the node."""
+        frame = self.program.frame(node)
+        for group in self.preparation.groups:
+            if group.frame is frame and group.anchor is not None and any(i.text == text for i in group.items):
+                return group if getattr(node, "lineno", 0) <= (group.anchor.end_lineno or 0) + 8 else None
+        return None
+
+
+def _asked(call: ast.Call) -> ast.expr | None:
+    """The iterator of `next(iterator)` and of `iterator.__next__()`."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.value if call.func.attr in ("next", "__next__") and not call.args else None
+    return call.args[0] if isinstance(call.func, ast.Name) and call.func.id == "next" and call.args else None
+
+
+def brings_to_cpu(node: ast.expr) -> bool:
+    """`x.cpu()`, `x.to("cpu")`, `x.type(torch.FloatTensor)`: what was on the device is there no more."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    told = ast.unparse(node.args[0]) if len(node.args) == 1 else ""
+    if node.func.attr == "to":
+        return told in ("'cpu'", "torch.device('cpu')")
+    kind = told.strip("'")
+    is_type = kind.startswith("torch.") and kind.endswith("Tensor") and "cuda" not in kind
+    return node.func.attr == "cpu" or (node.func.attr == "type" and is_type)
+
+
+def _is_no_tensor(node: ast.expr) -> bool:
+    """`x.size(0)`, `x.numpy().copy()`: what a tensor says of itself, or became."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        if tells_about(node) or (isinstance(node, ast.Attribute) and node.attr in TELLS):
+            return True
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return False
+
+
+def _parts(node: ast.expr) -> list[ast.expr] | None:
+    """What a container is made from; None for anything else."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return list(node.elts)
+    if isinstance(node, (ast.ListComp, ast.DictComp, ast.GeneratorExp)):
+        return [node.generators[0].iter]
+    if isinstance(node, ast.Dict):
+        return list(node.values)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("tuple", "list")
+        and len(node.args) == 1
+    ):
+        return list(node.args)
+    return None

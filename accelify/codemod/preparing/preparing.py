@@ -1,0 +1,383 @@
+"""What is prepared, and where: models, optimizers and loaders, grouped into the statements that will prepare them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from accelify.codemod.libraries import names
+from accelify.codemod.preparing.grouping import Group, Grouper, Item
+from accelify.codemod.preparing.handed_back import handed_back, is_handed_through
+from accelify.codemod.preparing.optimizer_models import PARAMETERS, Owners, is_plain
+from accelify.codemod.preparing.reach import node_of
+from accelify.codemod.preparing.sharded_twice import dealt_twice
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Constant, Made, Value
+from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.roles import Roles, stepped
+
+
+@dataclass
+class Preparation:
+    """All that will be prepared: by statements, by wrapping an expression, by sharding a loop's own data."""
+
+    groups: list[Group] = field(default_factory=list)
+    wrapped: list[tuple[str, ast.expr]] = field(default_factory=list)
+    sharded: list[tuple[Data, ast.expr]] = field(default_factory=list)
+    bare_models: list[Item] = field(default_factory=list)
+    loaders: set[Value] = field(default_factory=set)
+    loader_texts: set[tuple[Scope, str]] = field(default_factory=set)
+    models: set[Value] = field(default_factory=set)
+    obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
+    has_optimizer: bool = False
+
+    @property
+    def trains_something(self) -> bool:
+        """Whether any model or optimizer is prepared, so that gradients agree on all processes."""
+        return bool(self._kinds & {"model", "optimizer"})
+
+    @property
+    def has_model(self) -> bool:
+        """Whether any model is prepared."""
+        return "model" in self._kinds
+
+    @property
+    def _kinds(self) -> set[str]:
+        return {i.kind for i in [*self.items, *self.bare_models]} | {kind for kind, _ in self.wrapped}
+
+    @property
+    def items(self) -> list[Item]:
+        return [item for group in self.groups for item in group.items]
+
+
+class Preparer:
+    """Decide what to prepare for the training code of a program."""
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, training: Training) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.training = training
+        self._owners = Owners(program, roles, tracer, training)
+        self.needed = {node_of(program.frame(b)) for b in training.backwards}
+        self.found = Preparation()
+        self._items: list[Item] = []
+
+    def prepare(self, shared: Sequence[Data] = ()) -> Preparation:
+        """Find the items and group them; `shared` are further loops that each process takes its share of."""
+        self._optimizers()
+        if not self.training.steps:
+            self._models_without_optimizer()
+        self.needed |= {node_of(i.frame) for i in self._items}
+        for data in [*self.training.data, *shared]:
+            self._data(data)
+        self._idle_loaders()
+        self.found.wrapped = [(kind, node) for kind, node in self.found.wrapped if not self._is_made_prepared(node)]
+        self.found.obstacles.extend(dealt_twice(self.tracer, [s for _, s in self.found.sharded], self._items))
+        bare = [i for i in self._items if not i.assigned]
+        grouper = Grouper(self.program, self.training, bare)
+        self.found.bare_models.extend(grouper.initialised(i) for i in bare)
+        self.found.groups = grouper.group(i for i in self._items if i.assigned)
+        return self.found
+
+    # Optimizers and their models.
+
+    def _optimizers(self) -> None:
+        done: set[ast.AST] = set()
+        for step in self.training.steps:
+            receiver = stepped(step)
+            chains = self.tracer.chains(receiver)
+            if not chains and self._inside_something(receiver):
+                continue
+            if not chains or any(len(c) > 1 and c[0].kind == "item" for c in chains):
+                self._wrap_values("optimizer", receiver, step)
+                continue
+            for chain in map(_within, chains):
+                binding = self._outermost(chain)
+                if binding.node in done or (isinstance(binding.value, ast.Constant) and binding.value.value is None):
+                    continue
+                if isinstance(binding.statement, (ast.With, ast.AsyncWith)):
+                    continue  # it is there for that block alone: `with higher.innerloop_ctx(net, opt) as (net_, opt_):`
+                if len(chains) > 1 and is_handed_through(self.program, binding):
+                    continue
+                done.add(binding.node)
+                self._optimizer(binding, chain, step)
+
+    def _inside_something(self, receiver: ast.expr) -> bool:
+        """An optimizer that an object of unknown class holds is prepared in place where the object gets its name."""
+        if not isinstance(receiver, ast.Attribute) or not is_plain(receiver):
+            return False
+        for chain in self.tracer.chains(receiver.value):
+            binding = self._outermost(chain)
+            if binding.kind != "assign" or binding.text != ast.unparse(receiver.value):
+                return False
+            item = self._item("optimizer", binding)
+            item = replace(item, text=ast.unparse(receiver), assigned=False)
+            if not any(i.text == item.text and i.statement is item.statement for i in self._items):
+                self._items.append(item)
+            self.found.has_optimizer = True
+            return True
+        return False
+
+    def _outermost(self, chain: Chain) -> Binding:
+        """Where a thing was first given a name; for a parameter that nobody fills, the attribute that keeps it."""
+        last = chain[-1]
+        if last.kind == "inline" and len(chain) > 1:
+            return last if chain[-2].kind == "parameter" or self._goes_over(chain[-2].value) else chain[-2]
+        if last.kind == "parameter":
+            for kept in reversed(chain[:-1]):
+                if (
+                    kept.kind == "assign"
+                    and isinstance(kept.node, ast.Attribute)
+                    and (kept.scope is last.scope or self._is_handed_up(last.scope, kept.scope))
+                ):
+                    return kept
+        return last
+
+    def _goes_over(self, value: ast.expr | None) -> bool:
+        """`iter(DataLoader(data))`, which is no loader but goes over one that has no name."""
+        return isinstance(value, ast.Call) and (
+            any(names.iteration(n) for n in self.program.called(value)) or self.tracer.is_progress(value)
+        )
+
+    def _is_handed_up(self, constructor: Scope, base: Scope) -> bool:
+        """Whether a constructor hands what it is given to its base class's, which others may call too."""
+        cls, ancestor = constructor.parent, base.parent
+        if constructor.name != "__init__" or base.name != "__init__" or cls is None or ancestor is None:
+            return False
+        return cls in self.program.flow.descendants(ancestor)
+
+    def _optimizer(self, binding: Binding, chain: Chain, step: ast.AST) -> None:
+        if binding.kind == "inline":
+            assert isinstance(binding.node, ast.expr)
+            self.found.wrapped.append(("optimizer", binding.node))
+            self.found.has_optimizer = True
+            self._add_models(binding, chain)
+            return
+        self.found.has_optimizer = True
+        self._items.append(self._item("optimizer", binding))
+        self._add_models(binding, chain, is_optional=self._is_optional(binding, step))
+
+    def _is_optional(self, binding: Binding, step: ast.AST) -> bool:
+        """Whether an optimizer is made and stepped under one condition, and the script steps by itself otherwise."""
+        made = {ast.unparse(a.test) for a in self.program.ancestors(binding.node) if isinstance(a, ast.If)}
+        return any(
+            isinstance(a, ast.If) and bool(a.orelse) and ast.unparse(a.test) in made
+            for a in self.program.ancestors(step)
+        )
+
+    def _add_models(self, binding: Binding, chain: Chain, is_optional: bool = False) -> None:
+        models: dict[str, Item] = {}
+        for expression in self._owners.of(binding):
+            models.setdefault(ast.unparse(expression), self._model(expression, binding))
+        if not models and chain[-1].kind == "parameter":
+            for expression, given in self._owners.given_to(chain[-1].scope):
+                item = self._item("model", self._outermost(given))
+                models.setdefault(item.text, item)
+                self.found.models |= set(self.program.values(expression))
+        for model in models.values():
+            model = replace(model, without_optimizer=is_optional)
+            if not any(
+                (i.text, i.frame, i.statement) == (model.text, model.frame, model.statement) for i in self._items
+            ):
+                self._items.append(model)
+
+    def _item(self, kind: str, binding: Binding) -> Item:
+        statement = binding.statement if binding.kind != "parameter" else None
+        line = getattr(binding.node, "lineno", 1)
+        assigned = self._may_assign(binding.text, binding.scope)
+        return Item(kind, binding.text, binding.scope, statement, line, assigned)
+
+    def _may_assign(self, text: str, frame: Scope) -> bool:
+        first = text.split(".")[0].split("[")[0]
+        if text != first:
+            return first != "" and text != "self"
+        return frame.kind == "module" or frame.binds(first) or first in frame.declared_global
+
+    def _model(self, expression: ast.expr, binding: Binding) -> Item:
+        """A model to prepare where its optimizer is."""
+        text = ast.unparse(expression)
+        self.found.models |= {v for v in self.program.values(expression) if self.roles.is_model(v)}
+        line = self._bound_line(expression)
+        assigned = text != "self" and self._may_assign(text, binding.scope)
+        return Item("model", text, binding.scope, binding.statement, line, assigned, binding.text)
+
+    def _bound_line(self, expression: ast.expr) -> int:
+        lines = [getattr(c[0].node, "lineno", 0) for c in self.tracer.chains(expression) if c]
+        return max(lines, default=getattr(expression, "lineno", 0))
+
+    def _models_without_optimizer(self) -> None:
+        """Models that the script updates by hand."""
+        for call in self.program.calls:
+            if not isinstance(call.func, ast.Attribute) or call.func.attr not in PARAMETERS:
+                continue
+            frame = self.program.frame(call)
+            if frame not in self.training.frames or not is_plain(call.func.value):
+                continue
+            for chain in self.tracer.chains(call.func.value):
+                binding = self._outermost(chain)
+                if binding.kind in ("assign", "parameter") and not any(i.text == binding.text for i in self._items):
+                    self.found.models |= set(self.program.values(call.func.value))
+                    self._items.append(self._item("model", binding))
+
+    def _wrap_values(self, kind: str, expression: ast.expr, site: ast.AST) -> None:
+        """Prepare things that have no name of their own where they are made."""
+        held = set(self.program.values(expression))
+        if kind == "loader":
+            held |= Loops(self.program, self.roles, self.tracer).owners(expression)  # through `iter(loader)`
+        made = [v.node for v in held if isinstance(v, Made) and self._has_role(kind, v)]
+        if not made:
+            self.found.obstacles.append((site, f"cannot tell where `{ast.unparse(expression)}` is built"))
+        for node in sorted(made, key=lambda n: (self.program.path(n), getattr(n, "lineno", 0))):
+            assert isinstance(node, ast.expr)
+            if (kind, node) not in self.found.wrapped:
+                self.found.wrapped.append((kind, node))
+                self.needed.add(node_of(self.program.frame(node)))
+        self.found.has_optimizer |= kind == "optimizer"
+
+    def _has_role(self, kind: str, value: Value) -> bool:
+        return self.roles.is_optimizer(value) if kind == "optimizer" else self.roles.is_loader(value)
+
+    def _is_made_prepared(self, node: ast.expr) -> bool:
+        """Whether all that a call of the project's own gives is prepared where it is made."""
+        made = {v.node for v in self.program.values(node) if isinstance(v, Made)} - {node}
+        return bool(made) and made <= {other for _, other in self.found.wrapped}
+
+    # Data.
+
+    def _data(self, data: Data) -> None:
+        if data.kind == "sequence":
+            if self._items or self.found.wrapped:
+                self.found.sharded.append((data, data.sources[0]))
+        elif data.kind == "loaders":
+            for source in data.sources:
+                self._loader(source, data)
+
+    def _loader(self, source: ast.expr, data: Data) -> None:
+        chains = [c for found in self.tracer.chains(source) for c in handed_back(self.program, self.tracer, found)]
+        if not chains and self._is_of_unknown_make(source, data):
+            self.found.sharded.append((data, source))
+            return
+        if not chains:
+            self._wrap_values("loader", source, data.loop or source)
+            self._note_loaders(source)
+            return
+        for chain in chains:
+            for given in chain:
+                if given.kind == "parameter" and self._is_called_by_overriders(given.scope):
+                    self._add_loader(self._item("loader", given))
+            binding = self._loader_binding(chain)
+            within = chain[: chain.index(binding)]  # what got its name from a container is taken out of it already
+            container = next((b for b in within if b.kind == "item"), None)
+            if container is not None and binding.kind != "item":
+                self._loader_in(container, binding, source)
+            elif binding.kind == "inline":
+                assert isinstance(binding.node, ast.expr)
+                if ("loader", binding.node) not in self.found.wrapped:
+                    self.found.wrapped.append(("loader", binding.node))
+            elif not (isinstance(binding.value, ast.Constant) and binding.value.value is None):
+                self._add_loader(self._item("loader", binding))
+        self._note_loaders(source)
+
+    def _is_called_by_overriders(self, method: Scope) -> bool:
+        """Whether only methods that override it call a method, and their callers, as its own others, are not known."""
+        callers = [self.program.frame(c) for c in self.program.flow.callers.get(method, ())]
+        return bool(callers) and all(
+            method.parent is not None
+            and caller.name == method.name != "__init__"
+            and caller.parent in self.program.flow.descendants(method.parent)
+            and not self.program.flow.callers.get(caller)
+            for caller in callers
+        )
+
+    def _is_of_unknown_make(self, source: ast.expr, data: Data) -> bool:
+        """Whether a loop goes over what nothing shows to be a loader: what it yields is dealt out as it comes."""
+        held = Loops(self.program, self.roles, self.tracer).owners(source)
+        is_gone_over = isinstance(data.loop, ast.For) and self.program.inside(source, data.loop.iter)
+        return is_gone_over and not any(self.roles.is_loader(v) for v in held)
+
+    def _note_loaders(self, source: ast.expr) -> None:
+        """Remember whose batches come from prepared loaders."""
+        self.found.loaders |= Loops(self.program, self.roles, self.tracer).owners(source)
+
+    def _add_loader(self, item: Item) -> None:
+        if not any(
+            i.text == item.text and i.frame is item.frame and i.statement is item.statement for i in self._items
+        ):
+            self._items.append(item)
+
+    def _loader_binding(self, chain: Chain) -> Binding:
+        """The outermost binding in code that has the accelerator anyway, else the outermost."""
+        outermost = self._outermost(chain)
+        named = [b for b in chain if b.kind == "assign" and isinstance(b.node, (ast.Name, ast.Attribute))]
+        if outermost.kind == "parameter" or node_of(outermost.scope) in self.needed:
+            return outermost
+        for binding in reversed(named):
+            if node_of(binding.scope) in self.needed:
+                return binding
+        return outermost
+
+    def _loader_in(self, item: Binding, container: Binding, source: ast.expr) -> None:
+        """`loaders[phase]`: prepare the loader of the phase that trains."""
+        assert isinstance(item.node, ast.Subscript)
+        keys = self._training_keys(item.node)
+        if keys is None or container.kind == "inline":
+            self._wrap_values("loader", source, item.node)
+            return
+        for key in keys:
+            text = f"{container.text}[{key!r}]".replace("'", '"')
+            line = getattr(container.node, "lineno", 1)
+            statement = None if container.kind == "parameter" else container.statement
+            for put in self._put_later(container, key) or [statement]:
+                self._add_loader(Item("loader", text, container.scope, put, line))
+
+    def _put_later(self, container: Binding, key: object) -> list[ast.stmt | None]:
+        """The statements that fill a place in a container which was made without it: `loaders["train"] = ...`."""
+        if not isinstance(container.value, ast.Dict) or container.value.keys:
+            return []
+        return [
+            self.program.statement(node)
+            for node in self.program.parsed(container.node).parents
+            if isinstance(node, ast.Subscript)
+            and isinstance(node.ctx, ast.Store)
+            and isinstance(node.slice, ast.Constant)
+            and node.slice.value == key
+            and ast.unparse(node.value) == container.text
+            and self.program.frame(node) is container.scope
+        ]
+
+    def _training_keys(self, node: ast.Subscript) -> list[object] | None:
+        """The literal keys under which a loop takes its training loader."""
+        if isinstance(node.slice, ast.Constant):
+            return [node.slice.value]
+        keys = [v.value for v in self.program.values(node.slice) if isinstance(v, Constant)]
+        guarded = [k for k in keys if isinstance(k, str) and "train" in k.lower()]
+        return list(guarded) or (keys if len(keys) == 1 else None)
+
+    def _idle_loaders(self) -> None:
+        """Loaders that nothing reads: the script is a part of one, or keeps them for later."""
+        frames = {i.frame for i in self._items if i.kind != "model"}
+        for frame in frames:
+            for name, writes in frame.writes.items():
+                for write in writes:
+                    if (
+                        not isinstance(write, ast.Name)
+                        or not isinstance(self.program.statement(write), ast.Assign)
+                        or name == "_"
+                        or frame.reads.get(name)
+                        or any(c.reads.get(name) for c in frame.walk())
+                    ):
+                        continue
+                    values = self.program.flow.variable(frame, name)
+                    if values and all(self.roles.is_torch_loader(v) for v in values):
+                        statement = self.program.statement(write)
+                        self._add_loader(Item("loader", name, frame, statement, write.lineno))
+
+
+def _within(chain: Chain) -> Chain:
+    """The names that a thing has since it was taken out of a container, if it was."""
+    place = next((k for k, binding in enumerate(chain) if binding.kind == "item"), 0)
+    return chain[:place] or chain

@@ -1,0 +1,332 @@
+"""How does each function that needs the accelerator get it?
+
+A home creates it: a module, when set-up is done there; the function or class that does the set-up otherwise. From there
+it travels as a person would pass it: functions of a home module read the global, other functions get a parameter, and a
+class keeps `self.accelerator`.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from accelify.codemod.semantics.program import COMPREHENSIONS, Program
+from accelify.codemod.semantics.scopes import Scope
+
+
+@dataclass
+class Reach:
+    """The way of the accelerator through a program.
+
+    homes: nodes (module, function or class scopes) that create it. parameters: functions that get it as a parameter.
+    inside: the expression for it in each frame. obstacles: frames that cannot be given it, each with the reason.
+    """
+
+    name: str
+    homes: list[Scope] = field(default_factory=list)
+    guarded: dict[Scope, ast.If] = field(default_factory=dict)
+    parameters: list[Scope] = field(default_factory=list)
+    holders: list[Scope] = field(default_factory=list)
+    obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
+    nodes: set[Scope] = field(default_factory=set)
+    under_guard: set[Scope] = field(default_factory=set)
+
+    def expression(self, frame: Scope) -> str | None:
+        """The accelerator's expression in a function, method or module; None where it does not reach."""
+        node = node_of(frame)
+        if node.kind == "class":
+            method = method_of(frame)
+            if node in self.nodes and method is not None and not _is_static(method):
+                return f"{method.parameters[0].arg}.{self.name}" if method.parameters else None
+            if frame.root in self.homes and frame.root not in self.guarded:
+                return self.name
+            return None
+        sees_module = frame.root in self.homes and (frame.root not in self.guarded or node in self.under_guard)
+        if node in self.nodes or sees_module:
+            return self.name
+        return None
+
+
+def node_of(frame: Scope) -> Scope:
+    """What stands for a frame in the graph: its class if it is a method, the outermost function, or the module.
+
+    A method that gets no instance stands for itself: it is handed the accelerator like a function.
+    """
+    found = frame
+    scope: Scope | None = frame
+    while scope is not None and scope.kind != "module":
+        if scope.is_method and _is_static(scope):
+            return scope
+        if scope.kind == "class":
+            found = scope
+        elif scope.kind == "function":
+            found = found if found.kind == "class" and found.parent is not scope else scope
+            if scope.is_method:
+                assert scope.parent is not None
+                found = scope.parent
+        scope = scope.parent
+    return found
+
+
+def method_of(frame: Scope) -> Scope | None:
+    """The method that a frame is, or is inside of."""
+    scope: Scope | None = frame
+    while scope is not None:
+        if scope.is_method:
+            return scope
+        scope = scope.parent
+    return None
+
+
+def _is_static(function: Scope) -> bool:
+    return function.has_decorator("staticmethod") or function.has_decorator("classmethod")
+
+
+def main_guard(root: Scope) -> ast.If | None:
+    """`if __name__ == "__main__":` of a module."""
+    for statement in root.body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) in (
+            "__name__ == '__main__'",
+            "'__main__' == __name__",
+        ):
+            return statement
+    return None
+
+
+class Reacher:
+    """Work out homes and ways for the frames that need the accelerator."""
+
+    def __init__(self, program: Program, name: str, needs: dict[Scope, ast.AST]) -> None:
+        self.program = program
+        self.flow = program.flow
+        self.needs = needs
+        self.reach = Reach(name)
+        self.sites = needs
+        self._callers: dict[Scope, dict[Scope, list[ast.Call]]] = {}
+
+    def callers(self, node: Scope) -> dict[Scope, list[ast.Call]]:
+        """The nodes that call a function or build a class, with the calls."""
+        if node not in self._callers:
+            found: dict[Scope, list[ast.Call]] = {}
+            for function in self.entries(node):
+                for call in self.flow.callers.get(function, ()):
+                    caller = node_of(self.program.frame(call))
+                    if caller is not node:
+                        found.setdefault(caller, []).append(call)
+            self._callers[node] = found
+        return self._callers[node]
+
+    def entries(self, node: Scope) -> list[Scope]:
+        """The functions through which a node is entered: itself, or its constructor."""
+        if node.kind == "function":
+            return [node]
+        if node.kind != "class":
+            return []
+        init = self.constructor(node)
+        return [init] if init is not None else []
+
+    def constructor(self, cls: Scope) -> Scope | None:
+        """The method in which an instance of a class is set up."""
+        return self.flow.method(cls, "__init__") or self.flow.method(cls, "__post_init__")
+
+    def solve(self) -> Reach:
+        """Find homes, parameters and holders."""
+        nodes = {node_of(frame) for frame in self.needs}
+        nodes |= {top for node in list(nodes) for top in self._family(node)}
+        for _ in range(30):
+            before = set(nodes)
+            nodes |= self._between(nodes)
+            nodes |= self._callers_of_the_passed(nodes)
+            nodes |= self._callers_in_loops(nodes)
+            if nodes == before:
+                meeting = self._meeting(nodes)
+                if meeting is None:
+                    break
+                nodes.add(meeting)
+        self.reach.nodes = nodes
+        for node in sorted(nodes, key=lambda s: (s.module, getattr(s.node, "lineno", 0))):
+            self._settle(node, nodes)
+        return self.reach
+
+    def _family(self, node: Scope) -> list[Scope]:
+        """For a class without a constructor of its own: the project class that has it."""
+        if node.kind != "class":
+            return []
+        init = self.constructor(node)
+        return [init.parent] if init is not None and init.parent is not None and init.parent is not node else []
+
+    def _ancestors(self, node: Scope) -> set[Scope]:
+        found: set[Scope] = set()
+        queue = [node]
+        while queue:
+            for caller in self.callers(queue.pop()):
+                if caller not in found:
+                    found.add(caller)
+                    queue.append(caller)
+        return found
+
+    def _between(self, nodes: set[Scope]) -> set[Scope]:
+        """The nodes on the ways from one needing node to another."""
+        found: set[Scope] = set()
+        for node in nodes:
+            if self._sees_global(node, nodes):
+                continue
+            ancestors = self._ancestors(node)
+            needing = ancestors & nodes - {node}
+            if not needing:
+                continue
+            for between in ancestors - nodes:
+                if self._ancestors(between) & nodes:
+                    found.add(between)
+        return found
+
+    def _sees_global(self, node: Scope, nodes: set[Scope]) -> bool:
+        root = node.root
+        if node is root or root not in nodes:
+            return False
+        return not self._only_guarded(root) or self._is_under_guard(node)
+
+    def _is_under_guard(self, node: Scope) -> bool:
+        """Whether a function is defined under the main guard, where it sees what is bound there."""
+        guard = main_guard(node.root)
+        return guard is not None and self.program.inside(node.node, guard)
+
+    def _only_guarded(self, root: Scope) -> bool:
+        """Whether a module needs the accelerator under its main guard alone."""
+        guard = main_guard(root)
+        if guard is None:
+            return False
+        sites = [site for frame, site in self.needs.items() if frame is root]
+        calls = [c for calls in (self.callers(n).get(root, ()) for n in self.reach.nodes or ()) for c in calls]
+        return all(self.program.inside(site, guard) for site in [*sites, *calls])
+
+    def _callers_of_the_passed(self, nodes: set[Scope]) -> set[Scope]:
+        """Whoever calls a function that gets a parameter must have the accelerator too."""
+        found: set[Scope] = set()
+        for node in nodes:
+            if node.kind == "module" or self._sees_global(node, nodes):
+                continue
+            callers = self.callers(node)
+            if set(callers) & nodes:
+                found |= set(callers)
+        return found - nodes
+
+    def _callers_in_loops(self, nodes: set[Scope]) -> set[Scope]:
+        """Whoever calls or builds a home again and again: the accelerator is created once."""
+        found: set[Scope] = set()
+        for node in nodes:
+            callers = self.callers(node)
+            is_home = node.kind != "module" and not self._sees_global(node, nodes) and not set(callers) & nodes
+            if is_home and any(self._is_repeated(c) for calls in callers.values() for c in calls):
+                found |= set(callers)
+        return found - nodes
+
+    def _is_repeated(self, call: ast.Call) -> bool:
+        statement = self.program.statement(call)
+        within = (a for a in self.program.ancestors(call) if self.program.inside(a, statement))
+        return bool(self.program.loops_round(call)) or any(isinstance(a, COMPREHENSIONS) for a in within)
+
+    def _meeting(self, nodes: set[Scope]) -> Scope | None:
+        """A function or module from which several homes are called, so that one accelerator serves them all."""
+        roots = [
+            n
+            for n in nodes
+            if n.kind != "module" and not self._sees_global(n, nodes) and not set(self.callers(n)) & nodes
+        ]
+        if len(roots) < 2:
+            return None
+        shared: set[Scope] | None = None
+        for node in roots:
+            ancestors = self._ancestors(node)
+            shared = ancestors if shared is None else shared & ancestors
+        candidates = [s for s in shared or () if s not in nodes]
+        if not candidates:
+            return None
+        # the nearest: one that none of the others is reached from
+        return min(
+            candidates,
+            key=lambda s: (sum(s in self._ancestors(o) for o in candidates), s.kind == "module", s.qualified_name),
+        )
+
+    def _settle(self, node: Scope, nodes: set[Scope]) -> None:
+        if node.kind == "module":
+            self.reach.homes.append(node)
+            if self._only_guarded(node):
+                guard = main_guard(node)
+                assert guard is not None
+                self.reach.guarded[node] = guard
+            return
+        if self._sees_global(node, nodes):
+            self.reach.nodes = self.reach.nodes - {node}
+            if self._is_under_guard(node):
+                self.reach.under_guard.add(node)
+            return
+        passing = set(self.callers(node)) & nodes
+        if node.kind == "class":
+            self._settle_class(node, nodes, passing)
+            return
+        if not passing:
+            self.reach.homes.append(node)
+            if node in self.flow.lost and not self.flow.callers.get(node) and self._only_trains(node):
+                self.reach.obstacles.append(
+                    (node.node, f"`{node.name}` is handed on as a value, and what it trains is set up elsewhere")
+                )
+            return
+        self._settle_function(node)
+
+    def _only_trains(self, function: Scope) -> bool:
+        """Whether all that a function needs the accelerator for is what its parameters hold."""
+        return all(
+            site is function.node or isinstance(site, ast.Call)
+            for frame, site in self.needs.items()
+            if node_of(frame) is function
+        )
+
+    def _settle_class(self, node: Scope, nodes: set[Scope], passing: set[Scope]) -> None:
+        init = self.constructor(node)
+        if init is not None and init.parent is not node:
+            assert init.parent in nodes
+            return  # its base class holds it
+        bases = [b for b in self.flow.ancestors(node) if b in nodes]
+        if bases and self._calls_base(node):
+            if any(self._builders(b) & nodes for b in bases):
+                self.reach.parameters.append(init) if init is not None else None
+            return
+        if init is None:
+            self._no_constructor(node)
+            return
+        if "__slots__" in node.writes:
+            message = f"class {node.name} has `__slots__`, none of which could keep the accelerator"
+            self.reach.obstacles.append((node.node, message))
+            return
+        self.reach.holders.append(node)
+        if (passing | self._builders(node)) & nodes - set(self.flow.descendants(node)):
+            self._settle_function(init)
+        else:
+            self.reach.homes.append(node)
+
+    def _builders(self, base: Scope) -> set[Scope]:
+        """Whoever builds a class, or one that inherits from it, and is none of them."""
+        family = {base, *self.flow.descendants(base)}
+        return {caller for cls in family for caller in self.callers(cls)} - family
+
+    def _calls_base(self, node: Scope) -> bool:
+        init = self.flow.method(node, "__init__")
+        return init is not None and any(
+            isinstance(n, ast.Attribute) and n.attr == "__init__" for n in ast.walk(init.node)
+        )
+
+    def _no_constructor(self, node: Scope) -> None:
+        self.reach.obstacles.append(
+            (node.node, f"class {node.name} has no `__init__` in which it could keep the accelerator")
+        )
+
+    def _settle_function(self, function: Scope) -> None:
+        if function in self.flow.lost and not function.is_method:
+            self.reach.obstacles.append(
+                (
+                    function.node,
+                    f"`{function.name}` is handed on as a value, so its callers cannot be given the accelerator",
+                )
+            )
+        self.reach.parameters.append(function)

@@ -1,0 +1,189 @@
+"""Can a setting be read where the accelerator is created, and from which statement on?"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.codemod.preparing.reach import Reach, method_of
+from accelify.codemod.semantics.program import LOOPS, Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.training.roles import Roles
+
+_DEPTH = 6
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting as it is read in the accelerator's home; `after` are the statements there that it is known after."""
+
+    code: ast.expr
+    after: tuple[ast.stmt, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return ast.unparse(self.code)
+
+
+class Settings:
+    """Carry expressions from where a script reads them to where its accelerator is created."""
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, reach: Reach) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.home = reach.homes[0] if len(reach.homes) == 1 else None
+        self.guard = reach.guarded.get(self.home) if self.home is not None else None
+        self.passed: set[tuple[Scope, str]] = set()
+        self._after: list[ast.stmt] = []
+
+    @property
+    def frame(self) -> Scope | None:
+        """The function or module whose statements create the accelerator."""
+        if self.home is None or self.home.kind != "class":
+            return self.home
+        return self.program.flow.method(self.home, "__init__")
+
+    def settle(self, node: ast.expr) -> Setting | None:
+        """The expression in the home; None where that cannot be told."""
+        if self.frame is None:
+            return None
+        self._after = []
+        code = self._at_home(node, _DEPTH)
+        return None if code is None else Setting(code, tuple(self._after))
+
+    def _at_home(self, node: ast.expr, depth: int) -> ast.expr | None:
+        if not depth:
+            return None
+        if isinstance(node, ast.Constant):
+            return node
+        if isinstance(node, ast.Name):
+            return self._name(node, depth)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, depth)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            value = self._at_home(node.value, depth)
+            return None if value is None else ast.Subscript(value, node.slice, ast.Load())
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            operand = self._at_home(node.operand, depth)
+            return None if operand is None else ast.UnaryOp(node.op, operand)
+        if isinstance(node, ast.BoolOp):
+            parts = self._all(node.values, depth)
+            return None if parts is None else ast.BoolOp(node.op, parts)
+        if isinstance(node, ast.Compare):
+            parts = self._all([node.left, *node.comparators], depth)
+            return None if parts is None else ast.Compare(parts[0], node.ops, parts[1:])
+        if isinstance(node, ast.Call) and any(self.roles.is_cuda_test(v) for v in self.program.values(node)):
+            return ast.parse("torch.cuda.is_available()", mode="eval").body
+        return None
+
+    def _all(self, nodes: list[ast.expr], depth: int) -> list[ast.expr] | None:
+        parts = [self._at_home(n, depth) for n in nodes]
+        found = [p for p in parts if p is not None]
+        return found if len(found) == len(parts) else None
+
+    def _name(self, node: ast.Name, depth: int) -> ast.expr | None:
+        owner = self.program.scope(node).owner(node.id)
+        home = self.frame
+        if owner is None or home is None:
+            return None
+        writes = self.tracer.writes(owner, node.id)
+        if owner is home or owner is home.root:
+            if owner is not home and any(self.program.frame(w).kind == "function" for w in writes):
+                return None
+            return ast.Name(node.id, ast.Load()) if self._is_known_after(writes) else None
+        if owner.kind != "function" or len(writes) != 1:
+            return None
+        write = writes[0]
+        if isinstance(write, ast.arg):
+            return self._argument(owner, write.arg, depth - 1)
+        value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
+        return None if value is None else self._at_home(value, depth - 1)
+
+    def _is_known_after(self, writes: list[ast.AST]) -> bool:
+        """Whether a name has its value from some statement of the home on; it is noted."""
+        for write in writes:
+            if isinstance(write, ast.arg) or self.program.frame(write) is not self.frame:
+                continue
+            statement = self._top(write)
+            if isinstance(statement, (*LOOPS, ast.FunctionDef, ast.ClassDef)):
+                return False
+            if statement is not None and not isinstance(statement, (ast.Import, ast.ImportFrom)):
+                self._after.append(statement)
+        return bool(writes)
+
+    def _top(self, node: ast.AST) -> ast.stmt | None:
+        """The statement of the home's own block that holds a node; None where it comes before that block."""
+        return next((s for s in self._block() if self.program.inside(node, s)), None)
+
+    def _block(self) -> list[ast.stmt]:
+        """The statements among which the accelerator is created."""
+        return self.guard.body if self.guard is not None else self.frame.body if self.frame is not None else []
+
+    def _argument(self, function: Scope, name: str, depth: int) -> ast.expr | None:
+        """What all callers give to a parameter, if that is one and the same."""
+        found: dict[str, ast.expr] = {}
+        for call in self.program.calls_of(function):
+            given = self.tracer.argument(call, function, name) or function.defaults.get(name)
+            code = None if given is None else self._at_home(given, depth)
+            if code is None:
+                return None
+            found[ast.unparse(code)] = code
+        if len(found) != 1:
+            return None
+        self.passed.add((function, name))
+        return next(iter(found.values()))
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> ast.expr | None:
+        method = method_of(self.program.frame(node))
+        own = method.parameters[0].arg if method is not None and method.parameters else None
+        if own is not None and isinstance(node.value, ast.Name) and node.value.id == own:
+            return self._own(node, depth)
+        base = self._at_home(node.value, depth)
+        if base is None or not self._is_filled(node.value, base):
+            return None
+        last = ast.unparse(node.value).rpartition(".")[2]
+        writes: list[ast.AST] = [
+            w
+            for w in self.program.attribute_writes.get(node.attr, ())
+            if ast.unparse(w.value).rpartition(".")[2] == last
+        ]
+        if writes and (
+            any(self.program.frame(w) is not self.frame for w in writes) or not self._is_known_after(writes)
+        ):
+            return None
+        return ast.Attribute(base, node.attr, ast.Load())
+
+    def _is_filled(self, read: ast.expr, base: ast.expr) -> bool:
+        """Whether options have their values from some statement on: `FLAGS(sys.argv)`, `cfg.merge_from_file(path)`."""
+        text, is_near = ast.unparse(base), self.program.frame(read) is self.frame
+        fills = [
+            s
+            for s in self._block()
+            if isinstance(s, ast.Expr)
+            and isinstance(s.value, ast.Call)
+            and text in (ast.unparse(s.value.func), ast.unparse(getattr(s.value.func, "value", s.value.func)))
+            and not (is_near and self.program.line(s) > self.program.line(read))
+        ]
+        self._after.extend(fills)
+        are_flags = any(name.rpartition(".")[2] == "FLAGS" for name in self.program.externals(read))
+        return bool(fills) or not are_flags or (self.frame is not None and self.frame.kind == "function")
+
+    def _own(self, node: ast.Attribute, depth: int) -> ast.expr | None:
+        """`self.amp`: as it is in the constructor that creates the accelerator, else what it was given."""
+        holders = self.program.values(node.value)
+        writes = [w for w in self.program.attribute_writes.get(node.attr, ()) if self.program.values(w.value) & holders]
+        if len(writes) != 1 or self.frame is None:
+            return None
+        write = writes[0]
+        where = self.program.frame(write)
+        if self.home is not None and self.home.kind == "class" and self.frame.parameters:
+            bases = self.program.flow.ancestors(self.home)
+            if where is not self.frame and where.parent not in bases:
+                return None
+            if where is self.frame and not self._is_known_after([write]):
+                return None
+            return ast.Attribute(ast.Name(self.frame.parameters[0].arg, ast.Load()), node.attr, ast.Load())
+        value = self.tracer.assigned(write)
+        return None if value is None or where.name != "__init__" else self._at_home(value, depth - 1)

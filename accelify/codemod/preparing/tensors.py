@@ -1,0 +1,108 @@
+"""Calls that make tensors, and losses and models that take them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.training.roles import Roles
+
+_TAKES_A_DEVICE = {"tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"}
+_DRAWS = {"rand", "randn", "randint", "randperm", "normal"}
+_CREATORS = {
+    *_TAKES_A_DEVICE,
+    *_DRAWS,
+    *("as_tensor", "from_numpy", "Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "IntTensor", "ByteTensor"),
+    *("tril_indices", "triu_indices"),
+}
+_KEPT = ("Parameter", "Buffer", "register_buffer", "register_parameter")
+
+
+class Tensors:
+    """Tells what makes tensors, and what computes with them."""
+
+    def __init__(self, program: Program, roles: Roles, prepared: Prepared) -> None:
+        self.program = program
+        self.roles = roles
+        self.prepared = prepared
+
+    def is_creator(self, call: ast.Call) -> bool:
+        """`torch.zeros(3)`"""
+        return any(_last(n) in _CREATORS for n in self._torch(call))
+
+    def takes_a_device(self, call: ast.Call) -> bool:
+        """Whether a tensor can be made on a device at once; one that is drawn has the CPU's numbers, if it may."""
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg in (None, "out") for k in call.keywords):
+            return False
+        names = {_last(n) for n in self._torch(call)}
+        return bool(names) and names <= (_TAKES_A_DEVICE | _DRAWS if requires_grad(call) else _TAKES_A_DEVICE)
+
+    def _torch(self, call: ast.Call) -> set[str]:
+        return {n for n in self.program.called(call) if n.startswith("torch.")}
+
+    def is_loss(self, call: ast.Call) -> bool:
+        """Whether a call compares outputs with something."""
+        functions = {_last(n) for n in self.program.called(call) if n.startswith("torch.nn.functional.")}
+        is_function = any(n.endswith(("_loss", "entropy", "_logits")) for n in functions)
+        return is_function or any(self.roles.is_loss(v) for v in self.program.values(call.func))
+
+    def is_model_call(self, call: ast.Call) -> bool:
+        """Whether a call runs a prepared model, or a part of one: `model.decoder(x)`."""
+        if self.is_model(call.func):
+            return True
+        if not isinstance(call.func, ast.Attribute) or not self.is_model(call.func.value):
+            return False
+        return call.func.attr == "forward" or any(map(self.roles.is_module, self.program.values(call.func)))
+
+    def is_model(self, node: ast.expr) -> bool:
+        held = self.program.values(node)
+        return self.prepared.is_model(node) or (bool(held) and held <= self.prepared.preparation.models)
+
+    def is_in_model(self, frame: Scope) -> bool:
+        """Whether code is a method of an `nn.Module`'s."""
+        scope: Scope | None = frame
+        while scope is not None and scope.kind != "class":
+            scope = scope.parent
+        return scope is not None and self.program.flow.is_module_class(scope)
+
+    def made_in_models(self) -> Iterator[ast.Call]:
+        """Tensors that a model makes, and that do not move with it: a recurrent network's first state."""
+        for call in self.program.calls:
+            frame = self.program.frame(call)
+            if frame not in self.program.reachable or not self.is_in_model(frame) or not self.is_creator(call):
+                continue
+            if not self.is_kept(call) and (not self.sets_up(frame) or self._is_plain_attribute(call)):
+                yield call
+
+    def sets_up(self, frame: Scope) -> bool:
+        """Whether a method only runs while the model is built."""
+        callers = {self.program.frame(c) for c in self.program.flow.callers.get(frame, ())}
+        return frame.name == "__init__" or (bool(callers) and all(c.name == "__init__" for c in callers))
+
+    def is_kept(self, call: ast.Call) -> bool:
+        """Whether a tensor becomes a parameter or a buffer, which move with the model."""
+        around = (a for a in self.program.ancestors(call) if isinstance(a, ast.Call))
+        return any(_last(ast.unparse(a.func)) in _KEPT for a in around)
+
+    def _is_plain_attribute(self, call: ast.Call) -> bool:
+        """`self.scale = torch.ones(1)`"""
+        statement = self.program.statement(call)
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Attribute):
+            return False
+        value = statement.value
+        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value is not call:
+            value = value.func.value
+        return value is call and isinstance(statement.targets[0].value, ast.Name)
+
+
+def requires_grad(call: ast.Call) -> bool:
+    """`torch.zeros(3, requires_grad=True)`, which must stay what it is, a leaf."""
+    given = [k.value for k in call.keywords if k.arg == "requires_grad"]
+    return any(not isinstance(g, ast.Constant) or bool(g.value) for g in given)
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -1,0 +1,63 @@
+"""Which condition chooses what a variable is given?"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.purity import is_pure
+
+
+def choice_of(program: Program, statement: ast.Assign) -> ast.If | None:
+    """The if-else that does nothing but choose this device."""
+    parent = program.parent(statement)
+    found = None
+    while isinstance(parent, ast.If):
+        if not _only_assigns(parent, ast.unparse(statement.targets[0])):
+            break
+        found = parent
+        parent = program.parent(parent)
+    is_branch = isinstance(parent, ast.If) and parent.orelse == [found]  # of a condition that does more
+    return None if is_branch else found
+
+
+def _only_assigns(node: ast.If, text: str) -> bool:
+    if not node.orelse or not is_pure(node.test):
+        return False
+    for branch in (node.body, node.orelse):
+        if len(branch) != 1:
+            return False
+        only = branch[0]
+        if isinstance(only, ast.If):
+            if not _only_assigns(only, text):
+                return False
+        elif not (isinstance(only, ast.Assign) and ast.unparse(only.targets[0]) == text):
+            return False
+    return True
+
+
+def either_way(program: Program, statement: ast.Assign) -> tuple[ast.If, list[ast.Assign]] | None:
+    """The if-else round an assignment, and the one assignment of the same variable in each of its branches."""
+    choice = program.parent(statement)
+    if not isinstance(choice, ast.If) or not is_pure(choice.test) or not choice.orelse:
+        return None
+    text = ast.unparse(statement.targets[0])
+    found: list[ast.Assign] = []
+    for branch in (choice.body, choice.orelse):
+        assigned = [s for s in branch if isinstance(s, ast.Assign) and [ast.unparse(t) for t in s.targets] == [text]]
+        written = [
+            n
+            for s in branch
+            for n in ast.walk(s)
+            if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store) and ast.unparse(n) == text
+        ]
+        if len(assigned) != 1 or len(written) != 1 or _is_read(text, branch[: branch.index(assigned[0])]):
+            return None
+        found.extend(assigned)
+    parent = program.parent(choice)
+    is_elif = isinstance(parent, ast.If) and parent.orelse == [choice]
+    return None if is_elif or text in ast.unparse(choice.test) else (choice, found)
+
+
+def _is_read(text: str, statements: list[ast.stmt]) -> bool:
+    return any(isinstance(n, ast.expr) and ast.unparse(n) == text for s in statements for n in ast.walk(s))

@@ -1,0 +1,259 @@
+"""Values through calls: arguments into parameters, returns out, and what the libraries' functions do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from accelify.codemod.libraries import names
+from accelify.codemod.semantics.containers import Containers, device_of, only
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import (
+    NOTHING,
+    ClassValue,
+    Collection,
+    Constant,
+    Element,
+    External,
+    FunctionValue,
+    Generated,
+    Instance,
+    Made,
+    ModuleValue,
+    Parameters,
+    SuperOf,
+    Value,
+    Values,
+)
+
+# A method of a library's object that returns the object itself, or a tensor on the same device.
+_SAME = frozenset(
+    "to cuda cpu float double half long int bool type type_as train eval requires_grad_ share_memory apply "
+    "detach detach_ clone contiguous view view_as reshape permute transpose squeeze unsqueeze flatten t "
+    "expand expand_as repeat mean sum pin_memory byte clamp clamp_ add sub mul div add_ sub_ mul_ div_ items "
+    "values keys copy copy_ zero_ xpu mps compile index_select gather narrow chunk split unbind max min "
+    "argmax topk resize_ resize_as_ data_ptr bfloat16 unfold masked_fill".split()
+)
+_RUN_UNASKED = ("__enter__", "__exit__", "__del__")  # methods that no call names
+
+
+class Calls(Containers):
+    """What calls return, and what they put into the parameters of whom they call."""
+
+    def eval(self, node: ast.expr) -> Values:
+        """What an expression may hold."""
+        raise NotImplementedError
+
+    def _call(self, node: ast.Call) -> Values:
+        callees = self.eval(node.func)
+        arguments = [self.eval(a) for a in node.args]
+        keywords = [(k.arg, self.eval(k.value)) for k in node.keywords]
+        found: set[Value] = set()
+        for callee in callees:
+            found |= self._called(node, callee, arguments, keywords)
+        if not callees and self._settled:
+            found.add(Made(node, None))
+        if isinstance(node.func, ast.Attribute):
+            self._mutated(node, node.func, arguments)
+            known = device_of(node.func.value) if node.func.attr == "format" else self._method_result(node, node.func)
+            if known:
+                found.discard(Made(node, None))
+                found |= known
+        return frozenset(found)
+
+    def _called(
+        self, node: ast.Call, callee: Value, arguments: list[Values], keywords: list[tuple[str | None, Values]]
+    ) -> Values:
+        if isinstance(callee, FunctionValue):
+            return self._enter(node, callee.scope, callee.owner, arguments, keywords)
+        if isinstance(callee, ClassValue):
+            return self._construct(node, callee.scope, arguments, keywords)
+        if isinstance(callee, Instance):
+            name = "forward" if self.is_module_class(callee.cls) else "__call__"
+            method = self.method(callee.cls, name)
+            if method is not None:
+                return self._enter(node, method, callee, arguments, keywords)
+            return frozenset({Made(node, None)})
+        if isinstance(callee, External):
+            return self._library(node, callee.name, arguments, keywords)
+        if isinstance(callee, Constant):
+            return NOTHING
+        return frozenset({Made(node, None)})
+
+    def _enter(
+        self,
+        node: ast.Call,
+        scope: Scope,
+        owner: Value | None,
+        arguments: list[Values],
+        keywords: list[tuple[str | None, Values]],
+    ) -> Values:
+        self.callees[node].add(scope)
+        self.callers[scope].add(node)
+        self._wake(scope)
+        self._bind(scope, owner, node, arguments, keywords)
+        if scope.generates:
+            return frozenset({Generated(scope)})
+        return self._get(("return", scope)) or frozenset({Made(node, None)})
+
+    def _bind(
+        self,
+        scope: Scope,
+        owner: Value | None,
+        node: ast.Call,
+        arguments: list[Values],
+        keywords: list[tuple[str | None, Values]],
+    ) -> None:
+        assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        parameters = [*scope.node.args.posonlyargs, *scope.node.args.args]
+        if owner is not None and parameters:
+            self._add(("var", scope, parameters[0].arg), frozenset({owner}))
+            parameters = parameters[1:]
+        position = 0
+        for expression, values in zip(node.args, arguments, strict=True):
+            if isinstance(expression, ast.Starred):
+                spread: set[Value] = set()
+                for value in values:
+                    spread |= self.elements(value)
+                for parameter in parameters[position:]:
+                    self._add(("var", scope, parameter.arg), frozenset(spread))
+                continue
+            if position < len(parameters):
+                self._add(("var", scope, parameters[position].arg), values)
+            elif scope.node.args.vararg is not None:
+                vararg = scope.node.args.vararg
+                self._put(vararg, "*", values)
+                self._add(("var", scope, vararg.arg), frozenset({Collection(vararg)}))
+            position += 1
+        known = {p.arg for p in scope.parameters}
+        for name, values in keywords:
+            if name in known:
+                self._add(("var", scope, name), values)
+            elif name is not None and scope.node.args.kwarg is not None:
+                kwarg = scope.node.args.kwarg
+                self._put(kwarg, name, values)
+                self._add(("var", scope, kwarg.arg), frozenset({Collection(kwarg)}))
+
+    def _construct(
+        self, node: ast.Call, cls: Scope, arguments: list[Values], keywords: list[tuple[str | None, Values]]
+    ) -> Values:
+        instance = Instance(cls)
+        init = self.method(cls, "__init__")
+        if init is not None:
+            self._enter(node, init, instance, arguments, keywords)
+        for name in _RUN_UNASKED:
+            method = self.method(cls, name)
+            if method is not None:
+                self._wake(method)
+        return frozenset({instance})
+
+    # Libraries.
+
+    def _library(
+        self, node: ast.Call, name: str, arguments: list[Values], keywords: list[tuple[str | None, Values]]
+    ) -> Values:
+        if name == "super":
+            return self._super(node)
+        if name == "getattr" and len(arguments) >= 2:
+            return self._getattr(arguments)
+        if name == "setattr" and len(arguments) == 3:
+            for owner in arguments[0]:
+                for attribute in arguments[1]:
+                    if isinstance(attribute, Constant) and isinstance(attribute.value, str):
+                        self._add(self._attribute_key(owner, attribute.value), arguments[2])
+        if name == "next" and arguments:
+            found: set[Value] = set()
+            for value in arguments[0]:
+                following = self.method(value.cls, "__next__") if isinstance(value, Instance) else None
+                if following is not None:
+                    self.callees[node].add(following)
+                    self.callers[following].add(node)
+                found |= self.elements(value)
+            return frozenset(found)
+        kind = names.iteration(name)
+        gone_over = arguments or [values for keyword, values in keywords if keyword == "iterable"]
+        if kind is not None and gone_over:
+            return self._view(node, kind, name, gone_over)
+        wrapped = [*arguments[:1], *(values for keyword, values in keywords if keyword in ("module", "model"))]
+        if names.returns_its_model(name) and wrapped:
+            return wrapped[0]
+        if names.is_torch_loader(name):
+            self._hand_out(value for given in [*arguments, *(v for _, v in keywords)] for value in given)
+        if name in ("map",) and len(arguments) == 2:
+            return self._mapped(node, arguments)
+        if name == "dict":
+            for keyword, values in keywords:
+                self._put(node, keyword or "*", values)
+            return frozenset({Collection(node)}).union(*(only(values, Parameters) for values in arguments[:1]))
+        if name in ("torch.autograd.Variable", "torch.autograd.variable.Variable", "torch.tensor", "torch.as_tensor"):
+            return only(arguments[0], Element) if arguments else NOTHING
+        return frozenset({Made(node, name)})
+
+    def _hand_out(self, given: Iterable[Value]) -> None:
+        """What a loader is given runs: a data set, a sampler, a function that collates."""
+        for value in given:
+            if isinstance(value, FunctionValue):
+                self._wake(value.scope)
+            elif isinstance(value, Instance):
+                methods = (self.method(value.cls, name) for name in ("__getitem__", "__iter__", "__next__", "__call__"))
+                for method in filter(None, methods):
+                    self._wake(method)
+
+    def _mapped(self, node: ast.Call, arguments: list[Values]) -> Values:
+        found: set[Value] = set()
+        for value in arguments[1]:
+            found |= self.elements(value)
+        for function in arguments[0]:
+            if isinstance(function, FunctionValue) and function.scope.parameters:
+                self._add(("var", function.scope, function.scope.parameters[0].arg), frozenset(found))
+                self._put(node, "*", self._get(("return", function.scope)))
+        return frozenset({Collection(node)})
+
+    def _super(self, node: ast.Call) -> Values:
+        scope = self.scope_of[node].frame
+        while scope.parent is not None and not scope.is_method:
+            scope = scope.parent
+        cls = scope.parent
+        if cls is None or cls.kind != "class":
+            return NOTHING
+        owners = [cls, *self.descendants(cls)]
+        return frozenset(SuperOf(cls, owner) for owner in owners)
+
+    def _getattr(self, arguments: list[Values]) -> Values:
+        found: set[Value] = set()
+        for owner in arguments[0]:
+            attributes = [v.value for v in arguments[1] if isinstance(v, Constant) and isinstance(v.value, str)]
+            if attributes:
+                for attribute in attributes:
+                    found |= self._member(owner, attribute)
+            elif isinstance(owner, External):
+                found.add(External(f"{owner.name}.?"))
+            elif isinstance(owner, ModuleValue):
+                for name in owner.root.writes:
+                    found |= {
+                        v for v in self._get(("var", owner.root, name)) if isinstance(v, (ClassValue, FunctionValue))
+                    }
+        return frozenset(found)
+
+    def _method_result(self, node: ast.Call, function: ast.Attribute) -> Values:
+        """What a library's method returns, as far as it matters here."""
+        found: set[Value] = set()
+        owners = self.values.get(function.value, NOTHING)
+        if any(isinstance(c, FunctionValue) for c in self.values.get(function, NOTHING)):
+            return NOTHING
+        for owner in owners:
+            if isinstance(owner, (External, ModuleValue, ClassValue)):
+                continue
+            if function.attr in ("parameters", "named_parameters", "trainable_parameters"):
+                found.add(Parameters(owner))
+            elif isinstance(owner, Parameters):
+                found.add(owner)
+            elif isinstance(owner, Collection) and function.attr in ("values", "items", "copy", "get", "pop"):
+                found |= self._collection_method(node, owner, function.attr)
+            elif function.attr in ("next", "__next__"):
+                found |= self.elements(owner)
+            elif function.attr == "__iter__":
+                found |= self._view(node, "same", "iter", [frozenset({owner})])
+            elif function.attr in _SAME:
+                found.add(owner)
+        return frozenset(found)

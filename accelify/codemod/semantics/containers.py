@@ -1,0 +1,283 @@
+"""What is inside a value: its attributes, its items, and what iterating over it yields."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.libraries import names
+from accelify.codemod.semantics.memory import Key, Memory
+from accelify.codemod.semantics.scopes import Scope, gone_over
+from accelify.codemod.semantics.values import (
+    NOTHING,
+    Argument,
+    ClassValue,
+    Collection,
+    Constant,
+    Element,
+    External,
+    FunctionValue,
+    Generated,
+    Instance,
+    Made,
+    Member,
+    ModuleValue,
+    Parameters,
+    SuperOf,
+    Value,
+    Values,
+    View,
+)
+
+
+class Containers(Memory):
+    """Attributes, items and elements of values."""
+
+    # Attributes.
+
+    def _attribute_key(self, owner: Value, name: str) -> Key:
+        if isinstance(owner, Instance):
+            return ("attr", owner.cls, name)
+        if isinstance(owner, ClassValue):
+            return ("var", owner.scope, name)
+        if isinstance(owner, ModuleValue):
+            return ("var", owner.root, name)
+        return ("attr", owner, name)
+
+    def _member(self, owner: Value, name: str) -> Values:
+        if isinstance(owner, External):
+            full = f"{owner.name}.{name}"
+            module = self._submodules.get(full)
+            return frozenset({External(full) if module is None else ModuleValue(module)})
+        if isinstance(owner, ModuleValue):
+            found = self._get(("var", owner.root, name))
+            if found:
+                return found
+            inner = self.module_named(self.path_of_root[owner.root], name, 1)
+            return frozenset({ModuleValue(inner)}) if inner is not None else NOTHING
+        if isinstance(owner, Instance):
+            return self._instance_member(owner, name)
+        if isinstance(owner, SuperOf):
+            for each in self.ancestors(owner.cls):
+                for child in each.children:
+                    if child.is_function and child.name == name:
+                        return frozenset({FunctionValue(child, Instance(owner.owner))})
+            return NOTHING
+        if isinstance(owner, ClassValue):
+            method = self.method(owner.scope, name)
+            if method is not None:
+                bound = method.has_decorator("classmethod")
+                return frozenset({FunctionValue(method, ClassValue(owner.scope) if bound else None)})
+            return self._get(("var", owner.scope, name))
+        return self._opaque_member(owner, name)
+
+    def _instance_member(self, owner: Instance, name: str) -> Values:
+        method = self.method(owner.cls, name)
+        if method is not None:
+            if method.has_decorator("property"):
+                self._wake(method)
+                self._add(("var", method, _first(method)), frozenset({owner}))
+                return self._get(("return", method))
+            bound = None if method.has_decorator("staticmethod") else owner
+            return frozenset({FunctionValue(method, bound)})
+        found: set[Value] = set(self._get(("attr", owner.cls, name)))
+        for each in [owner.cls, *self.ancestors(owner.cls)]:
+            found |= self._get(("var", each, name))
+        if found:
+            return frozenset(found)
+        if name == "module" and self.is_module_class(owner.cls):
+            return frozenset({owner})  # what `nn.DataParallel` was put round
+        return frozenset({Member(owner, name)})
+
+    def _opaque_member(self, owner: Value, name: str) -> Values:
+        stored = self._get(("attr", owner, name))
+        if stored:
+            return stored
+        if isinstance(owner, Element):
+            return frozenset({owner})
+        if name in ("module", "data", "T") and not isinstance(owner, (Constant, Collection)):
+            return frozenset({owner})
+        if isinstance(owner, (Made, Member, Argument)) and _depth(owner) < 3:
+            return frozenset({Member(owner, name)})
+        return NOTHING
+
+    # Items and elements.
+
+    @staticmethod
+    def _literal(node: ast.expr) -> object:
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            return ("-", node.operand.value)
+        return "*"
+
+    def _items(self, node: ast.AST, key: object) -> Values:
+        if key == "*":
+            found: set[Value] = set()
+            for each in self._get(("keys", node)):
+                assert isinstance(each, Constant)
+                found |= self._get(("item", node, each.value))
+            return frozenset(found) | self._get(("item", node, "*"))
+        return self._get(("item", node, key)) | self._get(("item", node, "*"))
+
+    def _put(self, node: ast.AST, key: object, values: Values) -> None:
+        self._add(("item", node, key), values)
+        if key != "*":
+            self._add(("keys", node), frozenset({Constant(key)}))
+
+    def _item(self, value: Value, key: object) -> Values:
+        """`value[key]`, or the part of `value` at a position when it is unpacked."""
+        if isinstance(value, Collection):
+            return self._items(value.node, key)
+        if isinstance(value, View) and value.kind == "pair":
+            return self._items(value.node, key)
+        if isinstance(value, (Element, Generated)):
+            return frozenset({value})
+        if isinstance(value, View):
+            return self.elements(value)
+        if isinstance(value, Made) and value.name and names.iteration(value.name) == "same":
+            return self.elements(value)
+        stored = self._get(("item", value, key)) | (self._get(("item", value, "*")) if key != "*" else NOTHING)
+        if stored:
+            return stored
+        if isinstance(value, Instance):
+            getter = self.method(value.cls, "__getitem__")
+            if getter is not None and not self.is_module_class(value.cls):
+                self._wake(getter)
+                return self._get(("return", getter)) | {Element(value)}
+        if isinstance(value, Parameters):
+            return frozenset({value})
+        if isinstance(value, (Made, Member, Argument)):
+            return frozenset({Member(value, f"[{key!r}]")} if _depth(value) < 3 else ())
+        return NOTHING
+
+    def elements(self, value: Value) -> Values:
+        """What iterating over a value yields."""
+        if isinstance(value, Collection):
+            return self._items(value.node, "*") if not isinstance(value.node, ast.Dict) else self._keys(value.node)
+        if isinstance(value, View):
+            if value.kind in ("pair", "parts"):
+                return self._items(value.node, "*")
+            return self._get(("item", value.node, "elements"))
+        if isinstance(value, Generated):
+            return self._get(("yield", value.scope)) or frozenset({Element(value)})
+        if isinstance(value, (Parameters, Element)):
+            return frozenset({value})
+        if isinstance(value, Instance):
+            return self._iterated(value)
+        if isinstance(value, (Made, Argument, Member)):
+            stored = self._get(("item", value, "*"))
+            return stored | {Element(value)}
+        return NOTHING
+
+    def _keys(self, node: ast.AST) -> Values:
+        return self._get(("keys", node))
+
+    def _iterated(self, value: Instance) -> Values:
+        found: set[Value] = set()
+        iterator = self.method(value.cls, "__iter__")
+        if iterator is not None:
+            self._wake(iterator)
+            found |= self._get(("yield", iterator))
+            for result in self._get(("return", iterator)):
+                if result != value and not isinstance(result, Instance):
+                    found |= self.elements(result)
+        following = self.method(value.cls, "__next__")
+        if following is not None:
+            self._wake(following)
+            found |= self._get(("return", following))
+        return frozenset(found) or frozenset({Element(value)})
+
+    # Views.
+
+    def _view(self, node: ast.Call, kind: str, name: str, arguments: list[Values]) -> Values:
+        parts = [frozenset(e for v in values for e in self.elements(v)) for values in arguments]
+        passed = frozenset(p for values in arguments for p in only(values, Parameters))
+        if kind == "enumerate":
+            self._put(node, 0, frozenset({Made(node, "int")}))
+            self._put(node, 1, parts[0])
+            self._add(("item", node, "elements"), frozenset({View("pair", node)}))
+        elif kind == "zip":
+            for index, part in enumerate(parts):
+                self._put(node, index, part)
+            self._add(("item", node, "elements"), frozenset({View("pair", node)}))
+        elif kind == "chain":
+            for part in parts:
+                self._add(("item", node, "elements"), part)
+                for inner in part:
+                    if isinstance(inner, (Collection, View)):
+                        self._add(("item", node, "elements"), self.elements(inner))
+        elif kind == "filter":
+            self._add(("item", node, "elements"), parts[-1])
+        else:
+            self._add(("item", node, "elements"), parts[0])
+            if name in ("list", "tuple") or name.split(".")[0] in ("tqdm", "progressbar", "rich"):
+                self._add(("item", node, "source"), arguments[0])
+        return frozenset({View(kind, node)}) | passed
+
+    def view_source(self, view: View) -> Values:
+        """What a view goes over: the values of its arguments."""
+        assert isinstance(view.node, ast.Call)
+        sources = view.node.args or gone_over(view.node)
+        return frozenset(v for a in sources for v in self.values.get(a, NOTHING))
+
+    def _mutated(self, node: ast.Call, function: ast.Attribute, arguments: list[Values]) -> None:
+        """`items.append(x)` and its like fill a collection."""
+        if function.attr not in (
+            "append",
+            "add",
+            "extend",
+            "insert",
+            "update",
+            "add_module",
+            "add_param_group",
+            "setdefault",
+        ):
+            return
+        for owner in self.values.get(function.value, NOTHING):
+            if not arguments:
+                continue
+            values = arguments[-1]
+            if function.attr == "extend":
+                values = frozenset(e for v in values for e in self.elements(v)) | only(values, Parameters)
+            if isinstance(owner, Collection):
+                self._put(owner.node, "*", values)
+            elif isinstance(owner, (Made, Instance, Member)):
+                self._add(("item", owner, "*"), values)
+
+    def _collection_method(self, node: ast.Call, owner: Collection, name: str) -> Values:
+        everything = self._items(owner.node, "*")
+        if name == "copy":
+            return frozenset({owner})
+        if name in ("get", "pop"):
+            return everything
+        if name == "values":
+            self._put(node, "*", everything)
+            return frozenset({View("parts", node)})
+        self._put(node, 0, self._keys(owner.node))
+        self._put(node, 1, everything)
+        self._add(("item", node, "elements"), frozenset({View("pair", node)}))
+        return frozenset({View("items", node)})
+
+
+def device_of(text: ast.expr) -> Values:
+    """The text before the number of a GPU, `"cuda:"`, as the device that it names."""
+    start = text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else ""
+    return frozenset({Constant(start)}) if start in ("cuda:", "cuda:%d", "cuda:%s", "cuda:{}") else NOTHING
+
+
+def only(values: Values, kinds: type | tuple[type, ...]) -> Values:
+    """The values of some kinds."""
+    return frozenset(v for v in values if isinstance(v, kinds))
+
+
+def _depth(value: Value) -> int:
+    depth = 0
+    while isinstance(value, Member):
+        value = value.owner
+        depth += 1
+    return depth
+
+
+def _first(scope: Scope) -> str:
+    parameters = scope.parameters
+    return parameters[0].arg if parameters else ""

@@ -1,0 +1,52 @@
+"""What is put into containers after they are made: `rows.append(x)`, `rows[k] = x`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+
+PUTS = ("append", "extend", "insert", "add", "appendleft", "update", "setdefault", "put")
+
+
+class Kept:
+    """Find it by the container's name."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def in_name(self, owner: Scope, name: str) -> list[ast.expr]:
+        """What a variable's container gets."""
+        return self._found.get((owner, name), [])
+
+    def in_attribute(self, name: str) -> list[ast.expr]:
+        """What the container gets that an attribute holds."""
+        return self._found.get((None, name), [])
+
+    @cached_property
+    def _found(self) -> dict[tuple[Scope | None, str], list[ast.expr]]:
+        found: dict[tuple[Scope | None, str], list[ast.expr]] = {}
+        for container, value in self._puts():
+            while isinstance(container, ast.Subscript):
+                container = container.value
+            if isinstance(container, ast.Attribute):
+                found.setdefault((None, container.attr), []).append(value)
+            elif isinstance(container, ast.Name):
+                owner = self.program.scope(container).owner(container.id)
+                if owner is not None:
+                    found.setdefault((owner, container.id), []).append(value)
+        return found
+
+    def _puts(self) -> Iterator[tuple[ast.expr, ast.expr]]:
+        for call in self.program.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in PUTS:
+                yield from ((call.func.value, a) for a in call.args)
+        for parsed in self.program.files:
+            for node in parsed.parents:
+                if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                    statement = self.program.statement(node)
+                    if isinstance(statement, (ast.Assign, ast.AugAssign)):
+                        yield node.value, statement.value

@@ -1,0 +1,237 @@
+"""What may each expression hold? Values flow through calls, returns, parameters, attributes, containers and imports.
+
+Flow-insensitive and without calling contexts: every assignment adds to what a variable may hold, until nothing grows.
+A unit (a module or a function) is evaluated again only when something that it read has grown.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+from accelify.codemod.files.parse import Parsed
+from accelify.codemod.files.project import Project
+from accelify.codemod.semantics.expressions import Expressions
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import (
+    NOTHING,
+    ClassValue,
+    Collection,
+    Constant,
+    External,
+    FunctionValue,
+    Instance,
+    ModuleValue,
+    Parameters,
+    Values,
+)
+
+_SIGNATURE_KEPT = (
+    "torch.no_grad",
+    "torch.inference_mode",
+    "torch.enable_grad",
+    "torch.compile",
+    "torch.autocast",
+    "staticmethod",
+)
+
+
+class Flow(Expressions):
+    """The values of all expressions of a program."""
+
+    def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> None:
+        super().__init__(files, project, named)
+        self._run()
+
+    def _run(self) -> None:
+        """Modules and the named files' functions run; functions of other files run once something calls them."""
+        for path, built in self.bindings.items():
+            for scope in built.root.walk():
+                if scope.kind == "module" or (scope.kind in ("function", "lambda") and path in self.named):
+                    self._wake(scope)
+        self._drain()
+        self._settled = True  # what is unknown now stays unknown, and gets values of its own
+        self._visits.clear()
+        for unit in list(self._awake):
+            self._own_parameters(unit)
+            self._enqueue(unit)
+        self._drain()
+        self.lost.update(scope for node, scope in self._handed_on if not self._is_followed(node))
+
+    def _is_followed(self, node: ast.expr) -> bool:
+        """Whether a function that is handed on is handed to a name, or to a function, whose calls are known."""
+        parents = self.parsed_of[self.path_of_root[self.scope_of[node].root]].parents
+        parent = parents.get(node)
+        while isinstance(parent, (ast.IfExp, ast.keyword)):
+            parent = parents.get(parent)
+        if isinstance(parent, ast.Assign):
+            return all(isinstance(t, (ast.Name, ast.Attribute)) for t in parent.targets)
+        if isinstance(parent, ast.Call) and parent.func is not node:
+            takers = self.values.get(parent.func, NOTHING)
+            return bool(takers) and all(isinstance(t, (FunctionValue, ClassValue)) for t in takers)
+        return False
+
+    def _unit_body(self, unit: Scope) -> None:
+        if unit.is_method:
+            self._bind_self(unit)
+        self._defaults(unit)
+        if unit.kind == "lambda":
+            assert isinstance(unit.node, ast.Lambda)
+            self._add(("return", unit), self.eval(unit.node.body))
+            return
+        for statement in unit.body:
+            self._statement(statement)
+
+    def _defaults(self, unit: Scope) -> None:
+        for name, default in unit.defaults.items():
+            self._add(("var", unit, name), self._constants(default))
+
+    def _constants(self, default: ast.expr) -> Values:
+        return frozenset(v for v in self.eval(default) if v != Constant(None))
+
+    def _bind_self(self, unit: Scope) -> None:
+        cls = unit.parent
+        assert cls is not None
+        parameters = unit.parameters
+        if not parameters or unit.has_decorator("staticmethod"):
+            return
+        key = ("var", unit, parameters[0].arg)
+        family = [cls, *self.descendants(cls)]
+        if unit.has_decorator("classmethod"):
+            self._add(key, frozenset(ClassValue(c) for c in family))
+        else:
+            self._add(key, frozenset(Instance(c) for c in family))
+
+    # Statements.
+
+    def _statement(self, node: ast.stmt) -> None:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            self._define_function(node)
+        elif isinstance(node, ast.ClassDef):
+            self._define_class(node)
+        elif isinstance(node, ast.Assign):
+            values = self.eval(node.value)
+            for target in node.targets:
+                self._assign(target, values, node.value)
+        elif isinstance(node, ast.AnnAssign):
+            if node.value is not None:
+                self._assign(node.target, self.eval(node.value), node.value)
+        elif isinstance(node, ast.AugAssign):
+            values = self.eval(node.value)
+            kept = frozenset(v for v in values if isinstance(v, (Parameters, Collection, Constant)))
+            self._assign(node.target, kept, None)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            values = self.eval(node.iter)
+            self._assign_elements(node.target, values)
+            self._block(node.body)
+            self._block(node.orelse)
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                values = self.eval(item.context_expr)
+                if item.optional_vars is not None:
+                    self._assign(item.optional_vars, values, None)
+            self._block(node.body)
+        elif isinstance(node, ast.Return):
+            if node.value is not None:
+                self._add(("return", self._frame(node)), self.eval(node.value))
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self._import(node)
+        else:
+            self._rest(node)
+
+    def _block(self, body: Iterable[ast.stmt]) -> None:
+        for statement in body:
+            self._statement(statement)
+
+    def _rest(self, node: ast.AST) -> None:
+        """Evaluate the expressions of a statement and go into its blocks."""
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                self._statement(child)
+            elif isinstance(child, ast.expr):
+                self.eval(child)
+            else:
+                self._rest(child)
+
+    # Definitions and imports.
+
+    def _define_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        scope = self.made_by[node]
+        value: Values = frozenset({FunctionValue(scope)})
+        harmless = ("staticmethod", "classmethod", "property")
+        for decorator in node.decorator_list:
+            self.eval(decorator)
+            text = ast.unparse(decorator)
+            if text not in harmless and not text.startswith(_SIGNATURE_KEPT):
+                self.escaped.add(scope)
+                self.lost.add(scope)
+        self._set_name(self.scope_of[node], node.name, value)
+
+    def _define_class(self, node: ast.ClassDef) -> None:
+        scope = self.made_by[node]
+        for base in node.bases:
+            for value in self.eval(base):
+                if isinstance(value, ClassValue) and value.scope is not scope:
+                    self._inherit(scope, value.scope)
+        for keyword in node.keywords:
+            self.eval(keyword.value)
+        for decorator in node.decorator_list:
+            self.eval(decorator)
+        self._set_name(self.scope_of[node], node.name, frozenset({ClassValue(scope)}))
+        self._block(node.body)
+
+    def _inherit(self, cls: Scope, base: Scope) -> None:
+        if cls in self.subclasses[base]:
+            return
+        self.subclasses[base].add(cls)
+        if cls.module in self.named:
+            for each in [base, *self.ancestors(base)]:
+                for method in each.children:
+                    if method.is_function:
+                        self._wake(method)
+        for each in [base, *self.ancestors(base)]:
+            for method in each.children:
+                if method.is_function and method in self._awake:
+                    self._enqueue(method)
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        scope = self.scope_of[node]
+        importer = self.path_of_root[scope.root]
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                first = alias.name.split(".")[0]
+                name = alias.name if alias.asname else first
+                inner = self.module_named(importer, alias.name, 0)
+                if inner is not None:
+                    self._submodules[alias.name] = inner
+                self._set_name(scope, alias.asname or first, self._module_or_external(importer, name, 0))
+            elif alias.name == "*":
+                self._import_star(scope, importer, node)
+            else:
+                self._set_name(scope, alias.asname or alias.name, self._imported_name(importer, node, alias.name))
+
+    def _imported_name(self, importer: str, node: ast.ImportFrom, name: str) -> Values:
+        root = self.module_named(importer, node.module or "", node.level)
+        if root is not None:
+            found = self._get(("var", root, name))
+            if found:
+                return found
+        full = f"{node.module}.{name}" if node.module else name
+        inner = self.module_named(importer, full, node.level)
+        if inner is not None:
+            return frozenset({ModuleValue(inner)})
+        return NOTHING if root is not None or node.level else frozenset({External(full)})
+
+    def _import_star(self, scope: Scope, importer: str, node: ast.ImportFrom) -> None:
+        root = self.module_named(importer, node.module or "", node.level)
+        if root is None:
+            scope.root.star_imports.append(node.module or "")
+            return
+        for name in list(root.writes):
+            if not name.startswith("_"):
+                scope.writes.setdefault(name, [])
+                self._set_name(scope, name, self._get(("var", root, name)))
+
+    def _module_or_external(self, importer: str, name: str, level: int) -> Values:
+        root = self.module_named(importer, name, level)
+        return frozenset({ModuleValue(root) if root is not None else External(name)})

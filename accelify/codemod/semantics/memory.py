@@ -1,0 +1,192 @@
+"""What the flow analysis remembers: what each variable, attribute and item may hold, and who has read it."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import Any
+
+from accelify.codemod.files.parse import Parsed
+from accelify.codemod.files.project import Project, absolute
+from accelify.codemod.libraries import names
+from accelify.codemod.semantics.scopes import Bindings, Scope, bindings
+from accelify.codemod.semantics.values import (
+    NOTHING,
+    Argument,
+    ClassValue,
+    External,
+    Value,
+    Values,
+)
+
+Key = tuple[Any, ...]  # what a cell belongs to: ("var", scope, name), ("attr", owner, name), ("item", node, key), ...
+_MOST_VISITS = 40
+_MOST_VALUES = 32  # a variable that may hold more than this tells nobody anything
+
+
+class Memory:
+    """Cells of values, the units that read them, and the queue of units that have to be evaluated again."""
+
+    def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> None:
+        self.files = list(files)
+        self.project = project
+        self.named = {p.path for p in named}
+        self.bindings: dict[str, Bindings] = {}
+        self.parsed_of: dict[str, Parsed] = {}
+        self.path_of_root: dict[Scope, str] = {}
+        self._by_file: dict[str, Scope] = {}
+        self._submodules: dict[str, Scope] = {}  # of packages that are none of the program's files
+        for parsed in self.files:
+            built = bindings(parsed.path, parsed.tree)
+            self.bindings[parsed.path] = built
+            self.parsed_of[parsed.path] = parsed
+            self.path_of_root[built.root] = parsed.path
+            self._by_file[absolute(parsed.path)] = built.root
+        self.scope_of: dict[ast.AST, Scope] = {}
+        self.made_by: dict[ast.AST, Scope] = {}
+        for built in self.bindings.values():
+            self.scope_of.update(built.scope_of)
+            self.made_by.update(built.made_by)
+        self.values: dict[ast.AST, Values] = {}
+        self.callees: dict[ast.Call, set[Scope]] = defaultdict(set)
+        self.callers: dict[Scope, set[ast.Call]] = defaultdict(set)
+        self.escaped: set[Scope] = set()  # functions that are handed on as values
+        self.lost: set[Scope] = set()  # those of them whose calls are not all known
+        self._handed_on: set[tuple[ast.expr, Scope]] = set()
+        self.subclasses: dict[Scope, set[Scope]] = defaultdict(set)
+        self._cells: dict[Key, set[Value]] = defaultdict(set)
+        self._readers: dict[Key, set[Scope]] = defaultdict(set)
+        self._queue: deque[Scope] = deque()
+        self._queued: set[Scope] = set()
+        self._awake: dict[Scope, None] = {}
+        self._visits: dict[Scope, int] = defaultdict(int)
+        self._settled = False
+        self._unit: Scope = next(iter(self.bindings.values())).root
+
+    def _unit_body(self, unit: Scope) -> None:
+        """Evaluate a unit's own code."""
+        raise NotImplementedError
+
+    # Units.
+
+    def _wake(self, unit: Scope) -> None:
+        if unit not in self._awake and not self._is_arithmetic(unit):
+            self._awake[unit] = None
+            if self._settled:
+                self._own_parameters(unit)
+            self._enqueue(unit)
+
+    def _is_arithmetic(self, unit: Scope) -> bool:
+        """A network's `forward` in another file: nothing but tensors flows through it."""
+        if unit.name != "forward" or not unit.is_method or unit.module in self.named:
+            return False
+        assert unit.parent is not None
+        return self.is_module_class(unit.parent) and ".backward" not in self.parsed_of[unit.module].text
+
+    def _own_parameters(self, unit: Scope) -> None:
+        """Parameters that no call of the program fills hold an unknown value of their own."""
+        if unit.kind != "function":
+            return
+        for position, parameter in enumerate(unit.parameters):
+            if position == 0 and unit.is_method and not unit.has_decorator("staticmethod"):
+                continue
+            self._fill(unit, parameter.arg)
+        assert isinstance(unit.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for rest in (unit.node.args.vararg, unit.node.args.kwarg):
+            if rest is not None:
+                self._fill(unit, rest.arg)
+
+    def _fill(self, unit: Scope, name: str) -> None:
+        key = ("var", unit, name)
+        if not self._cells[key]:
+            self._add(key, frozenset({Argument(unit, name)}))
+
+    def _enqueue(self, unit: Scope) -> None:
+        if unit not in self._queued:
+            self._queued.add(unit)
+            self._queue.append(unit)
+
+    def _drain(self) -> None:
+        while self._queue:
+            unit = self._queue.popleft()
+            self._queued.discard(unit)
+            self._visits[unit] += 1
+            if self._visits[unit] > _MOST_VISITS:
+                continue
+            self._unit = unit
+            self._unit_body(unit)
+
+    # Cells.
+
+    def _add(self, key: Key, values: Values) -> None:
+        cell = self._cells[key]
+        if values <= cell or len(cell) > _MOST_VALUES:
+            return
+        cell |= values
+        for reader in self._readers[key]:
+            self._enqueue(reader)
+
+    def _get(self, key: Key) -> Values:
+        self._readers[key].add(self._unit)
+        return frozenset(self._cells[key])
+
+    def variable(self, scope: Scope, name: str) -> Values:
+        """What a variable of a scope may hold."""
+        return frozenset(self._cells[("var", scope, name)])
+
+    def returned(self, scope: Scope) -> Values:
+        """What a function may return."""
+        return frozenset(self._cells[("return", scope)])
+
+    # Classes.
+
+    def ancestors(self, cls: Scope) -> list[Scope]:
+        """The project classes that a class inherits from, nearest first."""
+        found: list[Scope] = []
+        assert isinstance(cls.node, ast.ClassDef)
+        for base in cls.node.bases:
+            for value in self.values.get(base, NOTHING):
+                if isinstance(value, ClassValue) and value.scope is not cls and value.scope not in found:
+                    found.append(value.scope)
+                    found.extend(c for c in self.ancestors(value.scope) if c not in found and c is not cls)
+        return found
+
+    def descendants(self, cls: Scope) -> list[Scope]:
+        """The project classes that inherit from a class."""
+        found: list[Scope] = []
+        stack = [cls]
+        while stack:
+            for each in self.subclasses[stack.pop()]:
+                if each not in found and each is not cls:
+                    found.append(each)
+                    stack.append(each)
+        return found
+
+    def external_bases(self, cls: Scope) -> list[str]:
+        """The qualified names of the library classes that a class inherits from."""
+        found: list[str] = []
+        for each in [cls, *self.ancestors(cls)]:
+            assert isinstance(each.node, ast.ClassDef)
+            for base in each.node.bases:
+                found.extend(v.name for v in self.values.get(base, NOTHING) if isinstance(v, External))
+        return found
+
+    def is_module_class(self, cls: Scope) -> bool:
+        """Whether a class is an `nn.Module`."""
+        return any(names.is_module_base(name) for name in self.external_bases(cls))
+
+    def method(self, cls: Scope, name: str) -> Scope | None:
+        """The method that an instance of a class has under a name."""
+        for each in [cls, *self.ancestors(cls)]:
+            for child in each.children:
+                if child.is_function and child.name == name:
+                    return child
+        return None
+
+    # Modules.
+
+    def module_named(self, importer: str, name: str, level: int) -> Scope | None:
+        """The project's module that a file imports under a name, if it is one of the program's."""
+        path = self.project.resolve(importer, name, level)
+        return None if path is None else self._by_file.get(absolute(path))

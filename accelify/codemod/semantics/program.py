@@ -1,0 +1,228 @@
+"""A program's files and values, and how to find one's way about in them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+
+from accelify.codemod.files.parse import Parsed
+from accelify.codemod.files.project import Project
+from accelify.codemod.semantics.dataflow import Flow
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import NOTHING, External, Values
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FRAMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
+
+
+class Program:
+    """The files that belong together, with the flow of values through them."""
+
+    def __init__(self, files: Sequence[Parsed], project: Project, named: Sequence[Parsed]) -> None:
+        self.flow = Flow(files, project, named)
+        self.files = list(files)
+        self.named = list(named)
+
+    def parsed(self, node: ast.AST) -> Parsed:
+        """The file of a node."""
+        return self.flow.parsed_of[self.path(node)]
+
+    def path(self, node: ast.AST) -> str:
+        """The path of a node's file."""
+        return self.flow.path_of_root[self.scope(node).root]
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The scope in which a node is evaluated."""
+        found = self.flow.scope_of.get(node)
+        while found is None:
+            node = self._parent_of_unvisited(node)
+            found = self.flow.scope_of.get(node)
+        return found
+
+    def _parent_of_unvisited(self, node: ast.AST) -> ast.AST:
+        for parsed in self.files:
+            if node in parsed.parents:
+                return parsed.parents[node]
+        raise LookupError(node)
+
+    def frame(self, node: ast.AST) -> Scope:
+        """The function, class or module that a node's statement belongs to."""
+        return self.scope(node).frame
+
+    def values(self, node: ast.AST | None) -> Values:
+        """What an expression may hold."""
+        return NOTHING if node is None else self.flow.values.get(node, NOTHING)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node that holds a node."""
+        return self.parsed(node).parents.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes round a node, from the inside out."""
+        parents = self.parsed(node).parents
+        current = parents.get(node)
+        while current is not None:
+            yield current
+            current = parents.get(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that holds a node."""
+        if isinstance(node, ast.stmt):
+            return node
+        return next(a for a in self.ancestors(node) if isinstance(a, ast.stmt))
+
+    def inside(self, node: ast.AST, outer: ast.AST) -> bool:
+        """Whether a node is (in) another."""
+        return node is outer or any(a is outer for a in self.ancestors(node))
+
+    def loops_round(self, node: ast.AST) -> list[ast.For | ast.AsyncFor | ast.While]:
+        """The loops of its own function that hold a node, from the inside out."""
+        found: list[ast.For | ast.AsyncFor | ast.While] = []
+        child = node
+        for ancestor in self.ancestors(node):
+            if isinstance(ancestor, _FRAMES):
+                break
+            if isinstance(ancestor, LOOPS) and child in ancestor.body:
+                found.append(ancestor)
+            child = ancestor
+        return found
+
+    def branches_round(self, node: ast.AST) -> Iterator[tuple[ast.If | ast.IfExp, bool]]:
+        """The conditions of its function that a node stands under, from the inside out, and if each has to hold."""
+        child = node
+        for ancestor in self.ancestors(node):
+            if isinstance(ancestor, _FRAMES):
+                break
+            if isinstance(ancestor, (ast.If, ast.IfExp)) and child is not ancestor.test:
+                yield ancestor, child is ancestor.body or (isinstance(ancestor, ast.If) and child in ancestor.body)
+            child = ancestor
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that a statement stands in."""
+        parent = self.parent(statement)
+        assert parent is not None
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            listed = getattr(parent, name, None)
+            if isinstance(listed, list) and statement in listed:
+                return listed
+        if isinstance(parent, ast.ExceptHandler):
+            return parent.body
+        raise LookupError(statement)
+
+    def reads_of(self, scope: Scope, name: str) -> list[ast.Name]:
+        """Where a scope's variable is read, in the scopes inside it too."""
+        found = list(scope.reads.get(name, ()))
+        for inner in self._readers.get((scope, name), ()):
+            if inner is not scope:
+                found.extend(inner.reads[name])
+        return found
+
+    @cached_property
+    def _readers(self) -> dict[tuple[Scope | None, str], list[Scope]]:
+        """The scopes that read each variable, by the scope whose it is."""
+        found: dict[tuple[Scope | None, str], list[Scope]] = {}
+        for built in self.flow.bindings.values():
+            for scope in built.root.walk():
+                for name in scope.reads:
+                    found.setdefault((scope.owner(name), name), []).append(scope)
+        return found
+
+    @cached_property
+    def imported_from(self) -> dict[Scope, set[str]]:
+        """The names that the program's files import from each of its modules; after a `*`, those that they read."""
+        found: dict[Scope, set[str]] = {}
+        starred: dict[Scope, list[Scope]] = {}
+        for built in self.flow.bindings.values():
+            for node in built.scope_of:
+                if isinstance(node, ast.ImportFrom):
+                    root = self.flow.module_named(built.root.module, node.module or "", node.level)
+                    if root is not None and node.names[0].name == "*":
+                        starred.setdefault(root, []).append(built.root)
+                    elif root is not None:
+                        found.setdefault(root, set()).update(a.name for a in node.names)
+        for root, importers in starred.items():
+            read = {n for importer in importers for s in importer.walk() for n in s.reads if not s.writes_of(n)}
+            is_handed_on = any(importer in starred for importer in importers)
+            found.setdefault(root, set()).update(root.writes if is_handed_on else read)
+        return found
+
+    def externals(self, node: ast.AST | None) -> set[str]:
+        """The library names that an expression may stand for."""
+        return {v.name for v in self.values(node) if isinstance(v, External)}
+
+    def called(self, call: ast.Call) -> set[str]:
+        """The library names that a call may go to."""
+        return self.externals(call.func)
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Every call that the flow has reached."""
+        return [n for n in self.flow.values if isinstance(n, ast.Call)]
+
+    def calls_of(self, function: Scope) -> list[ast.Call]:
+        """The calls of a function that are run."""
+        return [c for c in self.flow.callers.get(function, ()) if self.frame(c) in self.reachable]
+
+    def calls_in(self, frame: Scope) -> list[ast.Call]:
+        """The calls that a function, or a module's own code, makes."""
+        return self._calls_by_frame.get(frame, [])
+
+    @cached_property
+    def _calls_by_frame(self) -> dict[Scope, list[ast.Call]]:
+        found: dict[Scope, list[ast.Call]] = {}
+        for call in self.calls:
+            found.setdefault(self.frame(call), []).append(call)
+        return found
+
+    @cached_property
+    def attribute_writes(self) -> dict[str, list[ast.Attribute]]:
+        """The attributes that are assigned to, by their names."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for parsed in self.files:
+            for node in parsed.parents:
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    found.setdefault(node.attr, []).append(node)
+        return found
+
+    def text(self, node: ast.AST) -> str:
+        """An expression as the user wrote it, on one line."""
+        return ast.unparse(node)
+
+    def line(self, node: ast.AST) -> int:
+        """A node's line, from 1."""
+        return int(getattr(node, "lineno", 1))
+
+    @cached_property
+    def reachable(self) -> set[Scope]:
+        """The functions that code of the named files may run, and those files' own."""
+        return self.run_by({p.path for p in self.named})
+
+    def run_by(self, paths: Collection[str]) -> set[Scope]:
+        """The functions that code of some files may run, and those files' own."""
+        own = (s for path in paths for s in self.flow.bindings[path].root.walk())
+        return self.run_from(s for s in own if s.kind in ("module", "function"))
+
+    def question_round(self, node: ast.AST) -> ast.Call | None:
+        """The call that only asks for a class: `isinstance(model, (DataParallel, DistributedDataParallel))`."""
+        parent = self.parent(node)
+        asked = self.parent(parent) if isinstance(parent, ast.Tuple) else parent
+        if isinstance(asked, ast.Call) and asked.func is not node and ast.unparse(asked.func) == "isinstance":
+            return asked
+        return None
+
+    def run_from(self, scopes: Iterable[Scope]) -> set[Scope]:
+        """Some functions and modules, the functions inside those functions, and all that they may run."""
+        found: set[Scope] = set()
+        queue = list(scopes)
+        while queue:
+            scope = queue.pop()
+            if scope in found:
+                continue
+            found.add(scope)
+            if scope.kind == "function":
+                queue.extend(s for s in scope.walk() if s.kind == "function")
+            for call in self.calls_in(scope):
+                queue.extend(self.flow.callees.get(call, ()))
+        return found

@@ -1,0 +1,319 @@
+"""Where was this bound? From an expression back through names, parameters, attributes and calls to its origin."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.codemod.libraries import names
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.reaching import reaching
+from accelify.codemod.semantics.scopes import Scope, gone_over
+from accelify.codemod.semantics.values import External, Instance, Made
+
+_THROUGH = frozenset(
+    "to cuda cpu train eval float double half requires_grad_ share_memory next __next__ __iter__ module compile".split()
+)
+_DEPTH = 12
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One place where a thing gets a name.
+
+    kind: `assign` (a name or an attribute, by a statement), `parameter` (of a function), `import`, `item` (a place in a
+    container) or `inline` (an expression that never gets a name).
+    """
+
+    kind: str
+    scope: Scope
+    node: ast.AST
+    statement: ast.stmt | None
+    value: ast.expr | None = None
+
+    @property
+    def text(self) -> str:
+        """The expression that names the thing."""
+        if isinstance(self.node, ast.arg):
+            return self.node.arg
+        if isinstance(self.node, ast.alias):
+            return self.node.asname or self.node.name
+        return ast.unparse(self.node)
+
+
+Chain = tuple[Binding, ...]  # from the inside out: the last is where the thing was first given a name
+
+
+class Tracer:
+    """Follow expressions back to where they were bound."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.flow = program.flow
+
+    def chains(self, node: ast.expr, seen: tuple[object, ...] = ()) -> list[Chain]:
+        """The ways back from an expression; several where branches or callers differ."""
+        if len(seen) > _DEPTH:
+            return []
+        if isinstance(node, ast.Name):
+            return self._name(node, seen)
+        if isinstance(node, ast.Attribute):
+            own = self._attribute(node, seen)
+            is_same = node.attr in ("module", "data") and not own
+            return self.chains(node.value, seen) if is_same else own
+        if isinstance(node, ast.Subscript):
+            return self._item(node, seen)
+        if isinstance(node, ast.IfExp):
+            return [*self.chains(node.body, seen), *self.chains(node.orelse, seen)]
+        if isinstance(node, ast.BoolOp):
+            return [c for v in node.values for c in self.chains(v, seen)]
+        if isinstance(node, ast.NamedExpr):
+            return self.chains(node.value, seen)
+        if isinstance(node, ast.Call):
+            return self._call(node, seen)
+        return []
+
+    def _item(self, node: ast.Subscript, seen: tuple[object, ...]) -> list[Chain]:
+        """The place in a container; where a literal was made of things that have names, the names of the one there."""
+        found: list[Chain] = []
+        for chain in self.chains(node.value, seen):
+            listed = self._listed(chain[-1].value, node.slice)
+            outer = self.chains(listed, (*seen, node)) if listed is not None else []
+            place = Binding("item", self.program.frame(node), node, self.program.statement(node))
+            found.extend(outer or [(place, *chain)])
+        return found
+
+    @staticmethod
+    def _listed(literal: ast.expr | None, key: ast.expr) -> ast.expr | None:
+        """The name that stands at a literal key of a container's literal."""
+        if not isinstance(key, ast.Constant):
+            return None
+        listed: list[ast.expr] = []
+        if isinstance(literal, ast.Dict):
+            pairs = zip(literal.keys, literal.values, strict=True)
+            listed = [v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key.value]
+        elif isinstance(literal, (ast.Tuple, ast.List)) and isinstance(key.value, int):
+            listed = literal.elts[key.value : key.value + 1]
+        return listed[0] if len(listed) == 1 and isinstance(listed[0], (ast.Name, ast.Attribute)) else None
+
+    def _call(self, node: ast.Call, seen: tuple[object, ...]) -> list[Chain]:
+        inner = self.handed_on(node)
+        if inner is not None:
+            return [c for a in inner for c in self.chains(a, (*seen, node))]
+        return [(Binding("inline", self.program.frame(node), node, self.program.statement(node), node),)]
+
+    def handed_on(self, node: ast.Call) -> list[ast.expr] | None:
+        """The expressions whose things a call hands on; None when it makes something of its own."""
+        called = self.program.called(node)
+        if any(names.iteration(n) for n in called) or self.is_progress(node):
+            return node.args if "zip" in called else gone_over(node)
+        if any(names.returns_its_model(n) for n in called) and (model := wrapped_by(node)) is not None:
+            return [model]
+        callees = self.flow.callees.get(node, set())
+        if callees and all(c.generates for c in callees):
+            fed = [a for a in [*node.args, *[k.value for k in node.keywords]] if self._is_loader(a)]
+            return fed or None
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _THROUGH and not callees:
+            return [node.func.value]
+        given = [self._given_back(node, c) for c in callees]
+        return [g for g in given if g is not None] if given and None not in given else None
+
+    def _given_back(self, call: ast.Call, function: Scope) -> ast.expr | None:
+        """The argument that a function hands back as it got it: `optimizer = adjust(optimizer, epoch)`."""
+        returns = [n.value for s in function.body for n in ast.walk(s) if isinstance(n, ast.Return)]
+        names = {r.id if isinstance(r, ast.Name) else "" for r in returns}
+        name = names.pop() if len(names) == 1 and function.kind == "function" else ""
+        is_kept = [type(w) for w in function.writes.get(name, ())] == [ast.arg]
+        return self.argument(call, function, name) if is_kept else None
+
+    def _is_loader(self, node: ast.expr) -> bool:
+        values = self.program.values(node)
+        bases = [b for v in values if isinstance(v, Instance) for b in self.flow.external_bases(v.cls)]
+        return any(names.is_loader(n) for n in [*bases, *[v.name for v in values if isinstance(v, Made)]])
+
+    @staticmethod
+    def is_progress(node: ast.Call) -> bool:
+        """Whether a call shows a progress bar over what it is given."""
+        name = (
+            node.func.id
+            if isinstance(node.func, ast.Name)
+            else node.func.attr
+            if isinstance(node.func, ast.Attribute)
+            else ""
+        )
+        return bool(gone_over(node)) and ("tqdm" in name.lower() or "progress" in name.lower() or name == "track")
+
+    def inside(self, node: ast.expr, *others: str) -> ast.expr:
+        """What a loop goes over, inside `enumerate`, progress bars and functions of other names."""
+        while isinstance(node, ast.Call) and gone_over(node):
+            if not self.program.called(node) & {"enumerate", *others} and not self.is_progress(node):
+                break
+            node = gone_over(node)[0]
+        return node
+
+    def is_pass_through(self, node: ast.expr) -> bool:
+        """Whether an expression only hands on what another holds."""
+        if isinstance(node, ast.Call):
+            return self.handed_on(node) is not None
+        return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.BoolOp))
+
+    def _name(self, node: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
+        owner = self.program.scope(node).owner(node.id)
+        if owner is None:
+            return []
+        return self._bound(owner, node.id, reaching(self.program, node, self.writes(owner, node.id)), seen)
+
+    def variable(self, owner: Scope, name: str, seen: tuple[object, ...] = ()) -> list[Chain]:
+        """The ways back from a variable, whoever reads it."""
+        return self._bound(owner, name, self.writes(owner, name), seen)
+
+    def _bound(self, owner: Scope, name: str, writes: list[ast.AST], seen: tuple[object, ...]) -> list[Chain]:
+        key = (owner, name, *writes)
+        if key in seen:
+            return []
+        return [chain for write in writes for chain in self._write(owner, name, write, (*seen, key))]
+
+    def writes(self, owner: Scope, name: str) -> list[ast.AST]:
+        """The places where a variable is bound, `global` ones of functions included."""
+        found = [w for w in owner.writes.get(name, ()) if not isinstance(w, ast.Global)]
+        if owner.kind == "module":
+            for scope in owner.walk():
+                if name in scope.declared_global:
+                    found.extend(scope.writes.get(name, ()))
+        return found
+
+    def _write(self, owner: Scope, name: str, write: ast.AST, seen: tuple[object, ...]) -> list[Chain]:
+        if isinstance(write, ast.arg):
+            return self._parameter(owner, write, seen)
+        if isinstance(write, ast.alias):
+            return self._imported(owner, name, write, seen)
+        if not isinstance(write, ast.Name):
+            return []
+        statement = self.program.statement(write)
+        value = self.assigned(write)
+        scope = self.program.frame(write)
+        if isinstance(statement, (ast.For, ast.AsyncFor)) and self.program.inside(write, statement.target):
+            return self._looped(statement, write, seen)
+        binding = Binding("assign", scope, write, statement, value)
+        if value is not None and self.is_pass_through(value):
+            outer = self.chains(value, seen)
+            if outer:
+                return [(binding, *chain) for chain in outer]
+            if isinstance(value, ast.Call) and self.flow.callees.get(value):
+                return []  # the thing itself, handed back by a function that was given it
+        return [(binding,)]
+
+    def _looped(self, statement: ast.For | ast.AsyncFor, write: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
+        listed = statement.iter
+        if not isinstance(listed, (ast.List, ast.Tuple)):
+            return []
+        if statement.target is write:
+            return [c for e in listed.elts for c in self.chains(e, seen)]
+        return [c for e in self._at_position(statement, write, listed.elts) for c in self.chains(e, seen)]
+
+    @staticmethod
+    def _at_position(statement: ast.For | ast.AsyncFor, write: ast.Name, listed: list[ast.expr]) -> list[ast.expr]:
+        """What a name gets in `for phase, loader in [("train", a), ("val", b)]`; of the phases, the one that trains."""
+        target = statement.target
+        rows = [e for e in listed if isinstance(e, (ast.Tuple, ast.List))]
+        if not isinstance(target, (ast.Tuple, ast.List)) or write not in target.elts or len(rows) != len(listed):
+            return []
+        named = [
+            r for r in rows if any(isinstance(e, ast.Constant) and "train" in str(e.value).lower() for e in r.elts)
+        ]
+        return [r.elts[target.elts.index(write)] for r in named or rows if len(r.elts) == len(target.elts)]
+
+    def assigned(self, target: ast.expr) -> ast.expr | None:
+        """The expression that an assignment gives to one of its targets; None where it is a part of something."""
+        holder = self.program.parent(target)
+        if isinstance(holder, ast.withitem):
+            return holder.context_expr
+        statement = self.program.statement(target)
+        if isinstance(statement, ast.AnnAssign):
+            return statement.value
+        if not isinstance(statement, ast.Assign):
+            return None
+        for each in statement.targets:
+            if each is target:
+                return statement.value
+            if isinstance(each, (ast.Tuple, ast.List)) and target in each.elts:
+                value = statement.value
+                if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(each.elts):
+                    return value.elts[each.elts.index(target)]
+                if isinstance(value, ast.Call) and "apex.amp.initialize" in self.program.called(value):
+                    return value.args[each.elts.index(target)] if len(value.args) == len(each.elts) else None
+        return None
+
+    def _parameter(self, function: Scope, parameter: ast.arg, seen: tuple[object, ...]) -> list[Chain]:
+        binding = Binding("parameter", function, parameter, None)
+        found: list[Chain] = []
+        for call in self.flow.callers.get(function, ()):
+            argument = self.argument(call, function, parameter.arg)
+            if argument is not None:
+                chains = self.chains(argument, seen)
+                found.extend((binding, *chain) for chain in chains)
+        return found or [(binding,)]
+
+    def argument(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
+        """The expression that a call gives to a parameter."""
+        for keyword in call.keywords:
+            if keyword.arg == name:
+                return keyword.value
+        node = function.node
+        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        listed = [p.arg for p in [*node.args.posonlyargs, *node.args.args]]
+        if function.is_method and not function.has_decorator("staticmethod") and not self._is_unbound(call, function):
+            listed = listed[1:]
+        if name not in listed:
+            return None
+        position = listed.index(name)
+        before = call.args[: position + 1]
+        if len(before) <= position or any(isinstance(a, ast.Starred) for a in before):
+            return None
+        return call.args[position]
+
+    def given(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
+        """What a parameter is for a call: its argument, or the default; None where that cannot be told."""
+        argument = self.argument(call, function, name)
+        is_open = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+        return argument if argument is not None or is_open else function.defaults.get(name)
+
+    def _is_unbound(self, call: ast.Call, function: Scope) -> bool:
+        """Whether a method is called on its class, with `self` as the first argument."""
+        values = self.program.values(call.func)
+        owners = {
+            getattr(v, "owner", None) for v in values if getattr(v, "scope", None) is function and hasattr(v, "owner")
+        }
+        return bool(owners) and owners == {None}
+
+    def _imported(self, owner: Scope, name: str, alias: ast.alias, seen: tuple[object, ...]) -> list[Chain]:
+        statement = self.program.statement(alias)
+        binding = Binding("import", owner, alias, statement)
+        if isinstance(statement, ast.ImportFrom):
+            root = self.flow.module_named(self.program.path(alias), statement.module or "", statement.level)
+            if root is not None and alias.name in root.writes:
+                return [(binding, *chain) for chain in self.variable(root, alias.name, seen)]
+        return [] if External(alias.name) in self.program.values(alias) else [(binding,)]
+
+    def _attribute(self, node: ast.Attribute, seen: tuple[object, ...]) -> list[Chain]:
+        owners = self.program.values(node.value)
+        classes = {v.cls for v in owners if isinstance(v, Instance)}
+        key = (frozenset(classes), node.attr)
+        if key in seen:
+            return []
+        found: list[Chain] = []
+        for write in self.program.attribute_writes.get(node.attr, ()):
+            holders = self.program.values(write.value)
+            if not (holders & owners) and not classes & {v.cls for v in holders if isinstance(v, Instance)}:
+                continue
+            value = self.assigned(write)
+            binding = Binding("assign", self.program.frame(write), write, self.program.statement(write), value)
+            outer = self.chains(value, (*seen, key)) if value is not None and self.is_pass_through(value) else []
+            found.extend([(binding, *chain) for chain in outer] or [(binding,)])
+        return found
+
+
+def wrapped_by(call: ast.Call) -> ast.expr | None:
+    """The model of `nn.DataParallel(model)` and of `nn.DataParallel(module=model)`."""
+    named = (k.value for k in call.keywords if k.arg in ("module", "model"))
+    return call.args[0] if call.args else next(named, None)

@@ -1,0 +1,145 @@
+"""What an expression may hold: the values that flow through a program, as the analysis tells them apart."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.codemod.semantics.scopes import Scope
+
+
+@dataclass(frozen=True)
+class External:
+    """Something of a library, by its qualified name: `torch.optim.AdamW`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A literal string, number, bool or None."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class ModuleValue:
+    """One of the project's own modules."""
+
+    root: Scope
+
+
+@dataclass(frozen=True)
+class ClassValue:
+    """A class of the project's own."""
+
+    scope: Scope
+
+
+@dataclass(frozen=True)
+class FunctionValue:
+    """A function of the project's own; `owner` is its `self` when it was taken from an instance."""
+
+    scope: Scope
+    owner: Value | None = None
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance of a class of the project's own; instances of one class are not told apart."""
+
+    cls: Scope
+
+
+@dataclass(frozen=True)
+class SuperOf:
+    """`super()` in a method of a class."""
+
+    cls: Scope
+    owner: Scope
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a call returned: `name` is the qualified name of what was called, where it is a library's."""
+
+    node: ast.AST
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A list, tuple, dict or set made at `node`; its items are kept apart where their keys are literal."""
+
+    node: ast.AST
+
+
+@dataclass(frozen=True)
+class View:
+    """An iterator over something: `enumerate`, `zip`, `tqdm`, `iter` and their like, made at `node`."""
+
+    kind: str
+    node: ast.AST
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What a generator function of the project's own returns when called."""
+
+    scope: Scope
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """`owner.parameters()`, or a part of it."""
+
+    owner: Value
+
+
+@dataclass(frozen=True)
+class Element:
+    """What iterating over `owner` yields, or a part of that: a batch, when the owner is a loader."""
+
+    owner: Value
+
+
+@dataclass(frozen=True)
+class Member:
+    """`owner.name`, where nothing is known of it but its name."""
+
+    owner: Value
+    name: str
+
+    @property
+    def root(self) -> Value:
+        """What holds it, in the end: `a` of `a.b.c`."""
+        return self.owner.root if isinstance(self.owner, Member) else self.owner
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of a function that nothing in the program calls."""
+
+    scope: Scope
+    name: str
+
+
+Value = (
+    External
+    | Constant
+    | ModuleValue
+    | ClassValue
+    | FunctionValue
+    | Instance
+    | SuperOf
+    | Made
+    | Collection
+    | View
+    | Generated
+    | Parameters
+    | Element
+    | Member
+    | Argument
+)
+Values = frozenset[Value]
+NOTHING: Values = frozenset()

@@ -1,0 +1,1 @@
+"""What is a training loop here, and what does it train?"""

@@ -1,0 +1,114 @@
+"""What was made of what an environment told: the experience of one process, which no other has."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+
+from accelify.codemod.semantics.contents import PUTS
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.purity import asks_environment, tells_about
+from accelify.codemod.semantics.scopes import Scope
+
+Slot = tuple[Scope | None, str]  # a variable; an attribute, of whatever object; what a function gives
+_RESULT = "return"  # no variable can be called so
+_SIZES = ("len", ".size", ".dim", ".numel")
+_PUTS = (*PUTS, "copy_")
+
+
+class Experience:
+    """Follow it through variables, attributes, containers, parameters and results."""
+
+    def __init__(self, program: Program, tracer: Tracer) -> None:
+        self.program = program
+        self.tracer = tracer
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether an expression reads what an environment told, or what was made of it."""
+        return bool(self._told) and (self._asks(node) or any(slot in self._told for slot in self._read(node)))
+
+    @cached_property
+    def _told(self) -> set[Slot]:
+        if not any(asks_environment(self.program, call) for call in self.program.calls):
+            return set()
+        leads: dict[Slot, set[Slot]] = defaultdict(set)
+        queue: list[Slot] = []
+        for value, slot in self._flows():
+            for read in self._read(value):
+                leads[read].add(slot)
+            if self._asks(value):
+                queue.append(slot)
+        found: set[Slot] = set()
+        while queue:
+            slot = queue.pop()
+            if slot not in found:
+                found.add(slot)
+                queue.extend(leads[slot])
+        return found
+
+    def _asks(self, node: ast.AST) -> bool:
+        return any(isinstance(n, ast.Call) and asks_environment(self.program, n) for n in _parts(node))
+
+    def _read(self, node: ast.AST) -> Iterator[Slot]:
+        for part in _parts(node):
+            if isinstance(part, (ast.Name, ast.Attribute)):
+                yield from self._slot(part)
+            elif isinstance(part, ast.Call):
+                yield from ((callee, _RESULT) for callee in self.program.flow.callees.get(part, ()))
+
+    def _slot(self, node: ast.expr) -> Iterator[Slot]:
+        """What holds an expression's value, or a container that it is part of."""
+        while isinstance(node, (ast.Subscript, ast.Starred)):
+            node = node.value
+        if isinstance(node, ast.Attribute):
+            yield None, node.attr
+        elif isinstance(node, ast.Name) and (owner := self.program.scope(node).owner(node.id)) is not None:
+            yield owner, node.id
+        elif isinstance(node, (ast.Tuple, ast.List)):
+            for element in node.elts:
+                yield from self._slot(element)
+
+    def _flows(self) -> Iterator[tuple[ast.expr, Slot]]:
+        """Each expression with a place that its value gets to."""
+        for parsed in self.program.files:
+            for node in parsed.parents:
+                value, targets = _written(node)
+                if value is not None:
+                    yield from ((value, slot) for target in targets for slot in self._slot(target))
+                if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) and node.value is not None:
+                    yield node.value, (self.program.frame(node), _RESULT)
+        for call in self.program.calls:
+            yield from self._given(call)
+
+    def _given(self, call: ast.Call) -> Iterator[tuple[ast.expr, Slot]]:
+        callees = self.program.flow.callees.get(call, ())
+        for callee in callees:
+            for parameter in callee.parameters:
+                argument = self.tracer.argument(call, callee, parameter.arg)
+                if argument is not None:
+                    yield argument, (callee, parameter.arg)
+        if not callees and isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS:
+            yield from ((argument, slot) for argument in call.args for slot in self._slot(call.func.value))
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all in it, but for what only tells of sizes and kinds."""
+    is_size = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(_SIZES)
+    if not is_size and not (isinstance(node, ast.expr) and tells_about(node)):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from _parts(child)
+
+
+def _written(node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
+    """What a node gives to names, and these."""
+    if isinstance(node, ast.Assign):
+        return node.value, node.targets
+    if isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+        return node.value, [node.target]
+    if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+        return node.iter, [node.target]
+    return None, []

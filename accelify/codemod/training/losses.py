@@ -1,0 +1,97 @@
+"""Is a loss a sum over the rows of its batch, and not a mean?"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Made
+from accelify.codemod.training.roles import Roles
+
+_DEPTH = 5
+AUTOGRAD = "torch.autograd.backward"
+
+
+def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
+    """The losses of a backward pass: of `loss.backward()`, or of `torch.autograd.backward([one, other])`.
+
+    Nothing where they cannot be told one by one, or where the gradients do not start with 1.
+    """
+    if AUTOGRAD not in program.called(backward):
+        return (backward.func.value,) if isinstance(backward.func, ast.Attribute) else ()
+    given = {k.arg: k.value for k in backward.keywords}
+    given.update(zip(("tensors", "grad_tensors", "retain_graph", "create_graph"), backward.args, strict=False))
+    start = given.get("grad_tensors", ast.Constant(None))
+    listed = given.get("tensors")
+    is_plain = set(given) <= {"tensors", "grad_tensors", "retain_graph", "create_graph"} and len(backward.args) <= 4
+    if not is_plain or not isinstance(start, ast.Constant) or start.value is not None:
+        return ()
+    if not isinstance(listed, (ast.List, ast.Tuple)) or any(isinstance(e, ast.Starred) for e in listed.elts):
+        return ()
+    return tuple(listed.elts)
+
+
+class Losses:
+    """Look at how losses are put together."""
+
+    def __init__(self, program: Program, roles: Roles) -> None:
+        self.program = program
+        self.roles = roles
+
+    def is_sum(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether an expression, or a part that is added to it, is a sum that nothing divides."""
+        if not depth:
+            return False
+        if isinstance(node, ast.UnaryOp):
+            return self.is_sum(node.operand, depth)
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.Div):
+                return isinstance(node.right, ast.Constant) and self.is_sum(node.left, depth)
+            if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
+                return self.is_sum(node.left, depth) or self.is_sum(node.right, depth)
+            return False
+        if isinstance(node, ast.Name):
+            return any(self.is_sum(value, depth - 1) for value in self._assigned(node))
+        return isinstance(node, ast.Call) and self._is_sum_call(node, depth)
+
+    def _assigned(self, node: ast.Name) -> list[ast.expr]:
+        """What is assigned or added to a name."""
+        owner = self.program.scope(node).owner(node.id)
+        parents = [self.program.parent(w) for w in owner.writes.get(node.id, ())] if owner is not None else []
+        return [
+            p.value
+            for p in parents
+            if isinstance(p, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and p.value is not None
+        ]
+
+    def _is_sum_call(self, call: ast.Call, depth: int) -> bool:
+        made = [v.node for v in self.program.values(call.func) if isinstance(v, Made) and self.roles.is_loss(v)]
+        if made:
+            return any(isinstance(m, ast.Call) and _adds_up(m) for m in made)
+        called = self.program.called(call)
+        if any(name.startswith("torch.nn.functional.") for name in called):
+            return _adds_up(call)
+        if "torch.sum" in called:
+            return len(call.args) == 1 and not call.keywords and not self._is_stacked(call.args[0])
+        callees = self.program.flow.callees.get(call)
+        if callees:  # one that is given nothing knows no batch: a penalty on the weights
+            is_given = bool(call.args or call.keywords)
+            return is_given and any(self.is_sum(value, depth - 1) for f in callees for value in _returned(f))
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "sum" or call.args or call.keywords:
+            return False
+        return not self._is_stacked(call.func.value)
+
+    def _is_stacked(self, node: ast.expr) -> bool:
+        """Whether what is summed are losses that the script put side by side."""
+        return isinstance(node, ast.Call) and "torch.stack" in self.program.called(node)
+
+
+def _adds_up(call: ast.Call) -> bool:
+    """Whether a loss is told to add up."""
+    given = {k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)}
+    return given.get("reduction") == "sum" or (given.get("size_average") is False and given.get("reduce") is not False)
+
+
+def _returned(function: Scope) -> list[ast.expr]:
+    return [n.value for n in ast.walk(function.node) if isinstance(n, ast.Return) and n.value is not None]

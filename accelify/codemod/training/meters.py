@@ -1,0 +1,91 @@
+"""Meters of the project's own: objects whose `update` adds to sums, and divides them into a mean."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Instance
+
+
+@dataclass(frozen=True)
+class Meter:
+    """sums: the attributes that add up. means: what is calculated from them, with `{}` for the meter's name.
+
+    last: what only the last update left.
+    """
+
+    sums: tuple[str, ...]
+    means: tuple[tuple[str, str], ...]
+    last: frozenset[str]
+
+
+class Meters:
+    """Read the classes of meters."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def of(self, node: ast.expr) -> Meter | None:
+        """What kind of meter an expression is; None for anything else."""
+        values = self.program.values(node)
+        classes = {v.cls for v in values if isinstance(v, Instance)}
+        if len(classes) != 1 or len(classes) < len({type(v) for v in values}):
+            return None
+        cls = classes.pop()
+        update = self.program.flow.method(cls, "update")
+        return None if update is None else self._read(update)
+
+    def _read(self, update: Scope) -> Meter | None:
+        function = update.node
+        if not isinstance(function, ast.FunctionDef) or not function.args.args or function.decorator_list:
+            return None
+        own = function.args.args[0].arg
+        sums: list[str] = []
+        means: list[tuple[str, str]] = []
+        last: set[str] = set()
+        for statement in function.body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                continue
+            if isinstance(statement, ast.AugAssign):
+                attribute = _attribute(statement.target, own)
+                if attribute is None or not isinstance(statement.op, ast.Add) or _read_of(statement.value, own):
+                    return None
+                sums.append(attribute)
+            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                attribute = _attribute(statement.targets[0], own)
+                if attribute is None or any(isinstance(n, ast.Call) for n in ast.walk(statement.value)):
+                    return None
+                read = _read_of(statement.value, own)
+                if not read:
+                    last.add(attribute)
+                elif read <= set(sums) and set(_names(statement.value)) == {own}:
+                    means.append((attribute, _pattern(statement.value, own)))
+                else:
+                    return None
+            else:
+                return None
+        stored = [*sums, *(m for m, _ in means), *last]
+        return Meter(tuple(sums), tuple(means), frozenset(last)) if sums and len(stored) == len(set(stored)) else None
+
+
+def _pattern(value: ast.expr, own: str) -> str:
+    """An expression of a meter's own attributes, without its name."""
+    return re.sub(rf"\b{own}\.", "{}.", ast.unparse(value))
+
+
+def _attribute(node: ast.expr, own: str) -> str | None:
+    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == own
+    return node.attr if is_own and isinstance(node, ast.Attribute) else None
+
+
+def _read_of(node: ast.expr, own: str) -> set[str]:
+    """The meter's own attributes that an expression reads."""
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _attribute(n, own) is not None}
+
+
+def _names(node: ast.expr) -> list[str]:
+    return [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]

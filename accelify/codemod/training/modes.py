@@ -1,0 +1,79 @@
+"""Do the models compute as in evaluation, in the mode that is set last before a place is reached?"""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from accelify.codemod.semantics.call_arguments import Given
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.values import External
+from accelify.codemod.training.harmless import Harmless
+from accelify.codemod.training.phases import Phase
+from accelify.codemod.training.roles import Roles
+
+_DEPTH = 4
+_MODES = ("dropout", "batchnorm", "batch_norm", "instancenorm", "rrelu", "transformer")
+_LIBRARIES = ("torchvision.models", "torch.hub", "timm.", "transformers.", "torch_geometric.nn", "dgl.nn")
+_NAMED = (ast.Name, ast.Attribute)
+
+
+class Modes:
+    """Look for `model.eval()` and its like."""
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, harmless: Harmless) -> None:
+        self.program = program
+        self.roles = roles
+        self.harmless = harmless
+        self.given = Given(program, tracer)
+
+    def evaluates(self, loop: ast.For, phase: Phase | None) -> bool:
+        """Whether models compute in a loop as they do in evaluation; in a loop that also trains, where it does not."""
+        nodes = phase.live(*loop.body) if phase is not None else (n for s in loop.body for n in ast.walk(s))
+        calls = [n for n in nodes if isinstance(n, ast.Call)]
+        return (
+            not self._has_modes or any(map(self.harmless.sets_eval_mode, calls)) or self._is_in_eval_mode(loop, phase)
+        )
+
+    @cached_property
+    def _has_modes(self) -> bool:
+        """Whether anything in the program computes otherwise while it is trained; models of libraries may."""
+        for node, values in self.program.flow.values.items():
+            named = {v.name for v in values if isinstance(v, External)} if isinstance(node, _NAMED) else set()
+            if any(name.startswith(_LIBRARIES) or any(word in name.lower() for word in _MODES) for name in named):
+                return True
+        return False
+
+    def _is_in_eval_mode(self, node: ast.AST, phase: Phase | None, depth: int = _DEPTH) -> bool:
+        """Whether `eval()` is the last that was called to set the mode, in the function of a node or in its callers."""
+        frame = self.program.frame(node)
+        modes = [
+            (c.lineno, self._is_eval(c, phase))
+            for c in self.program.calls
+            if isinstance(c.func, ast.Attribute)
+            and c.func.attr in ("eval", "train")
+            and self.program.frame(c) is frame
+            and c.lineno < self.program.line(node)
+            and not (phase is not None and self._is_dead(c, phase))
+            and any(self.roles.is_model(v) for v in self.program.values(c.func.value))
+        ]
+        if modes:
+            return max(modes)[1]
+        calls = self.program.calls_of(frame)
+        if phase is not None:
+            calls = [c for c in calls if self.given.truth(phase.test, c, frame) is not phase.trains]
+        return bool(depth and calls) and all(self._is_in_eval_mode(c, None, depth - 1) for c in calls)
+
+    @staticmethod
+    def _is_eval(call: ast.Call, phase: Phase | None) -> bool:
+        """Whether a call sets the mode of evaluation: `m.eval()`, `m.train(False)`, `m.train(training)`."""
+        assert isinstance(call.func, ast.Attribute)
+        given = call.args[0] if call.args else None
+        said = phase.said(given) if phase is not None and given is not None else None
+        return call.func.attr == "eval" or said is False or (given is not None and ast.unparse(given) == "False")
+
+    def _is_dead(self, node: ast.AST, phase: Phase) -> bool:
+        """Whether a loop's function does not come to a place when the loop is to evaluate."""
+        around = [node, *self.program.ancestors(node)]
+        return any(isinstance(a, (ast.If, ast.IfExp)) and set(phase.dead(a)) & set(around) for a in around)

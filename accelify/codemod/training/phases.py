@@ -1,0 +1,228 @@
+"""Which loops train where a condition holds, and evaluate where it does not?
+
+for x, y in loader:
+    loss = criterion(model(x), y)
+    if training:
+        loss.backward()
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.semantics.call_arguments import Given
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.values import Constant
+
+_PLAIN = (
+    *(ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Load),
+    *(ast.cmpop, ast.boolop, ast.unaryop),
+)
+_DEPTH = 3
+_Branching = ast.If | ast.IfExp
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The condition on which a loop trains: what `test` says there."""
+
+    loop: ast.For
+    test: ast.expr
+    trains: bool
+
+    @property
+    def text(self) -> str:
+        """The condition as code."""
+        text = ast.unparse(self.test)
+        return text if self.trains else f"not {text}" if isinstance(self.test, ast.Name) else f"not ({text})"
+
+    def said(self, test: ast.expr) -> bool | None:
+        """What a condition says where the loop evaluates; None where that is not known."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.said(test.operand)
+            return None if inner is None else not inner
+        if isinstance(test, ast.BoolOp):
+            decisive = isinstance(test.op, ast.Or)
+            values = [self.said(v) for v in test.values]
+            return decisive if decisive in values else None if None in values else not decisive
+        return (not self.trains) if ast.unparse(test) == ast.unparse(self.test) else None
+
+    def is_over(self, test: ast.expr, holds: bool) -> bool:
+        """Whether the loop evaluates, where a condition holds or does not: in `if phase == "val":`, in its `else`."""
+        if ast.unparse(test) == ast.unparse(self.test):
+            return holds is not self.trains
+        pair = (test, self.test)
+        if not all(isinstance(t, ast.Compare) and [*map(type, t.ops)] == [ast.Eq] for t in pair):
+            return False
+        (left, right), (own, told) = ((t.left, t.comparators[0]) for t in pair)  # type: ignore[attr-defined]
+        others = isinstance(right, ast.Constant) and isinstance(told, ast.Constant) and right.value != told.value
+        return holds and self.trains and others and ast.unparse(left) == ast.unparse(own)
+
+    def dead(self, node: _Branching) -> list[ast.AST]:
+        """The branch of a condition that is not run where the loop evaluates."""
+        said = self.said(node.test)
+        branch = [] if said is None else node.orelse if said else node.body
+        return list(branch) if isinstance(branch, list) else [branch]
+
+    def live(self, *nodes: ast.AST) -> Iterator[ast.AST]:
+        """What some nodes hold that is run where the loop evaluates."""
+        for node in nodes:
+            yield node
+            dead = self.dead(node) if isinstance(node, (ast.If, ast.IfExp)) else []
+            yield from self.live(*(c for c in ast.iter_child_nodes(node) if c not in dead))
+
+
+class Phases:
+    """Find the conditions, and tell where each is given."""
+
+    def __init__(self, program: Program, tracer: Tracer) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.given = Given(program, tracer)
+
+    def of(self, loop: ast.For, training: list[ast.Call]) -> Phase | None:
+        """The condition under which all training calls that a loop makes are made."""
+        common: dict[tuple[str, bool], ast.expr] | None = None
+        for call in training:
+            told = {(ast.unparse(test), trains): test for test, trains in self._conditions(call, loop)}
+            common = told if common is None else {k: v for k, v in common.items() if k in told}
+        for (_, trains), test in (common or {}).items():
+            if self._is_constant(test, loop):
+                return Phase(loop, test, trains)
+        return None
+
+    def _conditions(self, node: ast.AST, loop: ast.For) -> Iterator[tuple[ast.expr, bool]]:
+        """What has to hold in a loop for a place in it to be reached, and which way; the outermost last."""
+        for branching, holds in self.program.branches_round(node):
+            if isinstance(branching, ast.If) and self.program.inside(branching, loop):
+                yield from _parts(branching.test, holds)
+
+    def _is_constant(self, test: ast.expr, loop: ast.For) -> bool:
+        """Whether a condition is the same in all rounds of a loop, as far as that can be seen."""
+        if not all(isinstance(n, _PLAIN) for n in ast.walk(test)):
+            return False
+        stored = [n for s in loop.body for n in ast.walk(s) if isinstance(getattr(n, "ctx", None), ast.Store)]
+        names = {n.id for n in stored if isinstance(n, ast.Name)} | names_in(loop.target)
+        attributes = {n.attr for n in stored if isinstance(n, ast.Attribute)}
+        read = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
+        if "training" in read:
+            calls = [n.func for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+            attributes |= {"training"} if any(_name(f) in ("train", "eval") for f in calls) else set()
+        return bool(names_in(test)) and not names_in(test) & names and not read & attributes
+
+    # What a loop goes over in which phase.
+
+    def is_keyed(self, phase: Phase) -> bool:
+        """Whether the condition tells which of several loaders a loop goes over: `loaders[phase]`, `phase == "train"`.
+
+        So does a row of `for phase, loader in [("train", a), ("val", b)]`, or of `loaders.items()`.
+        """
+        test = phase.test
+        if not phase.trains or not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+            return False
+        told = test.comparators[0]
+        if len(test.ops) > 1 or not isinstance(told, ast.Constant) or "train" not in str(told.value).lower():
+            return False
+        source = self.source(phase.loop)
+        if isinstance(source, ast.Subscript) and ast.unparse(source.slice) == ast.unparse(test.left):
+            return self._is_the_key(source.slice, told.value)
+        return isinstance(source, ast.Name) and self._is_in_row(phase.loop, source.id, test.left, told.value)
+
+    def _is_the_key(self, key: ast.expr, train: object) -> bool:
+        """Whether one key alone, of those that an expression may be, is that of the training data."""
+        keys = {v.value for v in self.program.values(key) if isinstance(v, Constant)}
+        return {k for k in keys if "train" in str(k).lower()} == {train}
+
+    def _is_in_row(self, loop: ast.For, loader: str, key: ast.expr, train: object) -> bool:
+        for outer in self.program.loops_round(loop):
+            if isinstance(outer, ast.For) and loader in names_in(outer.target):
+                names = [e.id for e in getattr(outer.target, "elts", ()) if isinstance(e, ast.Name)]
+                rows = [e.elts for e in getattr(outer.iter, "elts", ()) if isinstance(e, (ast.Tuple, ast.List))]
+                if not isinstance(key, ast.Name) or not {loader, key.id} <= set(names):
+                    return False
+                if names == [key.id, loader] and _gives_items(outer.iter):
+                    return self._is_the_key(key, train)
+                if len(rows) < 2:
+                    return False
+                keys = [r[names.index(key.id)] for r in rows if len(r) == len(names)]
+                told = [k.value for k in keys if isinstance(k, ast.Constant) and "train" in str(k.value).lower()]
+                return told == [train]
+        return False
+
+    def source(self, loop: ast.For) -> ast.expr:
+        """What a loop goes over, inside `enumerate` and progress bars."""
+        return self.tracer.inside(loop.iter)
+
+    def loaders(self, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
+        """What a loop goes over where it trains, and where it evaluates; None where these cannot be told apart."""
+        return self._told(phase.loop.iter, phase, _DEPTH)
+
+    def _told(self, node: ast.expr, phase: Phase, depth: int) -> tuple[list[ast.expr], list[ast.expr]] | None:
+        """What an expression stands for where a loop trains, and where it evaluates."""
+        node = self.tracer.inside(node)
+        if isinstance(node, ast.IfExp) and (said := phase.said(node.test)) is not None:
+            return ([node.orelse], [node.body]) if said else ([node.body], [node.orelse])
+        frame = self.program.frame(phase.loop)
+        if not isinstance(node, ast.Name) or self.program.scope(node).owner(node.id) is not frame:
+            return None
+        writes = self.tracer.writes(frame, node.id)
+        if len(writes) == 1 and isinstance(writes[0], ast.arg):
+            return self._given(frame, node.id, phase)
+        values = [self.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
+        if len(values) == 1 and len(writes) == 1 and values[0] is not None and depth:
+            return self._told(values[0], phase, depth - 1)
+        return self._chosen(writes, phase)
+
+    def _given(self, frame: Scope, name: str, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
+        """What callers hand over, those that have it trained on and those that do not."""
+        trained: list[ast.expr] = []
+        evaluated: list[ast.expr] = []
+        for call in self.program.flow.callers.get(frame, ()):
+            argument, trains = self.tracer.argument(call, frame, name), self.trains(call, frame, phase)
+            if argument is None or trains is None:
+                return None
+            (trained if trains else evaluated).append(argument)
+        return trained, evaluated
+
+    def trains(self, call: ast.Call, frame: Scope, phase: Phase) -> bool | None:
+        """Whether a call has its callee's loop train; None where that is not known."""
+        said = self.given.truth(phase.test, call, frame)
+        return None if said is None else said is phase.trains
+
+    def _chosen(self, writes: list[ast.AST], phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
+        """`if training: loader = a`, `else: loader = b`."""
+        trained: list[ast.expr] = []
+        evaluated: list[ast.expr] = []
+        for write in writes:
+            value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
+            statement = self.program.statement(write)
+            branch = self.program.parent(statement)
+            said = phase.said(branch.test) if isinstance(branch, ast.If) else None
+            if value is None or said is None or not isinstance(branch, ast.If):
+                return None
+            (evaluated if (statement in branch.body) is said else trained).append(value)
+        return trained, evaluated
+
+
+def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """The conditions that hold, or do not, where all of one does."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(test.operand, not holds)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
+        for value in test.values:
+            yield from _parts(value, holds)
+    else:
+        yield test, holds
+
+
+def _gives_items(node: ast.expr) -> bool:
+    """`loaders.items()`"""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "items"
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else ""

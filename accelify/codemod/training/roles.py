@@ -1,0 +1,179 @@
+"""Which values are model, optimizer, scheduler, loader, loss, device or scaler?"""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from accelify.codemod.libraries import names
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import (
+    Argument,
+    Collection,
+    Constant,
+    Instance,
+    Made,
+    Member,
+    Parameters,
+    Value,
+    Values,
+    View,
+)
+
+
+def stepped(call: ast.Call) -> ast.expr:
+    """The optimizer of `optimizer.step()` and of `scaler.step(optimizer)`."""
+    assert isinstance(call.func, ast.Attribute)
+    by_scaler = (
+        len(call.args) == 1
+        and isinstance(call.args[0], (ast.Name, ast.Attribute))
+        and "scaler" in ast.unparse(call.func.value).lower()
+    )
+    return call.args[0] if by_scaler else call.func.value
+
+
+class Roles:
+    """What values are, by how they are built and by how they are used."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.flow = program.flow
+
+    # Built as.
+
+    def is_optimizer(self, value: Value) -> bool:
+        """An optimizer by its constructor: a library's, or a class of the project's that inherits from one."""
+        if isinstance(value, Made):
+            return names.is_optimizer(value.name) or value in self.optimizers_by_use
+        if isinstance(value, Instance):
+            return any(
+                b == "torch.optim.Optimizer" or names.is_optimizer(b) for b in self.flow.external_bases(value.cls)
+            )
+        return value in self.optimizers_by_use
+
+    def is_scheduler(self, value: Value) -> bool:
+        if isinstance(value, Made):
+            return names.is_scheduler(value.name)
+        return isinstance(value, Instance) and any(names.is_scheduler(b) for b in self.flow.external_bases(value.cls))
+
+    def is_loader(self, value: Value) -> bool:
+        """Something that yields batches: a `DataLoader`, a subclass, or a loader of a known library."""
+        if isinstance(value, Made):
+            return names.is_loader(value.name)
+        return isinstance(value, Instance) and any(names.is_loader(b) for b in self.flow.external_bases(value.cls))
+
+    def is_torch_loader(self, value: Value) -> bool:
+        """A loader that is a `torch.utils.data.DataLoader`."""
+        if isinstance(value, Made):
+            return names.is_torch_loader(value.name)
+        return isinstance(value, Instance) and any(
+            names.is_torch_loader(b) for b in self.flow.external_bases(value.cls)
+        )
+
+    def is_module(self, value: Value) -> bool:
+        """An `nn.Module`."""
+        if isinstance(value, Made):
+            return names.is_module(value.name)
+        return isinstance(value, Instance) and self.flow.is_module_class(value.cls)
+
+    def is_loss(self, value: Value) -> bool:
+        return isinstance(value, Made) and names.is_loss(value.name)
+
+    def is_device(self, value: Value) -> bool:
+        """A `torch.device`, or text that names one."""
+        if isinstance(value, Made):
+            return names.is_device(value.name)
+        return isinstance(value, Constant) and names.is_device_text(value.value)
+
+    def is_cuda_test(self, value: Value) -> bool:
+        return isinstance(value, Made) and names.is_cuda_test(value.name)
+
+    # Used as.
+
+    @cached_property
+    def optimizers_by_use(self) -> set[Value]:
+        """Unknown values whose `zero_grad` and `step` are both called, and that are no model."""
+        zeroed: set[Value] = set()
+        taken: set[Value] = set()
+        for call in self.program.calls:
+            if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("zero_grad", "step"):
+                continue
+            into = zeroed if call.func.attr == "zero_grad" else taken
+            into |= {v for v in self.program.values(stepped(call)) if isinstance(v, (Made, Argument, Member))}
+        taken &= zeroed | self._stepped_after_backward()
+        return {
+            v for v in taken if not (isinstance(v, Made) and (names.is_scheduler(v.name) or names.is_module(v.name)))
+        }
+
+    def _stepped_after_backward(self) -> set[Value]:
+        """Unknown values named for an optimizer whose `step` is called in a function that runs a backward pass."""
+        frames = {
+            self.program.frame(c)
+            for c in self.program.calls
+            if isinstance(c.func, ast.Attribute) and c.func.attr == "backward"
+        }
+        found: set[Value] = set()
+        for call in self.program.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and self.program.frame(call) in frames:
+                optimizer = stepped(call)
+                if "opt" in ast.unparse(optimizer).rpartition(".")[2].lower():
+                    found |= {v for v in self.program.values(optimizer) if isinstance(v, (Made, Argument, Member))}
+        return found
+
+    @cached_property
+    def trained(self) -> set[Value]:
+        """Values whose parameters are handed to an optimizer."""
+        found: set[Value] = set()
+        for call in self.program.calls:
+            if any(
+                self.is_optimizer(v)
+                for v in self.program.values(call)
+                if isinstance(v, (Made, Instance)) and self._made_at(v, call)
+            ):
+                for argument in [*call.args, *[k.value for k in call.keywords]]:
+                    found |= self.parameter_owners(self.program.values(argument))
+        return found
+
+    @staticmethod
+    def _made_at(value: Value, call: ast.Call) -> bool:
+        return not isinstance(value, Made) or value.node is call
+
+    def parameter_owners(self, values: Values, depth: int = 4) -> set[Value]:
+        """The models whose parameters are somewhere in some values."""
+        found: set[Value] = set()
+        for value in values:
+            if isinstance(value, Parameters):
+                found.add(value.owner)
+            elif depth and isinstance(value, (Collection, View)):
+                found |= self.parameter_owners(self.inside(value), depth - 1)
+        return found
+
+    def inside(self, value: Collection | View) -> Values:
+        """Everything that a container holds."""
+        cells = self.flow._cells
+        keys = [k.value for k in cells.get(("keys", value.node), ()) if isinstance(k, Constant)]
+        found: set[Value] = set()
+        for key in [*keys, "*", "elements"]:
+            found |= cells.get(("item", value.node, key), set())
+        return frozenset(found)
+
+    def is_model(self, value: Value) -> bool:
+        """An `nn.Module`, or anything whose parameters an optimizer gets."""
+        return (self.is_module(value) and not self.is_loss(value)) or value in self.trained
+
+    def learns(self, value: Value) -> bool:
+        """Whether a value is a network, an optimizer or weights, or an agent of the project's own that holds some."""
+        if isinstance(value, Parameters) or self.is_module(value) or self.is_optimizer(value):
+            return True
+        return isinstance(value, Instance) and value.cls in self._learners
+
+    @cached_property
+    def _learners(self) -> set[Scope]:
+        """The classes whose methods keep an optimizer."""
+        found: set[Scope] = set()
+        for written in self.program.attribute_writes.values():
+            for node in written:
+                if any(self.is_optimizer(v) for v in self.program.values(node)):
+                    found |= {v.cls for v in self.program.values(node.value) if isinstance(v, Instance)}
+        return found

@@ -35,7 +35,7 @@ from accelify.codemod.preparing.creation import Start
 from accelify.codemod.preparing.parallel_wrappers import Wrappers
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.preparing import Preparation
-from accelify.codemod.preparing.reach import Reach, main_guard
+from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.seeds import Seeds
 from accelify.codemod.preparing.settings import Setting, Settings
 from accelify.codemod.preparing.tensors import Tensors
@@ -44,7 +44,7 @@ from accelify.codemod.semantics.call_conditions import Ways
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.purity import function_draws, is_pure
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Argument, Element, Generated, Instance, Made, Member
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless

@@ -9,10 +9,10 @@ import ast
 from collections.abc import Sequence
 
 from accelify.codemod.devices.moves import Move, is_cpu
-from accelify.codemod.preparing.reach import main_guard
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.reaching import reaching
+from accelify.codemod.semantics.scopes import main_guard
 
 
 def cpu_only(program: Program, tracer: Tracer, statement: ast.Assign, trained: Sequence[Move]) -> bool:

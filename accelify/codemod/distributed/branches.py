@@ -6,9 +6,9 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 
+from accelify.codemod.distributed.conditions import RANKS, Key
 from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.libraries import names
-from accelify.codemod.semantics.launcher_conditions import RANKS, Key
 from accelify.codemod.training.roles import Roles
 
 # What a statement of a branch is for: to start the processes, to wait for the others, to deal data out to them, to

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.distributed.branches import Arms
+from accelify.codemod.distributed.conditions import Key
 from accelify.codemod.distributed.launcher_edits import Tangle
 from accelify.codemod.distributed.launching import Launching
-from accelify.codemod.semantics.launcher_conditions import Key
 
 
 class Orders:

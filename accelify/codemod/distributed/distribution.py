@@ -10,10 +10,9 @@ from accelify.codemod.distributed.ranks import Ranks
 from accelify.codemod.distributed.reasons import is_part_of_a_name, reason_for
 from accelify.codemod.distributed.samplers import Samplers
 from accelify.codemod.libraries import names
-from accelify.codemod.preparing.reach import main_guard
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.single_process import Alone
 from accelify.codemod.semantics.values import External
 from accelify.codemod.training.loops import Data, Loops, Training

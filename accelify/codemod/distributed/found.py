@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from accelify.codemod.preparing.reach import main_guard
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, main_guard
 
 
 @dataclass

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.distributed.conditions import SIZE
 from accelify.codemod.distributed.launcher_edits import Tangle
 from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.distributed.spawning import Spawn
-from accelify.codemod.semantics.launcher_conditions import SIZE
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from accelify.codemod.distributed.branches import NUMBER, PLACE, REFUSE, SAY, SCALE, START, Arms
+from accelify.codemod.distributed.conditions import Key
 from accelify.codemod.distributed.data_order import Orders
 from accelify.codemod.distributed.launcher_edits import Tangle
 from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.distributed.questions import Questions
 from accelify.codemod.libraries import names
-from accelify.codemod.semantics.launcher_conditions import Key
 from accelify.codemod.semantics.purity import is_pure
 
 

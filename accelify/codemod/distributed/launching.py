@@ -6,14 +6,13 @@ import ast
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from accelify.codemod.distributed.conditions import RANKS, ROUNDS, SIZE, VARIABLES, Conditions, Key
 from accelify.codemod.distributed.found import Place
 from accelify.codemod.distributed.spawning import Spawn, spawned
 from accelify.codemod.libraries import names
-from accelify.codemod.preparing.reach import main_guard
-from accelify.codemod.semantics.launcher_conditions import RANKS, ROUNDS, SIZE, VARIABLES, Conditions, Key
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Made
 
 _OPTIONS = ("--local_rank", "--local-rank")

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.distributed.branches import Arms
+from accelify.codemod.distributed.conditions import RANKS
 from accelify.codemod.distributed.launcher_edits import Tangle
 from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.libraries import names
-from accelify.codemod.semantics.launcher_conditions import RANKS
 
 _ORDERS = {"==": [True, False, False], "!=": [False, True, True]}
 

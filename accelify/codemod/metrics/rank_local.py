@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from accelify.codemod.metrics.sums import FILLS
+from accelify.codemod.semantics.contents import FILLS
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.purity import draws_at_random, function_draws
 from accelify.codemod.semantics.reaching import reaching

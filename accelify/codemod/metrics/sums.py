@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from accelify.codemod.metrics.sum_uses import Use, Uses, line_of
 from accelify.codemod.metrics.summands import Summand
 from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.semantics.contents import FILLS
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.purity import CLOCKS
@@ -19,7 +20,6 @@ Loop = ast.For | ast.AsyncFor
 _ZEROS = ("torch.zeros", "np.zeros", "numpy.zeros", "torch.tensor", "torch.FloatTensor")
 _MOVES = ("to", "cuda", "float", "double", "long")
 _FAR = 10**9
-FILLS = ("append", "extend", "update", "add", "insert", "setdefault")
 
 
 @dataclass(frozen=True)

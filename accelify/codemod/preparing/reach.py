@@ -11,7 +11,7 @@ import ast
 from dataclasses import dataclass, field
 
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, main_guard
 
 
 @dataclass
@@ -80,17 +80,6 @@ def method_of(frame: Scope) -> Scope | None:
 
 def _is_static(function: Scope) -> bool:
     return function.has_decorator("staticmethod") or function.has_decorator("classmethod")
-
-
-def main_guard(root: Scope) -> ast.If | None:
-    """`if __name__ == "__main__":` of a module."""
-    for statement in root.body:
-        if isinstance(statement, ast.If) and ast.unparse(statement.test) in (
-            "__name__ == '__main__'",
-            "'__main__' == __name__",
-        ):
-            return statement
-    return None
 
 
 class Reacher:

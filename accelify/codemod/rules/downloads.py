@@ -13,9 +13,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Change, Insert, Plan, Remark, Replace, Unwrap, Wrap
-from accelify.codemod.preparing.reach import main_guard
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.used_names import edits_of
 
 NAME = "downloads"

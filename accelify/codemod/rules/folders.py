@@ -22,9 +22,9 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Plan, Remark, Replace
 from accelify.codemod.preparing.placing import import_edit
-from accelify.codemod.preparing.reach import main_guard
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "folders"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod.distributed.conditions import Key
 from accelify.codemod.distributed.launched import Launched
 from accelify.codemod.edits.values import (
     Change,
@@ -27,7 +28,6 @@ from accelify.codemod.edits.values import (
     Unwrap,
 )
 from accelify.codemod.result import Tier
-from accelify.codemod.semantics.launcher_conditions import Key
 from accelify.codemod.semantics.purity import is_pure
 
 NAME = "launch_options"

@@ -9,6 +9,7 @@ from functools import cached_property
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 
+FILLS = ("append", "extend", "update", "add", "insert", "setdefault")
 PUTS = ("append", "extend", "insert", "add", "appendleft", "update", "setdefault", "put")
 
 

@@ -311,3 +311,14 @@ def returned(callees: Iterable[Scope]) -> list[ast.expr | None]:
     return [n.value for c in callees for s in c.body for n in ast.walk(s) if isinstance(n, ast.Return)] + [
         c.node.body for c in callees if isinstance(c.node, ast.Lambda)
     ]
+
+
+def main_guard(root: Scope) -> ast.If | None:
+    """`if __name__ == "__main__":` of a module."""
+    for statement in root.body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) in (
+            "__name__ == '__main__'",
+            "'__main__' == __name__",
+        ):
+            return statement
+    return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.libraries import names
-from accelify.codemod.metrics.sums import FILLS
+from accelify.codemod.semantics.contents import FILLS
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.purity import draws_at_random, function_draws
 from accelify.codemod.semantics.scopes import Scope, names_written_in

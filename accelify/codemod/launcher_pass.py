@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod import records
-from accelify.codemod.distributed.branches import Arms
+from accelify.codemod.distributed.branches import Branches
 from accelify.codemod.distributed.launched import Launched
-from accelify.codemod.distributed.launcher_changes import Untangling
+from accelify.codemod.distributed.launcher_changes import LauncherChanges
 from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.edits import gates
 from accelify.codemod.edits.apply import Applied, apply
@@ -37,7 +37,7 @@ from accelify.errors import CannotParse
 
 
 @dataclass(frozen=True)
-class Untangled:
+class LauncherPass:
     """A program as a launcher would start it: its files as they are, what is done to them, and what they become."""
 
     named: Sequence[Parsed]
@@ -104,9 +104,9 @@ class Untangled:
         )
 
 
-def untangle(
+def hand_start_to_launcher(
     files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options
-) -> Untangled | Plan | None:
+) -> LauncherPass | Plan | None:
     """The program as a launcher would start it, or what stands in the way; None where there is nothing to do."""
     if options.runtime.wraps_models:
         return None
@@ -115,15 +115,13 @@ def untangle(
     launching = Launching(program, tracer)
     if not launching.starts:
         return None
-    tangle = Untangling(launching, Arms(launching, roles)).find()
+    edits = LauncherChanges(launching, Branches(launching, roles)).find()
     plan = Plan()
     for _, find in FIRST_RULES:
-        collect(plan, find(Launched(program, tracer, launching, tangle), plan))
+        collect(plan, find(Launched(program, tracer, launching, edits), plan))
     if plan.obstacles:
         return plan
-    if not plan.changes or not (
-        tangle.branches or tangle.removed or tangle.choices or tangle.tests or launching.spawns
-    ):
+    if not plan.changes or not (edits.branches or edits.removed or edits.choices or edits.tests or launching.spawns):
         return None
     training = Loops(program, roles, tracer).find()
     script = modelled(program, roles, tracer, training, None, options, ())
@@ -136,4 +134,4 @@ def untangle(
         return None
     between = {p: encoded(originals[p], a.text) for p, a in applied.items()}
     changed = project.with_changes(between)
-    return Untangled([changed.load(p.path) for p in named], changed, originals, plan, applied)
+    return LauncherPass([changed.load(p.path) for p in named], changed, originals, plan, applied)

@@ -17,7 +17,7 @@ from accelify.codemod.result import FileResult, Note, Status, Tier, failed
 from accelify.errors import CannotParse, FileError
 
 if TYPE_CHECKING:
-    from accelify.codemod.launcher_pass import Untangled
+    from accelify.codemod.launcher_pass import LauncherPass
 
 _MOST_CALLERS = 4
 _STARTS = ("init_process_group", ".spawn(")
@@ -92,11 +92,11 @@ def _rewrite(
     project: Project,
     options: Options,
     with_callers: bool = True,
-    is_tangled: bool = True,
+    may_start_processes: bool = True,
 ) -> list[FileResult]:
     """Rewrite the named files as one program, with the scripts that set up what they train, if others do.
 
-    is_tangled: whether the script may start its processes itself.
+    may_start_processes: whether the script may start its processes itself.
     """
     if not named:
         return []
@@ -106,12 +106,12 @@ def _rewrite(
     files = project.program(named, options.follow)
     if not any(".backward" in f.text for f in files):
         return unchanged
-    first = _untangled(files, project, named, options) if is_tangled else None
+    first = _launcher_pass(files, project, named, options) if may_start_processes else None
     if isinstance(first, Plan):
-        results = _rewrite(named, project, options, with_callers, is_tangled=False)
+        results = _rewrite(named, project, options, with_callers, may_start_processes=False)
         return _declined(named, first.obstacles, found=results)
     if first is not None:
-        return first.results(_rewrite(first.named, first.project, options, with_callers, is_tangled=False))
+        return first.results(_rewrite(first.named, first.project, options, with_callers, may_start_processes=False))
     made = _plan(files, project, named, options)
     if made is None:
         return unchanged
@@ -143,14 +143,14 @@ def _rewrite(
     return [*results, *[u for u in unchanged if u.path not in changed]]
 
 
-def _untangled(
+def _launcher_pass(
     files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options
-) -> Untangled | Plan | None:
+) -> LauncherPass | Plan | None:
     if not any(sign in f.text for f in files for sign in _STARTS):
         return None
-    from accelify.codemod.launcher_pass import untangle  # most files that get here do not pay for it
+    from accelify.codemod.launcher_pass import hand_start_to_launcher  # most files that get here do not pay for it
 
-    return untangle(files, project, named, options)
+    return hand_start_to_launcher(files, project, named, options)
 
 
 def _would_change_again(

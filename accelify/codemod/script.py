@@ -16,7 +16,7 @@ from accelify.codemod.devices.on_device import OnDevice
 from accelify.codemod.devices.options import Cpu, options_in
 from accelify.codemod.devices.own_tensors import Homemade
 from accelify.codemod.devices.whereabouts import Whereabouts
-from accelify.codemod.distributed.found import Distribution
+from accelify.codemod.distributed.findings import Distribution
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.guarding import Guarding
 from accelify.codemod.files_written.one_process import Calm

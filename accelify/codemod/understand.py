@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from accelify.codemod.distributed.distribution import Distributions
-from accelify.codemod.distributed.reasons import is_part_of_a_name, reason_for
+from accelify.codemod.distributed.findings import is_part_of_a_name, reason_for
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.batch_evaluations import Batchwise, Dealing
 from accelify.codemod.metrics.row_evaluations import Evaluations, Gathering

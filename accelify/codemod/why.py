@@ -8,7 +8,7 @@ from accelify.codemod.edits.values import Obstacle, Remark
 from accelify.codemod.files.cells import told
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
-from accelify.codemod.launcher_pass import Untangled, untangle
+from accelify.codemod.launcher_pass import LauncherPass, hand_start_to_launcher
 from accelify.codemod.options import Options
 from accelify.codemod.plan import plan_for
 from accelify.errors import CannotRead
@@ -43,8 +43,8 @@ def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Itera
         yield "the file is migrated already, or written for another library that runs training loops"
         return
     files = project.program(named, options.follow)
-    first = untangle(files, project, named, options)
-    if isinstance(first, Untangled):
+    first = hand_start_to_launcher(files, project, named, options)
+    if isinstance(first, LauncherPass):
         yield from (f"{c.rule}: {c.reason}" for c in first.plan.of(path) if c.line == line)
         line = first.line_between(path)(line)
         project, named = first.project, list(first.named)

@@ -41,7 +41,7 @@ _ARITHMETIC = (
 _SAFE = {"int": int, "float": float, "round": round, "max": max, "min": min}
 
 
-class Arms:
+class Branches:
     """Tell what the statements of a branch are for."""
 
     def __init__(self, launching: Launching, roles: Roles) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accelify.codemod.distributed.found import Distribution, Place
-from accelify.codemod.distributed.ranks import Ranks
-from accelify.codemod.distributed.reasons import is_part_of_a_name, reason_for
-from accelify.codemod.distributed.samplers import Samplers
+from accelify.codemod.distributed.findings import Distribution, Place, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import names
+from accelify.codemod.preparing.reach import method_of
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.single_process import Alone
-from accelify.codemod.semantics.values import External
+from accelify.codemod.semantics.values import External, Made
 from accelify.codemod.training.loops import Data, Loops, Training
 
 _ASKED = {
@@ -276,3 +274,201 @@ def _makes_anew(value: ast.expr | None) -> bool:
     if isinstance(value, ast.Call):
         return not (isinstance(value.func, ast.Attribute) and value.func.attr in _VIEWS)
     return isinstance(value, ast.BinOp)
+
+
+_VARIABLES = {"LOCAL_RANK": "local_process_index", "RANK": "process_index", "WORLD_SIZE": "num_processes"}
+_DEPTH = 6
+_FIRST = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
+
+
+class Ranks:
+    """Find the numbers of processes, and the questions whether one is the first."""
+
+    def __init__(self, place: Place, tracer: Tracer, found: Distribution) -> None:
+        self.place = place
+        self.program = place.program
+        self.tracer = tracer
+        self.found = found
+
+    def variable(self, read: ast.expr, name: ast.expr) -> None:
+        """`int(os.environ["LOCAL_RANK"])`."""
+        key = name.value if isinstance(name, ast.Constant) else None
+        if key not in _VARIABLES:
+            return
+        outer = self.program.parent(read)
+        is_number = isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id == "int"
+        default = read.args[1] if isinstance(read, ast.Call) and len(read.args) > 1 else None
+        if not is_number or (default is not None and ast.unparse(default).strip("'\"") not in ("0", "1")):
+            self.found.refuse(read, f"`{ast.unparse(read)}` may say that there is one process only")
+            return
+        assert isinstance(outer, ast.Call)
+        self.found.ranks[outer] = _VARIABLES[str(key)]
+
+    def options(self, calls: list[ast.Call]) -> None:
+        """`--local_rank`, by which older launchers tell a process which it is."""
+        options = [
+            c
+            for c in calls
+            if isinstance(c.func, ast.Attribute)
+            and c.func.attr == "add_argument"
+            and any(isinstance(a, ast.Constant) and a.value in ("--local_rank", "--local-rank") for a in c.args)
+        ]
+        if not options:
+            return
+        read = [n for n in self.program.flow.values if isinstance(n, ast.Attribute) and n.attr == "local_rank"]
+        own = [n for n in read if not self._is_self(n.value)]
+        set_anew = [n for n in own if isinstance(n.ctx, ast.Store)]
+        if set_anew:
+            self.found.refuse(set_anew[0], "`--local_rank` is also set by the script")
+            return
+        for call in options:
+            self.found.remove(self.program.statement(call))
+        self.found.ranks.update(dict.fromkeys(own, "local_process_index"))
+
+    def devices(self, calls: list[ast.Call]) -> None:
+        """Where a process's number stands for its GPU."""
+        moves = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda") and c.args]
+        self.found.devices = {c.args[0] for c in moves if self.rank_of(c.args[0]) is not None}
+        for function in self.program.reachable:
+            for parameter in function.parameters:
+                is_rank = (
+                    self._is_parameter(function, parameter.arg) and self._given(function, parameter.arg) is not None
+                )
+                if is_rank or self._only_tells_ranks(function, parameter.arg):
+                    self.found.parameters.add((function, parameter.arg))
+
+    def _only_tells_ranks(self, function: Scope, name: str) -> bool:
+        """Whether a parameter is read for the number of a process and for nothing else: `args.gpu`."""
+        holders = [self.program.parent(n) for n in function.reads.get(name, ())]
+        return bool(holders) and all(isinstance(h, ast.Attribute) and self.rank_of(h) is not None for h in holders)
+
+    def _is_self(self, node: ast.expr) -> bool:
+        method = method_of(self.program.frame(node))
+        own = method.parameters[0].arg if method is not None and method.parameters else None
+        return isinstance(node, ast.Name) and node.id == own
+
+    def rank_of(self, node: ast.expr, depth: int = _DEPTH) -> str | None:
+        """The accelerator's word for what an expression holds, if that is the number of a process."""
+        if node in self.found.ranks:
+            return self.found.ranks[node]
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not depth:
+            return None
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+        if owner is not None and isinstance(node, ast.Name) and self._is_parameter(owner, node.id):
+            return self._given(owner, node.id, depth - 1)
+        values = [c[-1].value for c in self.tracer.chains(node)]
+        words = {self.found.ranks.get(v) if v is not None else None for v in values}
+        return next(iter(words)) if len(words) == 1 else None
+
+    def _is_parameter(self, owner: Scope, name: str) -> bool:
+        return any(isinstance(w, ast.arg) for w in owner.writes.get(name, ())) and len(owner.writes[name]) == 1
+
+    def _given(self, function: Scope, name: str, depth: int = _DEPTH) -> str | None:
+        """The accelerator's word for what every call gives to a parameter."""
+        given = [self.tracer.argument(c, function, name) for c in self.program.flow.callers.get(function, ())]
+        words = {self.rank_of(g, depth) if g is not None else None for g in given}
+        return next(iter(words)) if len(words) == 1 else None
+
+    def questions(self) -> None:
+        """Whether this is the first process."""
+        for node in self.place.nodes():
+            if isinstance(node, ast.Compare) and len(node.ops) == 1 and self.place.holds(node):
+                self._question(node)
+            elif isinstance(node, ast.Subscript) and "os.environ" in self.program.externals(node.value):
+                is_read = isinstance(node.ctx, ast.Load) and self.program.parent(node) not in self.found.ranks
+                if is_read and isinstance(node.slice, ast.Constant) and node.slice.value in _VARIABLES:
+                    self.found.refuse(node, f"`{ast.unparse(node)}` is not taken for a number")
+
+    def _question(self, node: ast.Compare) -> None:
+        other = ast.unparse(node.comparators[0])
+        rank = self.rank_of(node.left)
+        is_first = isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and other == "0"
+        if is_first and rank in _FIRST:
+            negation = "" if isinstance(node.ops[0], ast.Eq) else "not "
+            self.found.firsts[node] = negation + _FIRST[rank]
+        elif "-1" in other and ast.unparse(node.left).endswith("rank"):
+            self.found.refuse(node, "whether there are several processes is asked by a rank of -1")
+
+
+class Samplers:
+    """Find the samplers, their loaders, and where they are told of a new epoch."""
+
+    def __init__(self, place: Place, found: Distribution) -> None:
+        self.place = place
+        self.program = place.program
+        self.found = found
+
+    def add(self, call: ast.Call) -> None:
+        """A sampler, with the loaders that it is for."""
+        self.found.knows(call)
+        self._named(call.func)
+        given = {k.arg: k.value for k in call.keywords}
+        shuffle = given.get("shuffle", call.args[3] if len(call.args) > 3 else ast.Constant(True))
+        users = [n for n in self.program.flow.values if self._holds(n, call) and n is not call]
+        branches = self.place.branches(call)
+        is_always = all(branches <= self.place.branches(n) for n in users)
+        if not isinstance(shuffle, ast.Constant) or (branches and not is_always):
+            self.found.refuse(
+                call, "how the data are shared out depends on a condition: use the sampler always, or never"
+            )
+            return
+        statement = self.program.statement(call)
+        if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
+            self.found.remove(statement)
+        elif not isinstance(self.program.parent(call), ast.keyword):
+            self.found.refuse(call, "cannot tell which loader this sampler is for")
+        for user in [call, *users]:
+            self._user(user, bool(shuffle.value))
+
+    def _named(self, function: ast.expr) -> None:
+        """`make = DistributedSampler` goes where `make` is only called."""
+        owner = self.program.scope(function).owner(function.id) if isinstance(function, ast.Name) else None
+        if owner is None or not isinstance(function, ast.Name):
+            return
+        writes = [self.program.statement(w) for w in owner.writes_of(function.id)]
+        reads = self.program.reads_of(owner, function.id)
+        are_calls = all(isinstance(c := self.program.parent(r), ast.Call) and c.func is r for r in reads)
+        if are_calls and all(isinstance(w, ast.Assign) and len(w.targets) == 1 for w in writes):
+            for write in writes:
+                self.found.remove(write)
+
+    def _holds(self, node: ast.AST, sampler: ast.Call) -> bool:
+        if isinstance(getattr(node, "ctx", None), ast.Store):
+            return False
+        return any(isinstance(v, Made) and v.node is sampler for v in self.program.values(node))
+
+    def _user(self, node: ast.AST, shuffle: bool) -> None:
+        parent = self.program.parent(node)
+        loader = self.program.parent(parent) if isinstance(parent, ast.keyword) and parent.arg == "sampler" else None
+        if isinstance(loader, ast.Call) and any(map(names.is_torch_loader, self.program.called(loader))):
+            self.found.samplers[loader] = shuffle
+            return
+        is_told = isinstance(parent, ast.Attribute) and parent.attr == "set_epoch"
+        is_asked = isinstance(parent, (ast.Compare, ast.Assign))
+        if not is_told and not is_asked:
+            self.found.refuse(node, "a sampler is used for more than one loader's `sampler=`")
+
+    def uses(self) -> None:
+        """`sampler.set_epoch(epoch)`: a loader that shuffles draws each epoch anew."""
+        for node in self.place.nodes():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "set_epoch":
+                if self.place.is_alone(node) and ast.unparse(node.func.value).endswith("sampler"):
+                    self.found.remove(self.program.statement(node))
+                else:
+                    self.found.refuse(node, f"cannot tell what `{ast.unparse(node)}` is for")
+
+    def data(self, loops: Loops, training: Training) -> list[Data]:
+        """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too.
+
+        Not those that also go over a loader without one, if training prepares what they share.
+        """
+        trained_on = {v for data in training.data for source in data.sources for v in loops.owners(source)}
+        found = []
+        for node in self.place.nodes():
+            if isinstance(node, (ast.For, ast.AsyncFor)) and self.place.holds(node):
+                owners = loops.owners(node.iter)
+                dealt = {v for v in owners if isinstance(v, Made) and v.node in self.found.samplers}
+                others = {v for v in owners if isinstance(v, Made)} - dealt
+                if dealt and not (others and dealt <= trained_on):
+                    found.append(Data("loaders", node, (node.iter,)))
+        return found

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from accelify.codemod.distributed.conditions import SIZE
-from accelify.codemod.distributed.launcher_edits import Tangle
-from accelify.codemod.distributed.launching import Launching
-from accelify.codemod.distributed.spawning import Spawn
+from accelify.codemod.distributed.launching import Launching, Spawn
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 
@@ -21,7 +19,7 @@ class Launched:
     program: Program
     tracer: Tracer
     launching: Launching
-    tangle: Tangle
+    edits: LauncherEdits
 
     def path(self, node: ast.AST) -> str:
         return self.program.path(node)
@@ -50,7 +48,7 @@ class Launched:
         for parameter in spawn.worker.parameters[1:]:
             scopes = [s for s in spawn.worker.walk() if s.owner(parameter.arg) is spawn.worker]
             reads = [n for s in scopes for n in s.reads.get(parameter.arg, ())]
-            if reads and all(n in self.tangle.gone for n in reads):
+            if reads and all(n in self.edits.gone for n in reads):
                 yield parameter.arg
 
     def told(self, spawn: Spawn) -> Iterator[tuple[str, str]]:
@@ -61,3 +59,40 @@ class Launched:
             word = self.launching.words.get((spawn.worker, parameter.arg))
             if word == SIZE and isinstance(argument, (ast.Name, ast.Attribute)):
                 yield parameter.arg, word
+
+
+@dataclass
+class LauncherEdits:
+    """What is decided.
+
+    branches: conditions, and which of their branches takes their place: the number of `elif`s before it, and whether
+    it is a body. removed: statements that go. choices: conditional expressions, and whether their body stays. tests:
+    conditions, each with the code that takes its place and the parts of it that are still there. numbers: names that
+    are given a rank, or the number of processes, anew after a statement. orders: samplers, and whether they shuffle.
+    scaled: what depends on the number of processes. unsaid: what is said in branches that go. foreign: what is not
+    understood. gone: all that goes.
+    """
+
+    branches: dict[ast.If, tuple[int, bool]] = field(default_factory=dict)
+    removed: list[ast.stmt] = field(default_factory=list)
+    choices: dict[ast.IfExp, bool] = field(default_factory=dict)
+    tests: dict[ast.expr, tuple[str, tuple[ast.expr, ...]]] = field(default_factory=dict)
+    numbers: list[tuple[ast.stmt, ast.expr, str]] = field(default_factory=list)
+    orders: dict[ast.Call, bool] = field(default_factory=dict)
+    scaled: list[ast.stmt] = field(default_factory=list)
+    unsaid: list[ast.stmt] = field(default_factory=list)
+    foreign: list[tuple[ast.AST, str]] = field(default_factory=list)
+    gone: set[ast.AST] = field(default_factory=set)
+
+    def refuse(self, node: ast.AST, reason: str) -> None:
+        """Note something that is not understood."""
+        self.foreign.append((node, reason))
+
+    def goes(self, node: ast.AST) -> None:
+        """Note that all of a node goes."""
+        self.gone.update(ast.walk(node))
+
+    def remove(self, statement: ast.stmt) -> None:
+        """Note a statement that goes."""
+        self.removed.append(statement)
+        self.goes(statement)

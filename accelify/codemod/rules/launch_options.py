@@ -41,7 +41,7 @@ def find(script: Launched, plan: Plan) -> Iterator[Change | Remark]:
         if drops:
             yield Change(NAME, script.path(call), call.lineno, _REASON, drops)
     settings = _Settings(script, _gone(plan))
-    for after, target, word in script.tangle.numbers:
+    for after, target, word in script.edits.numbers:
         if settings.is_read(target):
             code = f"{ast.unparse(target)} = {script.group(after)}.{word}()"
             reason = "a process is told its number by the accelerator"

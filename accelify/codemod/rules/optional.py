@@ -38,7 +38,7 @@ _REASON = "an accelerator is the same in one process and in many"
 
 def find(script: Launched, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
     """Changes for all of it."""
-    found = script.tangle
+    found = script.edits
     for node, reason in found.foreign:
         yield Obstacle(NAME, script.path(node), node, reason)
     for statement in found.removed:
@@ -71,7 +71,7 @@ def find(script: Launched, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
 
 def _tests(script: Launched) -> dict[ast.expr, tuple[str, tuple[ast.expr, ...]]]:
     """The questions to ask anew; one for both of `"RANK" in os.environ and "WORLD_SIZE" in os.environ`."""
-    known = script.tangle.tests
+    known = script.edits.tests
     found = {}
     for test, asked in known.items():
         parent = script.program.parent(test)

@@ -17,7 +17,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.distributed.launched import Launched
-from accelify.codemod.distributed.spawning import Spawn
+from accelify.codemod.distributed.launching import Spawn
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, DropArgument, DropParameter, Edit, Insert, Obstacle, Plan, Replace
 
@@ -49,7 +49,7 @@ def _worker(script: Launched, spawn: Spawn) -> Iterator[Change]:
     for name, word in dropped.items():
         if word is None:
             continue
-        reads = [n for n in script.program.reads_of(spawn.worker, name) if n not in script.tangle.gone]
+        reads = [n for n in script.program.reads_of(spawn.worker, name) if n not in script.edits.gone]
         code = f"{script.group(first)}.{word}()"
         holder = script.program.parent(reads[0]) if len(reads) == 1 else None
         if isinstance(holder, ast.Assign):
@@ -58,7 +58,7 @@ def _worker(script: Launched, spawn: Spawn) -> Iterator[Change]:
             edits.append(Insert(first, "before", f"{name} = {code}"))
     yield Change(NAME, script.path(node), node.lineno, "a process is told its number by the accelerator", tuple(edits))
     for other in script.program.flow.callers.get(spawn.worker, ()):
-        if other not in script.tangle.gone:
+        if other not in script.edits.gone:
             arguments = [script.tracer.argument(other, spawn.worker, name) for name in dropped]
             drops = tuple(DropArgument(other, a) for a in arguments if a is not None)
             yield Change(

@@ -1,0 +1,85 @@
+"""Loaders, samplers, data sets and transforms: what yields batches and samples."""
+
+ROWS = """\
+# --- loaders ---
+role=loader returns=loader traits=torch_loader keeps=0
+    torch.utils.data: DataLoader
+    torchdata.stateful_dataloader: StatefulDataLoader
+    monai.data torch_geometric.data: DataLoader
+    -: DataLoader
+role=loader returns=loader traits=torch_loader keeps=0
+    torch_geometric.loader dgl.dataloading: *Loader *Iterator
+traits=torch_loader returns=loader keeps=0
+    torch_geometric.loader dgl.dataloading: *
+role=loader returns=loader keeps=0
+    torchtext.data torchtext.legacy.data: *Loader *Iterator
+returns=number rows=count traits=shape_only
+    <loader> <dataset> <sampler>: __len__
+traits=attribute
+    <loader>: dataset batch_size sampler batch_sampler drop_last num_workers collate_fn
+returns=loader_iterator
+    <loader>: __iter__
+
+# --- samplers ---
+role=sampler returns=sampler keeps=0
+    torch.utils.data: RandomSampler SequentialSampler SubsetRandomSampler WeightedRandomSampler BatchSampler Sampler
+role=sampler returns=sampler traits=spreads
+    torch.utils.data torch.utils.data.distributed: DistributedSampler
+mutates=self
+    <sampler>: set_epoch
+
+# --- data sets ---
+role=dataset returns=tensor_dataset keeps=0
+    torch.utils.data: TensorDataset
+role=dataset returns=dataset keeps=0
+    torch.utils.data: Subset ConcatDataset ChainDataset StackDataset
+role=dataset returns=list effects=draws_torch keeps=0 rows=shuffles
+    torch.utils.data: random_split
+role=dataset returns=dataset
+    torch.utils.data: Dataset IterableDataset MapDataPipe IterDataPipe
+role=dataset returns=dataset effects=reads_files+asks_network+writes_files
+    torchvision.datasets torchaudio.datasets torch_geometric.datasets medmnist torchtext.datasets: *
+    sklearn.datasets: fetch_*
+    datasets: load_dataset load_from_disk
+role=dataset returns=dataset effects=reads_files
+    torchvision.datasets: ImageFolder DatasetFolder FakeData VisionDataset
+effects=draws_numpy returns=tuple
+    sklearn.datasets: make_*
+    sklearn.model_selection: train_test_split
+returns=tuple effects=reads_files
+    sklearn.datasets: load_*
+-
+    torch.utils.data: default_collate default_convert _utils.*
+    torch.utils.data.datapipes: *
+    sklearn.model_selection: KFold StratifiedKFold ParameterGrid
+    sklearn.preprocessing: *
+    sklearn.decomposition sklearn.cluster sklearn.linear_model sklearn.neighbors sklearn.svm sklearn.ensemble: *
+effects=reads_files+asks_network
+    nltk: *
+    spacy: load
+    torchtext.vocab: *
+    gensim: *
+effects=asks_network+writes_files
+    nltk: download
+    huggingface_hub: *
+
+# --- transforms ---
+returns=transform
+    torchvision.transforms torchaudio.transforms monai.transforms timm.data: *
+    albumentations albumentations.pytorch kornia.augmentation kornia.geometry: *
+returns=transform traits=setup
+    torchvision.transforms: ToTensor ToPILImage Normalize Resize CenterCrop Compose Grayscale Pad Lambda
+returns=tensor device=host
+    torchvision.transforms.functional torchaudio.functional: *
+    torchvision.utils: make_grid draw_bounding_boxes draw_segmentation_masks
+    einops: *
+    einops.layers.torch: *
+returns=tensor rows=each device=arguments
+    einops: rearrange repeat
+effects=draws_torch
+    <transform>: __call__ forward
+mutates=self keeps=0
+    <transform>: append
+-
+    <transform>: get_params
+"""

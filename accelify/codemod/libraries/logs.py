@@ -1,0 +1,88 @@
+"""Loggers and experiment trackers."""
+
+ROWS = """\
+# --- loggers ---
+role=logger returns=logger
+    logging: getLogger
+    loguru: logger
+    absl: logging
+    structlog: get_logger
+    accelerate.logging: get_logger
+    transformers.utils.logging: get_logger
+    datasets.logging datasets.utils.logging: get_logger
+effects=logs
+    logging: debug info warning warn error critical exception log fatal
+    absl.logging: debug info warning warn error exception log fatal vlog
+    loguru.logger: debug info warning error critical exception log success trace
+    warnings: warn
+    <logger>: debug info warning warn error critical exception log success trace fatal
+effects=changes_library+writes_files
+    logging: basicConfig
+    loguru.logger: add remove
+    logging.config: dictConfig
+effects=changes_library
+    logging: disable captureWarnings addLevelName setLoggerClass
+mutates=self keeps=0
+    <logger>: addHandler addFilter setLevel
+mutates=self
+    <logger>: removeHandler add remove
+returns=number
+    <logger>: isEnabledFor getEffectiveLevel hasHandlers
+returns=handler
+    logging: StreamHandler NullHandler
+returns=handler effects=writes_files traits=opens
+    logging: FileHandler
+    logging.handlers: *
+-
+    logging: Formatter LogRecord Filter
+mutates=self
+    <handler>: setFormatter setLevel addFilter close flush
+
+# --- trackers ---
+role=logger returns=tensorboard effects=writes_files traits=opens+makes_folders
+    torch.utils.tensorboard: *
+    tensorboardX: *
+    tensorboard_logger: Logger
+    tensorflow.summary: FileWriter create_file_writer
+effects=writes_files+logs mutates=self
+    <tensorboard>: add_scalar add_scalars add_histogram add_histogram_raw add_image add_images add_image_with_boxes
+        add_figure add_hparams
+        add_text add_video add_audio add_embedding add_graph add_mesh add_pr_curve add_custom_scalars log_value
+        add_summary add_tensor
+effects=writes_files mutates=self
+    <tensorboard>: flush close
+effects=writes_files+logs
+    tensorboard_logger: configure log_value
+    tensorflow.summary: scalar image histogram text
+-
+    tensorflow: Summary
+role=logger effects=writes_files+asks_network+changes_library+starts returns=run traits=opens
+    wandb: init agent sweep login
+    comet_ml: Experiment OfflineExperiment ExistingExperiment start
+    neptune: init init_run create_experiment
+    neptune.new: init
+    mlflow: start_run set_experiment set_tracking_uri autolog create_experiment
+    aim: Run
+    clearml: Task.init
+    swanlab: init
+    dvclive: Live
+    trackio: init
+role=logger effects=writes_files+asks_network+logs mutates=self
+    wandb: log log_artifact save watch finish alert define_metric unwatch
+    swanlab trackio: log finish
+    mlflow: log_metric log_metrics log_param log_params log_artifact log_artifacts log_figure log_image end_run set_tag
+        set_tags log_dict log_text
+    mlflow.pytorch: log_model save_model
+    neptune: log_metric log_text log_image send_metric append_tag
+    <run>: log log_metric log_metrics log_parameter log_parameters log_params log_artifact log_image log_figure track
+        log_histogram log_asset log_model watch save finish end stop set_name add_tag upload log_other report_scalar
+        log_hyperparams alert define_metric
+traits=attribute
+    wandb: run config summary
+-
+    wandb: Image Table Histogram Video Audio Html Artifact Settings plot.* Object3D Graph
+role=logger effects=asks_network returns=tracker
+    visdom: Visdom
+effects=shows+asks_network mutates=self
+    <tracker>: line scatter images image text bar heatmap histogram
+"""

@@ -1,0 +1,206 @@
+"""The columns of the table: what can be said about one function, class, method or attribute of a library."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+
+
+class Role(Enum):
+    """What an object is to training."""
+
+    MODEL = "model"  # a module, or a function that builds one
+    LOSS = "loss"
+    WRAPPER = "wrapper"  # returns the model it is given, in another form
+    OPTIMIZER = "optimizer"
+    SCHEDULER = "scheduler"
+    SCALER = "scaler"
+    AUTOCAST = "autocast"
+    LOADER = "loader"
+    SAMPLER = "sampler"
+    DATASET = "dataset"
+    METRIC = "metric"
+    LOGGER = "logger"
+    PROGRESS = "progress"
+    ITERATION = "iteration"  # passes on what its arguments yield; `passes` says how
+    DEVICE = "device"
+    DEVICE_TEST = "device_test"
+    COLLECTIVE = "collective"
+    SEED = "seed"
+    GENERATOR = "generator"
+    FACTORY = "factory"  # makes a tensor of values that stand in the call
+    CLOCK = "clock"
+
+
+class Effect(Enum):
+    """What a call does besides giving a value and changing its arguments in place."""
+
+    DRAWS_TORCH = "draws_torch"
+    DRAWS_NUMPY = "draws_numpy"
+    DRAWS_PYTHON = "draws_python"
+    DRAWS_GIVEN = "draws_given"  # from the generator it belongs to or is given, else from its library's
+    DRAWS_IN_TRAINING = "draws_in_training"  # from torch's, while `training` is true
+    DRAWS_SYSTEM = "draws_system"  # from the operating system: no seed repeats it
+    SEEDS_TORCH = "seeds_torch"
+    SEEDS_NUMPY = "seeds_numpy"
+    SEEDS_PYTHON = "seeds_python"
+    SEEDS_GIVEN = "seeds_given"
+    READS_FILES = "reads_files"
+    WRITES_FILES = "writes_files"
+    PRINTS = "prints"
+    LOGS = "logs"
+    SHOWS = "shows"  # on a screen: a window, a progress bar
+    PLOTS = "plots"  # draws into a figure in memory
+    READS_CLOCK = "reads_clock"
+    READS_ENVIRONMENT = "reads_environment"
+    READS_INPUT = "reads_input"
+    ASKS_NETWORK = "asks_network"
+    WAITS = "waits"  # for other processes or threads
+    STARTS = "starts"  # processes or threads
+    EXITS = "exits"
+    SLEEPS = "sleeps"
+    CHANGES_LIBRARY = "changes_library"  # state of a library that later calls of it see
+    SIMULATES = "simulates"  # asks a simulation for what comes next
+    CALLS = "calls"  # functions it is given
+    RUNS_CODE = "runs_code"  # text as code, or imports a module: unknown
+
+
+class Rows(Enum):
+    """What becomes of the rows of a batch; said of a call without `dim`, or whose `dim` is that of the rows."""
+
+    EACH = "each"  # row i of the result comes from row i
+    ALONG = "along"  # each value depends on all along `dim`, in order: cumsum, softmax, sort
+    SUM = "sum"
+    MEAN = "mean"  # also of what is no sum divided by a count: std, median
+    EXTREME = "extreme"
+    COUNT = "count"
+    CONCATENATES = "concatenates"
+    SHUFFLES = "shuffles"
+    SELECTS = "selects"  # keeps some rows
+    LAST = "last"
+
+
+class Device(Enum):
+    """Where the tensor lives that a call returns."""
+
+    HOST = "host"
+    ARGUMENTS = "arguments"
+    OPTION = "option"  # where `device=` says, else on the default device
+    OPTION_OR_ARGUMENT = "option_or_argument"
+    GIVEN = "given"  # where its first argument says
+    ACCELERATOR = "accelerator"
+    NOTHING = "nothing"  # there is no tensor
+
+
+class Same(Enum):
+    """Is the result identical in all processes?"""
+
+    YES = "yes"
+    ARGUMENTS = "arguments"  # if its arguments are; where the environment or a file is read, if these are
+    DRAW = "draw"  # if its arguments and the state of the generator are
+    NO = "no"
+
+
+class Trait(Enum):
+    """Facts that are true or not."""
+
+    REDUCES_ITSELF = "reduces_itself"  # a metric whose value is that of all processes
+    TORCH_LOADER = "torch_loader"  # torch's DataLoader or a subclass of it
+    SPREADS = "spreads"  # its use shows a script that is spread over processes already
+    HAS_NO_WEIGHTS = "has_no_weights"
+    DRAWS_WEIGHTS = "draws_weights"
+    DIFFERS_IN_TRAINING = "differs_in_training"  # `train` and `eval` make a difference to it
+    MAY_DIFFER_IN_TRAINING = "may_differ_in_training"
+    IN_PLACE_OPTION = "in_place_option"  # changes its first argument if `inplace` says so
+    OUT_OPTION = "out_option"  # writes to what is given as `out`
+    LEAVES_GRAPH = "leaves_graph"  # the result has no graph of gradients
+    ONE_DEVICE = "one_device"  # all of its tensors must be on one device
+    NEEDS_HOST = "needs_host"  # fails for a tensor that lives elsewhere than on the CPU
+    SHAPE_ONLY = "shape_only"  # depends on shapes and types only, not on values
+    ATTRIBUTE = "attribute"  # is read, not called
+    SCALAR = "scalar"  # makes a number of one of its argument
+    OPENS = "opens"  # returns what is written or read through
+    CLOSES = "closes"
+    MAKES_FOLDERS = "makes_folders"
+    PARAMETERS = "parameters"  # gives the parameters of a module
+    PRETRAINED = "pretrained"
+    MEASURES_MEMORY = "measures_memory"
+    VIEW = "view"  # the result shares its memory with the argument
+    SETUP = "setup"  # prepares what comes later; has no part in a step
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The facts about one function, class, method or attribute."""
+
+    role: Role | None = None
+    returns: str | None = None  # kind of the result; `self`: the object itself; `argument`: the first argument itself
+    effects: frozenset[Effect] = frozenset()
+    mutates: tuple[str, ...] = ()  # `self`, positions from "0", keywords; a class's own object is no argument
+    keeps: tuple[str, ...] = ()  # the arguments that `self` (or what it returns) holds afterwards
+    rows: Rows | None = None
+    device: Device | None = None
+    same: Same = Same.ARGUMENTS
+    passes: str | None = None  # how an iteration passes on what its arguments yield
+    traits: frozenset[Trait] = frozenset()
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether a call only gives a value: nothing else is changed, read, written, drawn or called."""
+        return not self.effects and not self.mutates
+
+    @property
+    def draws(self) -> bool:
+        """Whether a call draws random numbers, from any generator, perhaps only in training mode."""
+        return not self.effects.isdisjoint(DRAWS)
+
+    @property
+    def seeds(self) -> bool:
+        """Whether a call seeds a generator or sets its state."""
+        return not self.effects.isdisjoint(SEEDS)
+
+    def has(self, what: Effect | Trait) -> bool:
+        """Whether a row has an effect or a trait."""
+        return what in self.effects or what in self.traits
+
+
+DRAWS = frozenset(e for e in Effect if e.value.startswith("draws_"))
+SEEDS = frozenset(e for e in Effect if e.value.startswith("seeds_"))
+_UNSEEDED = (Effect.READS_CLOCK, Effect.DRAWS_SYSTEM, Effect.READS_INPUT)
+
+
+@cache
+def row_of(facts: str) -> Row | None:
+    """A row from the text of its facts; `unknown` takes names out of a pattern."""
+    if facts == "unknown":
+        return None
+    given = dict(fact.split("=") for fact in facts.split() if fact != "-")
+    unknown = given.keys() - {f.name for f in dataclasses.fields(Row)}
+    if unknown:
+        raise ValueError(f"no such column: {', '.join(sorted(unknown))} in {facts!r}")
+    effects = frozenset(Effect(e) for e in _parts(given, "effects"))
+    return Row(
+        role=Role(given["role"]) if "role" in given else None,
+        returns=given.get("returns"),
+        effects=effects,
+        mutates=_parts(given, "mutates"),
+        keeps=_parts(given, "keeps"),
+        rows=Rows(given["rows"]) if "rows" in given else None,
+        device=Device(given["device"]) if "device" in given else None,
+        same=Same(given["same"]) if "same" in given else _same(effects),
+        passes=given.get("passes"),
+        traits=frozenset(Trait(t) for t in _parts(given, "traits")),
+    )
+
+
+def _parts(given: dict[str, str], column: str) -> tuple[str, ...]:
+    return tuple(given[column].split("+")) if column in given else ()
+
+
+def _same(effects: frozenset[Effect]) -> Same:
+    """What follows from the effects where the data do not say it."""
+    if any(e in effects for e in _UNSEEDED):
+        return Same.NO
+    return Same.DRAW if effects & DRAWS or Effect.SIMULATES in effects else Same.ARGUMENTS

@@ -199,8 +199,7 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
     """The new file, or the gate that it did not pass."""
     from accelify.codemod.edits import gates
     from accelify.codemod.edits.apply import apply
-    from accelify.codemod.files.lines import line_after
-    from accelify.codemod.files.newlines import encoded
+    from accelify.codemod.files.lines import encoded, line_after
 
     try:
         applied = apply(parsed, made.of(parsed.path))

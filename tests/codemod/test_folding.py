@@ -13,7 +13,7 @@ import pytest
 from accelify.codemod import batch
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.apply import apply
-from accelify.codemod.edits.folding import fold
+from accelify.codemod.edits.concrete import fold
 from accelify.codemod.edits.values import AddParameter, Change, Edit, Insert, Remove, Replace
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project

@@ -13,7 +13,7 @@ import pytest
 from accelify.codemod import rewrite
 from accelify.codemod.edits import gates
 from accelify.codemod.edits.apply import Applied, apply
-from accelify.codemod.edits.folding import Folded, fold
+from accelify.codemod.edits.concrete import Folded, fold
 from accelify.codemod.edits.values import Change, Insert, Plan, Remove, Replace
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project

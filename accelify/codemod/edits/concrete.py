@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from accelify.codemod.edits.folding import Folded, Span
+from accelify.codemod.edits.values import AddParameter, DropParameter, Edit, Insert, Wrap
 from accelify.codemod.files.parse import Parsed
 from accelify.errors import CannotParse
 
@@ -102,3 +105,194 @@ class Concrete:
     def _end(self, node: ast.AST) -> tuple[int, int]:
         line: int = node.end_lineno  # type: ignore[attr-defined]  # as above
         return self._folded.line(line), self._parsed.column(line, node.end_col_offset)  # type: ignore[attr-defined]  # as above
+
+
+Span = tuple[int, int, int, int]  # line and column of the first character, and of the one behind the last
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A text with names for what is folded.
+
+    folds: what each name stands for. anchors: where a statement that is folded by itself has its name. ends: the last
+    lines of the folds in the original, and gone: how many lines the text is shorter there.
+    """
+
+    text: str
+    indent: str
+    folds: dict[str, str] = field(default_factory=dict)
+    anchors: dict[ast.stmt, Span] = field(default_factory=dict)
+    ends: tuple[int, ...] = ()
+    gone: tuple[int, ...] = (0,)
+
+    def line(self, original: int) -> int:
+        """The line of the text for one of the original that is not folded."""
+        return original - self.gone[bisect_left(self.ends, original)]
+
+    def unfold(self, text: str) -> str:
+        """A text with what its names stand for."""
+        return self._names().sub(lambda match: self.folds[match[0]], text) if self.folds else text
+
+    def lost(self, text: str) -> list[str]:
+        """What is folded and is not in a text exactly once."""
+        found = Counter(self._names().findall(text) if self.folds else ())
+        return [source for name, source in self.folds.items() if found[name] != 1]
+
+    def _names(self) -> re.Pattern[str]:
+        return re.compile(next(iter(self.folds)).removesuffix("0_") + r"\d+_")
+
+
+def fold(parsed: Parsed, edits: Iterable[Edit]) -> Folded:
+    """Fold what some edits leave as it is."""
+    return _Folder(parsed, edits).folded()
+
+
+class _Folder:
+    """Goes through the blocks that hold edits, and folds the runs of statements between them."""
+
+    def __init__(self, parsed: Parsed, edits: Iterable[Edit]) -> None:
+        self.parsed = parsed
+        self.lines = parsed.lines
+        self.kept: set[ast.stmt] = set()
+        self.opened: set[ast.AST] = set()
+        self.anchored: set[ast.stmt] = set()
+        self.spans: list[tuple[Span, ast.stmt | None]] = []
+        for edit in edits:
+            self._note(edit)
+
+    def _note(self, edit: Edit) -> None:
+        statement = self.parsed.statement(edit.node)
+        in_head = isinstance(edit, (AddParameter, DropParameter)) or statement is not edit.node
+        if isinstance(edit, Insert):
+            self.anchored.add(statement)
+        elif isinstance(edit, Wrap):
+            self.kept.update(edit.statements)
+        elif in_head and any(_blocks(statement)):
+            self.opened.add(statement)
+        else:
+            self.kept.add(statement)
+        holder = self.parsed.parents.get(statement)
+        while holder is not None:
+            self.opened.add(holder)
+            holder = self.parsed.parents.get(holder)
+
+    def folded(self) -> Folded:
+        self._block(self.parsed.tree.body)
+        stem = "folded_"
+        while stem in self.parsed.text:
+            stem = f"_{stem}"
+        out: list[str] = []
+        folds, anchors, ends, gone = {}, {}, [], [0]
+        line, column = 1, 0
+        for number, (span, anchor) in enumerate(self.spans):
+            name = f"{stem}{number}_"
+            out.append(self._between(line, column, *span[:2]))
+            folds[name] = self._between(*span)
+            if anchor is not None:
+                at = span[0] - gone[-1]
+                anchors[anchor] = (at, span[1], at, span[1] + len(name))
+            out.append(name)
+            line, column = span[2:]
+            ends.append(line)
+            gone.append(gone[-1] + line - span[0])
+        last = len(self.lines)
+        out.append(self._between(line, column, last, len(self.lines[last - 1])))
+        return Folded("".join(out), self._indent(), folds, anchors, tuple(ends), tuple(gone))
+
+    def _between(self, line: int, column: int, end_line: int, end_column: int) -> str:
+        if line == end_line:
+            return self.lines[line - 1][column:end_column]
+        first, last = self.lines[line - 1][column:], self.lines[end_line - 1][:end_column]
+        return "\n".join((first, *self.lines[line : end_line - 1], last))
+
+    def _block(self, block: Sequence[ast.stmt]) -> None:
+        run: list[ast.stmt] = []
+        for row in self._rows(block):
+            if not any(s in self.kept or s in self.opened or s in self.anchored for s in row):
+                run.extend(row)
+                continue
+            self._fold(run)
+            run = []
+            if len(row) == 1 and row[0] in self.anchored and row[0] not in self.kept and row[0] not in self.opened:
+                self._fold(row, row[0])
+            for statement in row:
+                if statement in self.opened and statement not in self.kept:
+                    for inner in _blocks(statement):
+                        self._block(inner)
+        self._fold(run)
+
+    def _rows(self, block: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:
+        """The statements of a block, those together that share a line."""
+        row: list[ast.stmt] = []
+        for statement in block:
+            if row and self._starts_a_line(statement):
+                yield row
+                row = []
+            row.append(statement)
+        if row:
+            yield row
+
+    def _starts_a_line(self, statement: ast.stmt) -> bool:
+        above = self.lines[statement.lineno - 2] if statement.lineno > 1 else ""
+        return not self.lines[statement.lineno - 1][: self._start(statement)[1]].strip() and not above.endswith("\\")
+
+    def _fold(self, run: Sequence[ast.stmt], anchor: ast.stmt | None = None) -> None:
+        if run:
+            self.spans.append(((*self._start(run[0]), *self._end(run[-1])), anchor))
+
+    def _start(self, statement: ast.stmt) -> tuple[int, int]:
+        line = statement.lineno
+        decorators = getattr(statement, "decorator_list", None)
+        if decorators:
+            line = decorators[0].lineno
+            while not self.lines[line - 1].lstrip().startswith("@"):
+                line -= 1
+            return line, len(self.lines[line - 1]) - len(self.lines[line - 1].lstrip())
+        return line, self.parsed.column(line, statement.col_offset)
+
+    def _end(self, statement: ast.stmt) -> tuple[int, int]:
+        """Behind a statement, and behind the comments under it that stand as deep as its last block."""
+        assert statement.end_lineno is not None
+        assert statement.end_col_offset is not None
+        end = statement.end_lineno
+        blocks = list(_blocks(statement))
+        indent = self._indent_of(blocks[-1][0]) if blocks else ""
+        if indent:
+            for number in range(statement.end_lineno + 1, len(self.lines) + 1):
+                line = self.lines[number - 1]
+                if line.strip() and not line.lstrip().startswith("#"):
+                    break
+                if line.startswith(indent):
+                    end = number
+        if end > statement.end_lineno:
+            return end, len(self.lines[end - 1])
+        return end, self.parsed.column(end, statement.end_col_offset)
+
+    def _indent(self) -> str:
+        """The first indentation of the file, which its new blocks get too."""
+        for node in ast.walk(self.parsed.tree):
+            found = self._indent_of(node) if isinstance(node, ast.stmt) else ""
+            if found:
+                return found
+        return "    "
+
+    def _indent_of(self, statement: ast.stmt) -> str:
+        """The blanks before a statement; nothing if it is not the first on its line."""
+        before = self.lines[statement.lineno - 1][: self.parsed.column(statement.lineno, statement.col_offset)]
+        return "" if before.strip() else before
+
+
+def _blocks(statement: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The blocks of a compound statement, in order; an `elif` is part of its `if`."""
+    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+        parts = getattr(statement, name, ())
+        if parts and isinstance(parts[0], (ast.ExceptHandler, ast.match_case)):
+            yield from (part.body for part in parts)
+        elif name == "orelse" and parts and _is_elif(parts[0], statement):
+            yield from _blocks(parts[0])
+        elif parts:
+            yield parts
+
+
+def _is_elif(inner: ast.stmt, outer: ast.AST) -> bool:
+    return isinstance(inner, ast.If) and isinstance(outer, ast.If) and inner.col_offset == outer.col_offset

@@ -20,8 +20,8 @@ from accelify.codemod.edits import gates
 from accelify.codemod.edits.apply import Applied, apply
 from accelify.codemod.edits.values import Plan
 from accelify.codemod.evidence import Evidence
-from accelify.codemod.files.lines import encoded, line_after
-from accelify.codemod.files.parse import Parsed, parse
+from accelify.codemod.files.lines import line_after
+from accelify.codemod.files.parse import Parsed, encoded, parse
 from accelify.codemod.files.project import Project
 from accelify.codemod.options import Options
 from accelify.codemod.plan import collect

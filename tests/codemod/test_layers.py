@@ -28,7 +28,7 @@ LAYERS = (
     ("launcher_pass",),
     ("why",),
     ("rewrite",),
-    ("separate_programs", "batch"),
+    ("batch",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # Modules that still read the whole `Script`, though they stand below it: none may be added.
@@ -39,7 +39,6 @@ STILL_ABOVE = {
     ("metrics.decisions", "script"),
     ("metrics.progress", "script"),
     ("preparing.placing", "script"),
-    ("rewrite", "separate_programs"),
 }
 MODULES_IN_A_FOLDER = 15
 

@@ -1,4 +1,4 @@
-"""Bytes -> Parsed: the file's text and its `ast` tree; the LibCST tree is made only of what will be edited.
+"""Bytes -> Parsed, and new text -> bytes in the same encoding with the same line ends; the LibCST tree is made only of what will be edited.
 
 Questions are asked of the `ast` tree: it costs a tenth of LibCST's, and has to be built first anyway, because deep
 nesting kills LibCST's parser and not CPython's. Edits are made in the LibCST tree; `Concrete` finds its nodes by place.
@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from accelify.codemod.files.source import Decoded, decode
+from accelify.codemod.files.lines import opcodes
+from accelify.codemod.files.source import Decoded, decode, encode
 from accelify.codemod.libraries import names
 from accelify.errors import CannotParse
 
@@ -130,3 +131,46 @@ def reason(error: SyntaxError, text: str) -> str:
     if message.startswith(_PYTHON_2) or stripped.startswith(("print ", "exec ")) or "<>" in stripped:
         return f"this is Python 2 ({message}): convert the file to Python 3 first"
     return message
+
+
+def encoded(parsed: Parsed, text: str) -> bytes:
+    """A file's new text as bytes."""
+    return encode(_restored(parsed, text), parsed.decoded)
+
+
+def _restored(parsed: Parsed, text: str) -> str:
+    """Give the lines that did not change their own ends, form feeds and all; new lines end as most of the file's do."""
+    original = parsed.decoded.text
+    if "\r" not in original and "\f" not in original:
+        return text
+    before, raw = parsed.text.split("\n"), _split(original)
+    counts = {end: sum(line.endswith(end) for line in raw) for end in ("\r\n", "\n", "\r")}
+    counts["\n"] -= counts["\r\n"]
+    common = max(counts, key=lambda end: counts[end])
+    after = text.split("\n")
+    out = []
+    for tag, start, end, new_start, new_end in opcodes(before, after):
+        if tag == "equal":
+            out.extend(raw[start:end])
+        else:
+            out.extend(line + common for line in after[new_start:new_end])
+    joined = "".join(out)
+    if not text.endswith("\n"):
+        return joined.rstrip("\r\n") if joined.endswith(("\r", "\n")) else joined
+    return joined
+
+
+def _split(text: str) -> list[str]:
+    """Lines with their ends, cut at `\\n`, `\\r\\n` and `\\r` only, so that they pair with the parsed text's lines."""
+    out, start, index = [], 0, 0
+    while index < len(text):
+        if text[index] == "\r" and text[index + 1 : index + 2] == "\n":
+            index += 2
+        elif text[index] in "\r\n":
+            index += 1
+        else:
+            index += 1
+            continue
+        out.append(text[start:index])
+        start = index
+    return [*out, text[start:]]

@@ -1,7 +1,8 @@
-"""Bytes -> Parsed, and new text -> bytes in the same encoding with the same line ends; the LibCST tree is made only of what will be edited.
+"""Bytes -> Parsed, and new text -> bytes in the same encoding, with the same line ends.
 
-Questions are asked of the `ast` tree: it costs a tenth of LibCST's, and has to be built first anyway, because deep
-nesting kills LibCST's parser and not CPython's. Edits are made in the LibCST tree; `Concrete` finds its nodes by place.
+The LibCST tree is made only of what will be edited. Questions are asked of the `ast` tree: it costs a tenth of
+LibCST's, and has to be built first anyway, because deep nesting kills LibCST's parser and not CPython's. Edits are
+made in the LibCST tree; `Concrete` finds its nodes by place.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def checkpoints() -> None:
     from torch import nn
 
     from accelify.runtime import Accelerator
-    from accelify.runtime.environment import Environment
+    from accelify.runtime.world.environment import Environment
 
     for width in (1024, 4096):
         accelerator = Accelerator(cpu=True, environment=Environment())

@@ -29,7 +29,7 @@ def main() -> None:
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
     from accelify.runtime import Accelerator
-    from accelify.runtime.environment import Environment
+    from accelify.runtime.world.environment import Environment
 
     one = Accelerator(cpu=True, environment=Environment())  # before there is a group that it would join
     two, split = Accelerator(cpu=True), Accelerator(cpu=True, split_batches=True)

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "accelify.codemod.files.diff": {"accelify.codemod.files.source"},
     "accelify.codemod.result": {"accelify.errors"},
     "accelify.report": {"accelify.codemod.result", "accelify.errors", "rich"},
-    "accelify.verify": {"accelify.codemod", "accelify.errors", "accelify.report", "accelify.runtime.environment"},
+    "accelify.verify": {"accelify.codemod", "accelify.errors", "accelify.report", "accelify.runtime.world.environment"},
     "accelify.verify.inside": {"PIL", "accelify.codemod.files.source", "accelify.runtime", "numpy", "torch"},
     "accelify.runtime": {
         "accelify.errors",
@@ -54,7 +54,14 @@ MAY_IMPORT = {
     },
 }
 # Parts of the runtime that the command line uses before any process has torch.
-TORCH_FREE_RUNTIME = ("environment", "keys", "config", "detection", "launch", "devices")
+TORCH_FREE_RUNTIME = (
+    "world.environment",
+    "launch.keys",
+    "launch.config",
+    "launch.detection",
+    "launch.launch",
+    "launch.devices",
+)
 
 
 def modules() -> dict[str, Path]:

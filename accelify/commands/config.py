@@ -39,7 +39,7 @@ def _run(body: Callable[[], int]) -> None:
 
 
 def _write(output: Path | None, user: bool, values: dict[str, Any]) -> int:
-    from accelify.runtime.config import user_file, write_config
+    from accelify.runtime.launch.config import user_file, write_config
 
     path = user_file(os.environ) if user else output or Path(DEFAULT_FILE)
     write_config(path, values)
@@ -49,8 +49,8 @@ def _write(output: Path | None, user: bool, values: dict[str, Any]) -> int:
 
 def _ask() -> dict[str, Any]:
     """The answers that differ from what a launch does anyway."""
-    from accelify.runtime.devices import count_gpus
-    from accelify.runtime.keys import KEYS
+    from accelify.runtime.launch.devices import count_gpus
+    from accelify.runtime.launch.keys import KEYS
 
     answers: dict[str, Any] = {}
     gpus = count_gpus(os.environ)
@@ -77,7 +77,7 @@ def _ask() -> dict[str, Any]:
 
 
 def _question(name: str, text: str, default: Any) -> Any:
-    from accelify.runtime.keys import BadSetting, read_value
+    from accelify.runtime.launch.keys import BadSetting, read_value
 
     def parse(answer: Any) -> Any:
         try:
@@ -96,8 +96,8 @@ def show(config_file: Path | None) -> None:
 
 
 def _show(config_file: Path | None) -> int:
-    from accelify.runtime.config import config_files, format_settings, resolve
-    from accelify.runtime.detection import detect
+    from accelify.runtime.launch.config import config_files, format_settings, resolve
+    from accelify.runtime.launch.detection import detect
 
     files = config_files(os.environ, Path.cwd(), config_file)
     click.echo(format_settings(detect(resolve({}, os.environ, files), os.environ)))
@@ -112,8 +112,8 @@ def validate(file: Path | None) -> None:
 
 
 def _validate(file: Path | None) -> int:
-    from accelify.runtime.config import config_files, read_config
-    from accelify.runtime.keys import BadSetting
+    from accelify.runtime.launch.config import config_files, read_config
+    from accelify.runtime.launch.keys import BadSetting
 
     files = config_files(os.environ, Path.cwd(), file)
     if not files:
@@ -133,7 +133,7 @@ def import_(file: Path, output: Path) -> None:
 
 
 def _import(file: Path, output: Path) -> int:
-    from accelify.runtime.config import import_accelerate
+    from accelify.runtime.launch.config import import_accelerate
 
     values, left = import_accelerate(file)
     for line in left:

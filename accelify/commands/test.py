@@ -1,4 +1,4 @@
-"""`accelify test`: the self-check of accelify.runtime.selfcheck, on as many processes as a launch from here has."""
+"""`accelify test`: the self-check of the runtime, on as many processes as a launch from here has."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ import click
 def command(**flags: Any) -> None:
     """Check on several processes that they find each other, talk, and train one model together."""
     from accelify.errors import AccelifyError
-    from accelify.runtime.config import config_files, resolve
-    from accelify.runtime.detection import detect
-    from accelify.runtime.launch import Program, plan_launch, run_launch
+    from accelify.runtime.launch.config import config_files, resolve
+    from accelify.runtime.launch.detection import detect
+    from accelify.runtime.launch.launch import Program, plan_launch, run_launch
 
-    program = Program("module", "accelify.runtime.selfcheck")
+    program = Program("module", "accelify.runtime.launch.selfcheck")
     try:
         settings = resolve(flags, os.environ, config_files(os.environ, Path.cwd(), flags["config_file"]))
         found = detect(settings, os.environ)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any  # a name may stand for anything
 
-from accelify.runtime.environment import Environment
+from accelify.runtime.world.environment import Environment
 
 if TYPE_CHECKING:
     from accelify.runtime.accelerator import Accelerator
-    from accelify.runtime.data import skip_first_batches
+    from accelify.runtime.data.data import skip_first_batches
+    from accelify.runtime.data.seeding import set_seed
+    from accelify.runtime.launch.notebook import debug_launcher, notebook_launcher
     from accelify.runtime.memory import find_executable_batch_size, release_memory
-    from accelify.runtime.notebook import debug_launcher, notebook_launcher
     from accelify.runtime.options import (
         AutocastKwargs,
         DataLoaderConfiguration,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         TorchDynamoPlugin,
     )
     from accelify.runtime.output import get_logger
-    from accelify.runtime.seeding import set_seed
     from accelify.runtime.standing import DistributedType
     from accelify.runtime.state import (
         AcceleratorState,
@@ -53,18 +53,18 @@ _HOME = {
     "TorchDynamoPlugin": "options",
     "broadcast": "state",
     "broadcast_object_list": "state",
-    "debug_launcher": "notebook",
+    "debug_launcher": "launch.notebook",
     "find_executable_batch_size": "memory",
     "gather": "state",
     "gather_object": "state",
     "get_logger": "output",
-    "notebook_launcher": "notebook",
+    "notebook_launcher": "launch.notebook",
     "pad_across_processes": "state",
     "reduce": "state",
     "release_memory": "memory",
     "save": "state",
-    "set_seed": "seeding",
-    "skip_first_batches": "data",
+    "set_seed": "data.seeding",
+    "skip_first_batches": "data.data",
     "wait_for_everyone": "state",
 }
 

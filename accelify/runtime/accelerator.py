@@ -13,23 +13,17 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from accelify.runtime import (
-    collectives,
-    nested,
-    optim,
-    parallel,
-    precision,
-    process,
-    randomness,
-    rewrapped,
-    settings,
-    sharding,
-)
-from accelify.runtime.accumulation import Accumulation
-from accelify.runtime.checkpoint import Checkpoints, Parts
-from accelify.runtime.data import is_loader, is_prepared, original_of, prepare_loader, share_of
-from accelify.runtime.dealing import Sharing
-from accelify.runtime.environment import Environment
+from accelify.runtime import settings
+from accelify.runtime.checkpoint.checkpoint import Checkpoints, Parts
+from accelify.runtime.checkpoint.preemption import Preemption
+from accelify.runtime.data import randomness, rewrapped, sharding
+from accelify.runtime.data.data import is_loader, is_prepared, original_of, prepare_loader, share_of
+from accelify.runtime.data.dealing import Sharing
+from accelify.runtime.data.passage import Passages
+from accelify.runtime.data.seeding import set_seed
+from accelify.runtime.data.sources import choose_source, in_order
+from accelify.runtime.gradients import optim, parallel, precision
+from accelify.runtime.gradients.accumulation import Accumulation
 from accelify.runtime.keeping import Keeping
 from accelify.runtime.options import (
     DataLoaderConfiguration,
@@ -39,12 +33,10 @@ from accelify.runtime.options import (
     TorchDynamoPlugin,
     project_configuration,
 )
-from accelify.runtime.passage import Passages
-from accelify.runtime.preemption import Preemption
-from accelify.runtime.seeding import set_seed
-from accelify.runtime.sources import choose_source, in_order
 from accelify.runtime.state import AcceleratorState
 from accelify.runtime.tracking import Trackers
+from accelify.runtime.world import collectives, nested, process
+from accelify.runtime.world.environment import Environment
 
 # What Accelerate's constructor takes beside; docs/api.md says why it is not here.
 NOT_HERE = (

@@ -11,15 +11,15 @@ from typing import IO, Any  # scripts keep objects of every kind
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from accelify.runtime.checkpoint import Checkpoints, LoadHook, SaveHook
-from accelify.runtime.data import skip_first_batches
+from accelify.runtime.checkpoint.checkpoint import Checkpoints, LoadHook, SaveHook
+from accelify.runtime.checkpoint.preemption import Preemption
+from accelify.runtime.checkpoint.weights import pickle_weights, save_weights, write_object
+from accelify.runtime.data.data import skip_first_batches
+from accelify.runtime.data.rows import Row, gather_rows, mean_of_rows, trim_rows
 from accelify.runtime.options import ProjectConfiguration
-from accelify.runtime.preemption import Preemption
-from accelify.runtime.rows import Row, gather_rows, mean_of_rows, trim_rows
 from accelify.runtime.trackers import Tracker
 from accelify.runtime.tracking import Trackers
 from accelify.runtime.training import Training
-from accelify.runtime.weights import pickle_weights, save_weights, write_object
 
 
 class Keeping(Training):

@@ -8,7 +8,7 @@ from typing import Any  # logging's own keyword arguments
 
 import torch.distributed as dist
 
-from accelify.runtime.process import place
+from accelify.runtime.world.process import place
 
 
 class ProcessLogger(logging.LoggerAdapter[logging.Logger]):

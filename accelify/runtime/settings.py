@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # a setting's value, of its own kind
 
-from accelify.runtime.config import CONFIG_VARIABLE, config_files, read_config
-from accelify.runtime.environment import Environment
+from accelify.runtime.launch.config import CONFIG_VARIABLE, config_files, read_config
+from accelify.runtime.world.environment import Environment
 
 
 @dataclass(frozen=True)

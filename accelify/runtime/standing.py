@@ -10,9 +10,10 @@ from typing import Any, ParamSpec, TypeVar  # objects of every kind travel
 
 import torch
 
-from accelify.runtime import nested, sharding
-from accelify.runtime.collectives import Alone
-from accelify.runtime.process import World
+from accelify.runtime.data import sharding
+from accelify.runtime.world import nested
+from accelify.runtime.world.collectives import Alone
+from accelify.runtime.world.process import World
 
 P = ParamSpec("P")
 R = TypeVar("R")

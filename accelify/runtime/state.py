@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import IO, Any  # containers of tensors and objects of every kind
 
-from accelify.runtime import collectives, process
-from accelify.runtime.collectives import Alone
-from accelify.runtime.environment import Environment
+from accelify.runtime.checkpoint.weights import write_object
 from accelify.runtime.options import InitProcessGroupKwargs
-from accelify.runtime.process import World
 from accelify.runtime.standing import Standing
-from accelify.runtime.weights import write_object
+from accelify.runtime.world import collectives, process
+from accelify.runtime.world.collectives import Alone
+from accelify.runtime.world.environment import Environment
+from accelify.runtime.world.process import World
 
 
 class PartialState(Standing):

@@ -11,13 +11,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from accelify.errors import AccelifyError
-from accelify.runtime import optim
-from accelify.runtime.accumulation import Accumulation
-from accelify.runtime.dealing import Sharing
+from accelify.runtime.data.dealing import Sharing
+from accelify.runtime.data.passage import Passages
+from accelify.runtime.gradients import optim
+from accelify.runtime.gradients.accumulation import Accumulation
+from accelify.runtime.gradients.precision import Full
+from accelify.runtime.gradients.single import Single
 from accelify.runtime.options import AutocastKwargs
-from accelify.runtime.passage import Passages
-from accelify.runtime.precision import Full
-from accelify.runtime.single import Single
 from accelify.runtime.standing import Standing
 
 

@@ -105,7 +105,7 @@ class Runner:
         return path.read_text(errors="replace")[-4000:] if path.exists() else ""
 
     def _told(self, order: Order, limits: Limits, place: Path, rank: int, port: int | None) -> dict[str, Any]:
-        from accelify.runtime.environment import Environment
+        from accelify.runtime.world.environment import Environment
 
         variables = {"TMPDIR": str(place / "temporary")}
         if order.processes > 1:

@@ -273,7 +273,7 @@ def test_env_when_the_file_is_bad(shell: Shell) -> None:
 def test_the_self_check_can_fail(shell: Shell) -> None:
     shell.script(
         """
-from accelify.runtime import selfcheck
+from accelify.runtime.launch import selfcheck
 from accelify.runtime.accelerator import Accelerator
 Accelerator.prepare_model = lambda self, model, *rest, **options: model  # so that nobody averages the gradients,
 Accelerator.prepare_optimizer = lambda self, optimizer, *rest, **options: optimizer  # not even those of what it steps
@@ -291,7 +291,7 @@ raise SystemExit(selfcheck.main())
 def test_the_self_check_notices_a_checkpoint_that_forgets(shell: Shell) -> None:
     shell.script(
         """
-from accelify.runtime import selfcheck
+from accelify.runtime.launch import selfcheck
 from accelify.runtime.accelerator import Accelerator
 Accelerator.load_state = lambda self, folder: folder
 raise SystemExit(selfcheck.main())

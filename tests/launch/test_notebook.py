@@ -14,7 +14,7 @@ TRAIN = """
 import torch, signal
 from accelify.runtime import Accelerator
 from accelify.runtime import notebook_launcher, debug_launcher
-from accelify.runtime.notebook import choose_start_method
+from accelify.runtime.launch.notebook import choose_start_method
 
 scale = 10  # a global of the notebook, which the function uses
 handler = signal.getsignal(signal.SIGINT)
@@ -79,7 +79,7 @@ def test_a_real_kernel(shell: Shell) -> None:
 
 def test_output_streams_into_the_cell(shell: Shell) -> None:
     source = """
-from accelify.runtime.notebook import debug_launcher
+from accelify.runtime.launch.notebook import debug_launcher
 def talk():
     import os, time
     print("first")
@@ -104,7 +104,7 @@ debug_launcher(talk)
 
 SCRIPT = """
 import os, sys
-from accelify.runtime.notebook import notebook_launcher
+from accelify.runtime.launch.notebook import notebook_launcher
 def work(how):
     if how == "killed" and os.environ["RANK"] == "1":
         os.kill(os.getpid(), 9)

@@ -16,11 +16,12 @@ import torch
 from safetensors.torch import load_file, load_model
 from torch import nn
 
-from accelify.runtime import Accelerator, Environment, ProjectConfiguration, durable
-from accelify.runtime.checkpoint import CannotLoad, CannotSave
-from accelify.runtime.codec import CannotEncode, Encoder, decode
-from accelify.runtime.weights import size_of
-from accelify.runtime.writing import Entry, Writing
+from accelify.runtime import Accelerator, Environment, ProjectConfiguration
+from accelify.runtime.checkpoint import durable
+from accelify.runtime.checkpoint.checkpoint import CannotLoad, CannotSave
+from accelify.runtime.checkpoint.codec import CannotEncode, Encoder, decode
+from accelify.runtime.checkpoint.weights import size_of
+from accelify.runtime.checkpoint.writing import Entry, Writing
 
 
 def names_in(folder):

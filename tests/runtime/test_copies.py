@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from accelify.runtime import copies
-from accelify.runtime.copies import AHEAD, Copies
+from accelify.runtime.data import copies
+from accelify.runtime.data.copies import AHEAD, Copies
 
 META = Copies(torch.device("meta"))
 

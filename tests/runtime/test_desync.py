@@ -5,9 +5,9 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from accelify.runtime import process
-from accelify.runtime.desync import missing
-from accelify.runtime.process import World
+from accelify.runtime.world import process
+from accelify.runtime.world.desync import missing
+from accelify.runtime.world.process import World
 
 
 def told(monkeypatch, *words, asked="backward"):

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from accelify.runtime.environment import BadEnvironment, Environment
+from accelify.runtime.world.environment import BadEnvironment, Environment
 
 TORCHRUN = {
     "RANK": "3",
@@ -130,5 +130,5 @@ def test_what_is_written_reads_back(environment):
 
 
 def test_the_module_needs_no_torch():
-    code = "import sys; sys.modules['torch'] = None; import accelify.runtime.environment"
+    code = "import sys; sys.modules['torch'] = None; import accelify.runtime.world.environment"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -22,10 +22,10 @@ from accelify.runtime import (
     set_seed,
     skip_first_batches,
 )
-from accelify.runtime.collectives import Alone
-from accelify.runtime.data import prepare_loader
-from accelify.runtime.passage import Passages
-from accelify.runtime.whole import Whole
+from accelify.runtime.data.data import prepare_loader
+from accelify.runtime.data.passage import Passages
+from accelify.runtime.data.whole import Whole
+from accelify.runtime.world.collectives import Alone
 
 
 @pytest.fixture

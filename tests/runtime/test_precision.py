@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from accelify.runtime import Accelerator, Environment, GradScalerKwargs
-from accelify.runtime.precision import Float16
+from accelify.runtime.gradients.precision import Float16
 
 
 def prepared(count, **options):

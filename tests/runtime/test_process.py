@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from accelify.runtime.process import choose_device
+from accelify.runtime.world.process import choose_device
 from tests.ports import free_port
 from tests.runtime.world import ROOT, WORLD_LIMIT, environment, launch
 
@@ -159,7 +159,7 @@ def test_torchrun_makes_one_world_of_two_processes(tmp_path):
 def test_without_torch_the_import_says_what_to_install():
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import accelify.runtime, accelify.runtime.environment\n"
+        "import accelify.runtime, accelify.runtime.world.environment\n"
         "try:\n    from accelify.runtime import Accelerator\n"
         "except ImportError as error:\n    print(error)\n"
     )

@@ -10,11 +10,11 @@ import itertools
 import pytest
 from torch.utils.data import DataLoader, DistributedSampler
 
-from accelify.runtime import data
-from accelify.runtime.collectives import Alone
-from accelify.runtime.dealing import Sharing
-from accelify.runtime.passage import Passages
-from accelify.runtime.sources import choose_source
+from accelify.runtime.data import data
+from accelify.runtime.data.dealing import Sharing
+from accelify.runtime.data.passage import Passages
+from accelify.runtime.data.sources import choose_source
+from accelify.runtime.world.collectives import Alone
 from tests.runtime.training import Rows, loader_of, seed
 
 KINDS = ("sequential", "shuffle", "generator", "subset", "weighted", "replacement", "drop_last", "pairs", "elements")

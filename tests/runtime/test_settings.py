@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from accelify.runtime import Accelerator, Environment
-from accelify.runtime.keys import BadSetting
+from accelify.runtime.launch.keys import BadSetting
 from accelify.runtime.settings import settle
 
 VARIABLES = ("ACCELIFY_MIXED_PRECISION", "ACCELIFY_GRADIENT_ACCUMULATION_STEPS", "ACCELIFY_CPU", "ACCELIFY_CONFIG")

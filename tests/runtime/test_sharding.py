@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 import torch
 
-from accelify.runtime.sharding import part, shard
+from accelify.runtime.data.sharding import part, shard
 
 
 class Anew:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 
-from accelify.runtime.transport import SMALL, Processes
+from accelify.runtime.world.transport import SMALL, Processes
 
 
 def test_the_last_small_message_is_held_until_the_next(monkeypatch):

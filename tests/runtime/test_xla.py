@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from accelify.runtime.environment import Environment
-from accelify.runtime.process import join
-from accelify.runtime.xla import CannotUseXla
+from accelify.runtime.world.environment import Environment
+from accelify.runtime.world.process import join
+from accelify.runtime.world.xla import CannotUseXla
 
 ROOT = Path(__file__).parents[2]
 PYTHON = os.environ.get("ACCELIFY_XLA_PYTHON")
@@ -86,8 +86,8 @@ def test_a_script_that_named_no_device_has_all_its_tensors_on_one(tmp_path, name
 TWO = """
 import os, sys, torch
 from accelify.runtime import Accelerator, notebook_launcher
-from accelify.runtime.process import place
-from accelify.runtime.xla import CannotUseXla
+from accelify.runtime.world.process import place
+from accelify.runtime.world.xla import CannotUseXla
 
 class Wrong(ValueError):
     pass

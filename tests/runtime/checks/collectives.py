@@ -13,8 +13,8 @@ import numpy
 import pytest
 import torch
 
-from accelify.runtime import desync
-from accelify.runtime.desync import Desync
+from accelify.runtime.world import desync
+from accelify.runtime.world.desync import Desync
 
 
 def gather_of_tensors_containers_and_numbers(accelerator):

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from accelify.runtime import Accelerator
-from accelify.runtime.desync import Desync
-from accelify.runtime.environment import Environment
+from accelify.runtime.world.desync import Desync
+from accelify.runtime.world.environment import Environment
 
 
 def _told(accelerator):

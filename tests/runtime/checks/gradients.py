@@ -12,7 +12,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-from accelify.runtime import Accelerator, DistributedDataParallelKwargs, buckets
+from accelify.runtime import Accelerator, DistributedDataParallelKwargs
+from accelify.runtime.gradients import buckets
 
 
 class Net(nn.Module):
@@ -721,7 +722,7 @@ def a_failed_plain_backward_does_not_spoil_the_next(accelerator):
 
 
 def different_models_are_refused_on_all_ranks(accelerator):
-    from accelify.runtime.desync import Desync
+    from accelify.runtime.world.desync import Desync
 
     with pytest.raises(Desync, match=r"rank 0 gradients\.py:\d+ prepare .*; rank 1 gradients\.py:\d+ prepare"):
         accelerator.prepare(nn.Linear(2 + accelerator.process_index, 2))

@@ -26,10 +26,10 @@ from torch.utils.data import (
 )
 
 from accelify.runtime import Accelerator, DataLoaderConfiguration
-from accelify.runtime.dispatching import CannotRead
-from accelify.runtime.rewrapped import DealtTwice
-from accelify.runtime.rows import CannotGather
-from accelify.runtime.shards import EmptyShard
+from accelify.runtime.data.dispatching import CannotRead
+from accelify.runtime.data.rewrapped import DealtTwice
+from accelify.runtime.data.rows import CannotGather
+from accelify.runtime.data.shards import EmptyShard
 
 
 class Numbers(Dataset):

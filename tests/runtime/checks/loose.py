@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from accelify.runtime import Accelerator
-from accelify.runtime.desync import Desync
+from accelify.runtime.world.desync import Desync
 
 
 def _tensors(rank):

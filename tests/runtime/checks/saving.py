@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from accelify.runtime import Accelerator, ProjectConfiguration
-from accelify.runtime.checkpoint import CannotLoad, CannotSave
+from accelify.runtime.checkpoint.checkpoint import CannotLoad, CannotSave
 
 
 class Sometimes:

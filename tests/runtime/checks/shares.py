@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from accelify.runtime import Accelerator
-from accelify.runtime.desync import Desync
+from accelify.runtime.world.desync import Desync
 
 
 class Stream(IterableDataset):

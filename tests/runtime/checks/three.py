@@ -10,8 +10,8 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import Accelerator
-from accelify.runtime.desync import Desync
-from accelify.runtime.parallel import BackwardFailed
+from accelify.runtime.gradients.parallel import BackwardFailed
+from accelify.runtime.world.desync import Desync
 from tests.runtime.checks.resuming import _resumes
 
 ROWS, BATCH = 22, 2  # three rounds of three whole batches, then four rows for three ranks

@@ -15,8 +15,8 @@ from torch.optim.lr_scheduler import LinearLR, OneCycleLR, ReduceLROnPlateau, Se
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import Accelerator
-from accelify.runtime.parallel import BackwardFailed
-from accelify.runtime.reducer import GradientGone
+from accelify.runtime.gradients.parallel import BackwardFailed
+from accelify.runtime.gradients.reducer import GradientGone
 
 
 def _net():

@@ -6,8 +6,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import Accelerator
-from accelify.runtime.desync import Desync
 from accelify.runtime.training import UnevenInputs
+from accelify.runtime.world.desync import Desync
 
 
 def _training(accelerator, batches, optimizer=torch.optim.Adam):

@@ -1,0 +1,322 @@
+"""Save and load what a training run consists of, by the protocol of `durable`: complete or absent, never a pickle.
+
+Rank 0 writes what all ranks share, and each rank's random state. A step that fails on one rank fails on all, with the
+same words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import warnings
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any  # what is prepared and registered is of many kinds
+
+import torch
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from accelify.errors import AccelifyError
+from accelify.runtime.checkpoint import durable
+from accelify.runtime.checkpoint.attempts import Attempts
+from accelify.runtime.checkpoint.tables import Row, States, whole_row, write_state, write_table
+from accelify.runtime.checkpoint.writing import Entry, Writing
+from accelify.runtime.data import data, randomness
+from accelify.runtime.data.seeding import set_seed
+from accelify.runtime.options import ProjectConfiguration
+from accelify.runtime.world.collectives import Alone
+from accelify.runtime.world.drift import named, parted
+from accelify.runtime.world.process import World
+
+SaveHook = Callable[[list[nn.Module], list[dict[str, Any]], str], None]
+LoadHook = Callable[[list[nn.Module], str], None]
+
+
+class CannotSave(AccelifyError):
+    """A checkpoint that was not written; what was there before still is. The same on every rank."""
+
+
+class CannotLoad(AccelifyError):
+    """A checkpoint that is not there, is damaged, or does not fit what was prepared. The same on every rank."""
+
+
+@dataclass
+class Parts:
+    """What a run consists of, as the accelerator knows it; the lists are its own."""
+
+    models: list[nn.Module]
+    optimizers: list[Any]
+    schedulers: list[Any]
+    loaders: list[Any]
+    scaler: Any = None
+    custom: list[Any] = field(default_factory=list)
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, world: World, collectives: Alone, parts: Parts, project: ProjectConfiguration) -> None:
+        self.parts = parts
+        self.project = project
+        self._world = world
+        self._collectives = collectives
+        self._attempts = Attempts(collectives, world.rank)
+        self._save_hooks: OrderedDict[int, SaveHook] = OrderedDict()
+        self._load_hooks: OrderedDict[int, LoadHook] = OrderedDict()
+
+    # -- what belongs to it
+
+    def register(self, *objects: Any) -> None:
+        """Keep these objects' states, too. Raises: ValueError for one without state_dict and load_state_dict."""
+        bad = [one for one in objects if not (hasattr(one, "state_dict") and hasattr(one, "load_state_dict"))]
+        if bad:
+            kinds = ", ".join(type(one).__name__ for one in bad)
+            raise ValueError(f"register_for_checkpointing: {kinds} has no state_dict and load_state_dict")
+        self.parts.custom.extend(objects)
+
+    def before_saving(self, hook: SaveHook) -> RemovableHandle:
+        """Call `hook(models, weights, folder)` before each save; weights that it takes out are not saved."""
+        handle = RemovableHandle(self._save_hooks)
+        self._save_hooks[handle.id] = hook
+        return handle
+
+    def before_loading(self, hook: LoadHook) -> RemovableHandle:
+        """Call `hook(models, folder)` before each load; models that it takes out are not loaded."""
+        handle = RemovableHandle(self._load_hooks)
+        self._load_hooks[handle.id] = hook
+        return handle
+
+    # -- saving
+
+    def save(self, folder: str | os.PathLike[str] | None) -> str:
+        """Write a checkpoint and return its folder. Raises: CannotSave on every rank if any rank fails."""
+        self._warn_of_drift()
+        target, staging, serial = self._attempts.on_main(lambda: self._begin(folder), CannotSave)
+        try:
+            with Writing(staging) as writing:
+                written = self._attempts.on_all(lambda: self._write(writing), CannotSave)
+                self._attempts.on_main(lambda: self._commit(target, serial, writing, written), CannotSave)
+        except CannotSave:
+            if self._world.rank == 0:
+                shutil.rmtree(staging, ignore_errors=True)
+            raise
+        return str(target)
+
+    def _warn_of_drift(self) -> None:
+        """Say so where some rank does not hold what rank 0 holds, whose models are saved."""
+        if (
+            self._world.size > 1
+            and (story := parted(self._collectives, "save_state", named(self.parts.models))) is not None
+        ):
+            reason = "was it changed on one process alone, by load_state_dict or without accelerator.backward?"
+            if self._world.rank == 0:
+                warnings.warn(f"save_state: {story}, whose are saved: {reason}", stacklevel=2)
+
+    @property
+    def next_serial(self) -> int:
+        """The number of the project's next checkpoint."""
+        return self._serial_after(self._parents())
+
+    def _serial_after(self, parents: set[Path]) -> int:
+        newest = durable.committed(parents)
+        return max([manifest.serial for manifest in newest], default=self.project.iteration - 1) + 1
+
+    def _begin(self, folder: str | os.PathLike[str] | None) -> tuple[Path, Path, int]:
+        parents = self._parents() if folder is None else {durable.place_of(folder).parent, *self._parents()}
+        serial = self._serial_after(parents)
+        if folder is not None:
+            target = durable.place_of(folder)
+        elif (home := self._home()) is not None:
+            target = home / f"checkpoint_{serial}"
+        else:
+            raise CannotSave("save_state: name a folder, or give the Accelerator a project_dir")
+        return target, durable.stage(target, is_ours=target.parent == self._home()), serial
+
+    def _home(self) -> Path | None:
+        """Where checkpoints without a name of their own are."""
+        directory = self.project.project_dir
+        return None if directory is None else Path(directory).absolute() / "checkpoints"
+
+    def _parents(self) -> set[Path]:
+        home = self._home()
+        return set() if home is None else {home, home.parent}
+
+    def _write(self, writing: Writing) -> tuple[dict[str, Row], list[Entry]]:
+        """This rank's rows of the table, and its files."""
+        weights = [model.state_dict() for model in self.parts.models]
+        for hook in self._save_hooks.values():
+            hook(self.parts.models, weights, str(writing.folder))
+        own = f"rng-rank{self._world.rank}"
+        rows, entries = {own: whole_row(own, self._random_state())}, []
+        if self._world.rank == 0:
+            rows["loaders"] = whole_row("loaders", [data.state_of(loader) for loader in self.parts.loaders])
+            for name, state in self._shared_states(weights).items():
+                rows[name], files = write_state(writing, name, state)
+                entries += files
+        return rows, entries
+
+    def _shared_states(self, weights: list[dict[str, Any]]) -> dict[str, Any]:
+        parts = self.parts
+        states: dict[str, Any] = {_numbered("model", index): state for index, state in enumerate(weights)}
+        for kind, objects in (("optimizer", parts.optimizers), ("scheduler", parts.schedulers)):
+            states.update({_numbered(kind, index): one.state_dict() for index, one in enumerate(objects)})
+        if parts.scaler is not None:
+            states["scaler"] = parts.scaler.state_dict()
+        for index, one in enumerate(parts.custom):
+            states[f"custom-{index}"] = {"type": type(one).__qualname__, "state": one.state_dict()}
+        return states
+
+    def _commit(
+        self, target: Path, serial: int, writing: Writing, written: list[tuple[dict[str, Row], list[Entry]]]
+    ) -> None:
+        about = {
+            **durable.about_now(),
+            "processes": self._world.size,
+            "torch": torch.__version__,
+            "counts": {kind: len(getattr(self.parts, kind)) for kind in ("optimizers", "schedulers", "custom")},
+        }
+        rows = {name: row for rows, _ in written for name, row in rows.items()}
+        entries = [entry for _, entries in written for entry in entries]
+        durable.commit(writing, target, serial, [*entries, write_table(writing, rows)], about)
+        limit = self.project.total_limit
+        if limit is not None and target.parent == self._home():
+            self._prune(target.parent, max(limit, 1))
+
+    def _prune(self, home: Path, limit: int) -> None:
+        named = [found for found in durable.committed([home]) if found.folder.name.startswith("checkpoint_")]
+        try:
+            for old in named[limit:]:
+                durable.remove(old.folder)
+        except OSError as error:
+            # The new checkpoint is there; an old one too many harms nobody.
+            warnings.warn(f"an old checkpoint could not be removed: {error}", stacklevel=2)
+
+    def _random_state(self) -> dict[str, Any]:
+        loaders = {
+            "apart": [data.is_apart(loader) for loader in self.parts.loaders],
+            "generators": [data.generators_of(loader) for loader in self.parts.loaders],
+        }
+        return randomness.global_state() | randomness.device_state(self._world.device) | loaders
+
+    # -- loading
+
+    def load(self, folder: str | os.PathLike[str] | None, *, missing_ok: bool = False, **options: Any) -> str:
+        """Load a checkpoint and return its folder; without a name, the newest of the project that checks out.
+
+        With `missing_ok`, a project that has none yet is no failure: nothing is loaded and nothing returned.
+        Raises: CannotLoad on every rank if any rank fails.
+        """
+        chosen: durable.Manifest | None = self._attempts.on_main(lambda: self._choose(folder, missing_ok), CannotLoad)
+        if chosen is None:
+            return ""
+        manifest = chosen
+        self._collectives.agree("load_state", manifest.digest)
+        models = list(self.parts.models)
+
+        states: dict[str, Any] = {}
+
+        def read() -> None:
+            for hook in self._load_hooks.values():
+                hook(models, str(manifest.folder))
+            states.update(self._read(manifest, len(models)))
+
+        self._attempts.on_all(read, CannotLoad)
+        self._attempts.on_all(lambda: self._restore(states, models, options), CannotLoad)
+        return str(manifest.folder)
+
+    def _choose(self, folder: str | os.PathLike[str] | None, missing_ok: bool) -> durable.Manifest | None:
+        if folder is not None:
+            places = durable.candidates(durable.place_of(folder))
+        else:
+            places = [manifest.folder for manifest in durable.committed(self._parents())]
+            if not places and missing_ok and self._home() is not None:
+                return None
+            if not places:
+                where = "give the Accelerator a project_dir" if self._home() is None else f"{self._home()} has none"
+                raise CannotLoad(f"load_state without a folder loads the project's newest checkpoint: {where}")
+        reasons = []
+        for place in places:
+            try:
+                manifest = durable.verify(place)
+            except durable.Damaged as error:
+                reasons.append(str(error))
+                continue
+            if reasons:
+                warnings.warn(f"{'; '.join(reasons)}. Going back to {place}", stacklevel=2)
+            return manifest
+        raise CannotLoad("; ".join(reasons[:1] if folder is not None else reasons))
+
+    def _read(self, manifest: durable.Manifest, models: int) -> dict[str, Any]:
+        """Every state that this rank needs, before any is changed."""
+        counts = manifest.about["counts"]
+        for kind, count in counts.items():
+            if (here := len(getattr(self.parts, kind))) != count:
+                raise CannotLoad(f"{manifest.folder} has {count} {kind}, and {here} were given: prepare the same first")
+        names = [_numbered("model", index) for index in range(models)]
+        names += [_numbered("optimizer", index) for index in range(counts["optimizers"])]
+        names += [_numbered("scheduler", index) for index in range(counts["schedulers"])]
+        names += [f"custom-{index}" for index in range(counts["custom"])]
+        saved = States(manifest)
+        if models == len(self.parts.models) and _numbered("model", models) in saved:
+            raise CannotLoad(f"{manifest.folder} holds more models than the {models} given: prepare the same first")
+        names += ["loaders"] + (["scaler"] if "scaler" in saved else [])
+        return {**{name: saved[name] for name in names}, "random": self._random_state_in(saved, manifest)}
+
+    def _random_state_in(self, states: States, manifest: durable.Manifest) -> Any:
+        """This rank's; a rank that did not exist then draws what all drew alike, or something of its own."""
+        saved, rank = manifest.about["processes"], self._world.rank
+        if rank < saved:
+            return states[f"rng-rank{rank}"]
+        if states.is_same([f"rng-rank{other}" for other in range(saved)]):
+            return states["rng-rank0"]
+        return {"seed": zlib.crc32(f"{manifest.digest} {rank}".encode())}
+
+    def _restore(self, states: dict[str, Any], models: list[nn.Module], options: dict[str, Any]) -> None:
+        parts = self.parts
+        for index, model in enumerate(models):
+            model.load_state_dict(states[_numbered("model", index)], **options)
+        for index, optimizer in enumerate(parts.optimizers):
+            optimizer.load_state_dict(states[_numbered("optimizer", index)])
+        for index, scheduler in enumerate(parts.schedulers):
+            scheduler.load_state_dict(states[_numbered("scheduler", index)])
+        if parts.scaler is not None and "scaler" in states:
+            parts.scaler.load_state_dict(states["scaler"])
+        for index, one in enumerate(parts.custom):
+            saved = states[f"custom-{index}"]
+            if saved["type"] != type(one).__qualname__:
+                kinds = f"a {type(one).__qualname__}, and was a {saved['type']}"
+                raise CannotLoad(f"registered object {index} is {kinds}: register the same in the same order")
+            one.load_state_dict(saved["state"])
+        self._restore_loaders(states["loaders"], states["random"])
+        self._restore_random(states["random"])
+
+    def _restore_loaders(self, states: list[Any], random: dict[str, Any]) -> None:
+        loaders = self.parts.loaders
+        apart, generators = random.get("apart", []), random.get("generators", [])
+        each = itertools.zip_longest(apart[: len(loaders)], generators[: len(loaders)])
+        own = itertools.chain(each, itertools.repeat((False, None)))
+        problems = [
+            data.load_state(loader, state, is_apart=bool(is_apart), generators=left)
+            for loader, state, (is_apart, left) in zip(loaders, states, own, strict=False)
+        ]
+        if len(loaders) != len(states):
+            problems.append(f"{len(loaders)} loaders are prepared, and {len(states)} were")
+        for problem in problems:
+            if problem is not None and self._world.rank == 0:
+                warnings.warn(f"load_state: the data cannot go on exactly where it was: {problem}", stacklevel=2)
+
+    def _restore_random(self, state: dict[str, Any]) -> None:
+        if "seed" in state:
+            set_seed(state["seed"])
+            return
+        randomness.set_global_state(state)
+        randomness.set_device_state(state, self._world.device)
+
+
+def _numbered(kind: str, index: int) -> str:
+    return f"{kind}_{index}" if index else kind

@@ -1,0 +1,132 @@
+"""Write a model's weights where other tools look for them: `model.safetensors`, in parts with an index if it is large.
+
+Source: https://huggingface.co/docs/transformers/big_models#sharded-checkpoints
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import IO, Any  # scripts keep objects of every kind
+
+import torch
+
+from accelify.runtime.checkpoint.codec import place_of
+from accelify.runtime.checkpoint.saving import write_atomically
+from accelify.runtime.checkpoint.tensorfile import write_tensors
+from accelify.runtime.checkpoint.writing import Writing, sync
+
+NAME, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
+# Units: bytes
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+
+
+def save_weights(state: dict[str, torch.Tensor], folder: Path, max_shard_size: int | str) -> None:
+    """The weights in files of at most that size (a larger tensor has one of its own), each whole or not there.
+
+    Names of one tensor, as tied weights have, are kept once; the others are in the file's metadata. What an earlier
+    call left there and this one does not write goes, after the new files are there.
+    """
+    kept, aliases = _without_aliases(state)
+    parts = _parts(kept, size_of(max_shard_size))
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [NAME] if len(parts) == 1 else [_part_name(number, len(parts)) for number in range(1, len(parts) + 1)]
+    for name, keys in zip(names, parts, strict=True):
+        staged = f".{name}.part"
+        (folder / staged).unlink(missing_ok=True)
+        about = {alias: name for alias, name in aliases.items() if name in keys}
+        with Writing(folder) as writing:
+            write_tensors(writing, staged, {key: kept[key] for key in keys}, about)
+            writing.wait()
+        (folder / staged).replace(folder / name)
+    if len(parts) > 1:
+        total = sum(tensor.numel() * tensor.element_size() for tensor in kept.values())
+        weight_map = {key: name for name, keys in zip(names, parts, strict=True) for key in keys}
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        write_atomically(folder / INDEX, lambda file: _write_json(file, index))
+    for old in [*folder.glob("model*.safetensors"), folder / INDEX]:
+        if re.fullmatch(r"model(-\d{5}-of-\d{5})?\.safetensors", old.name) and old.name not in names:
+            old.unlink()
+    if len(parts) == 1:
+        (folder / INDEX).unlink(missing_ok=True)
+    sync(folder)
+
+
+def pickle_weights(state: dict[str, torch.Tensor], folder: Path) -> None:
+    """The weights as `torch.save` writes them, for who asks for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / PICKLED, lambda file: torch.save(state, file))
+
+
+def size_of(text: int | str) -> int:
+    """A size in bytes: `10GB` counts in thousands, `10GiB` in 1024s. Raises: ValueError."""
+    if isinstance(text, int):
+        return text
+    match = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?I?)B\s*", text.upper())
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"max_shard_size {text!r}: say a size such as 5GB or 500MiB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def write_object(
+    obj: Any, f: str | os.PathLike[str] | IO[bytes], *arguments: Any, safe_serialization: bool = False, **options: Any
+) -> None:
+    """`torch.save`, or safetensors for a dict of tensors; a named file is replaced whole or not at all."""
+
+    def write(file: IO[bytes]) -> None:
+        if safe_serialization:
+            file.write(_one_file(obj))
+        else:
+            torch.save(obj, file, *arguments, **options)
+
+    if isinstance(f, (str, os.PathLike)):
+        write_atomically(f, write)
+    else:
+        write(f)
+
+
+def _one_file(state: dict[str, torch.Tensor]) -> bytes:
+    """The weights as the content of one safetensors file, tied ones once."""
+    from safetensors.torch import save  # only who writes needs it
+
+    kept, aliases = _without_aliases(state)
+    return save({key: value.contiguous() for key, value in kept.items()}, {"format": "pt", **aliases})
+
+
+def _part_name(number: int, count: int) -> str:
+    return f"model-{number:05d}-of-{count:05d}.safetensors"
+
+
+def _parts(tensors: dict[str, torch.Tensor], limit: int) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    size = 0
+    for key, tensor in tensors.items():
+        more = tensor.numel() * tensor.element_size()
+        if parts[-1] and size + more > limit:
+            parts.append([])
+            size = 0
+        parts[-1].append(key)
+        size += more
+    return parts
+
+
+def _without_aliases(state: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    kept: dict[str, torch.Tensor] = {}
+    aliases: dict[str, str] = {}
+    first: dict[tuple[object, ...], str] = {}
+    for key, value in state.items():
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"save_model: {key} is a {type(value).__name__}, and safetensors holds tensors only")
+        same = place_of(value)
+        if value.numel() and same in first:
+            aliases[key] = first[same]
+        else:
+            first[same] = key
+            kept[key] = value
+    return kept, aliases
+
+
+def _write_json(file: IO[bytes], table: object) -> None:
+    file.write(json.dumps(table, indent=2).encode() + os.linesep.encode())

@@ -1,0 +1,1 @@
+"""How several processes train one model: averaged gradients, precision, accumulation, optimizers."""

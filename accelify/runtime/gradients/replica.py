@@ -1,0 +1,150 @@
+"""A model of which every rank holds a copy: which parameters it trains, and how it hears of their gradients."""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from operator import is_not
+from typing import TYPE_CHECKING, Any, Protocol  # a strategy of any kind of replica owns one
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from accelify.runtime.gradients.structure import Structure, structure_of
+
+if TYPE_CHECKING:
+    from accelify.runtime.gradients.replicas import Replicas
+
+
+class Trained(Protocol):
+    """What has parameters to train: a model, or what an optimizer steps beside its models."""
+
+    def parameters(self) -> Iterable[torch.Tensor]:
+        """What is trained, and what may be one day."""
+
+    def modules(self) -> Iterable[nn.Module]:
+        """The modules whose buffers must agree."""
+
+    def buffers(self) -> Iterable[torch.Tensor]:
+        """Their buffers."""
+
+
+class GradientHook:
+    """Tells a replica that one of its gradients is complete; also how a parameter shows that it is prepared."""
+
+    __slots__ = ("index", "replica")
+
+    def __init__(self, replica: Replica, index: int) -> None:
+        self.replica = replica
+        self.index = index
+
+    def __call__(self, parameter: torch.Tensor) -> None:
+        self.replica.arrived(self.index, parameter)
+
+
+class Replica(ABC):
+    """One model, or what an optimizer steps beside its models, of which every rank holds a copy."""
+
+    def __init__(self, model: Trained, world_size: int) -> None:
+        self.model = weakref.ref(model)
+        self.world_size = world_size
+        self.owner: Replicas[Any] | None = None
+        self.is_open = False
+        self.parameters: list[torch.Tensor] = []
+        self._structure: Structure | None = None
+        self._kinds: list[tuple[torch.dtype, torch.device]] = []
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+        # Kept alive, so that an id stands for one parameter.
+        self._known: dict[int, torch.Tensor] = {}
+
+    # -- what each way to reduce does by itself
+
+    @abstractmethod
+    def copy_from_rank_0(self, tensors: list[torch.Tensor]) -> None:
+        """Rank 0's values in everyone's tensors, in place."""
+
+    @abstractmethod
+    def arrange(self, modules: list[nn.Module]) -> None:
+        """Make ready for the parameters as they are now, and for the modules' buffers."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Begin a round."""
+
+    @abstractmethod
+    def arrived(self, index: int, parameter: torch.Tensor) -> None:
+        """Take in a gradient that the backward pass has completed; called by autograd."""
+
+    def close(self) -> None:
+        """End a round, finished or given up."""
+        self.is_open = False
+
+    # -- layout
+
+    def is_stale(self) -> bool:
+        """Whether the model trains other parameters now than those laid out."""
+        if self._structure is not None:
+            has_changed = self.model() is None or self._structure.has_changed()
+        else:
+            current = self._trainable()
+            has_changed = len(current) != len(self.parameters) or any(map(is_not, current, self.parameters))
+        return has_changed or self._kinds != _kinds(self.parameters)
+
+    def lay_out(self) -> None:
+        """Take the parameters that train now, share those that are new, and hook them; on every rank at once."""
+        for handle in self._handles:
+            handle.remove()
+        self.parameters = self._trainable()
+        self._structure = structure_of(self.model())
+        self._kinds = _kinds(self.parameters)
+        self._share_new_parameters()
+        self.arrange([] if (model := self.model()) is None else list(model.modules()))
+        self._handles = [
+            parameter.register_post_accumulate_grad_hook(GradientHook(self, index))  # type: ignore[no-untyped-call]
+            for index, parameter in enumerate(self.parameters)
+        ]
+        self.close()
+
+    def _trainable(self) -> list[torch.Tensor]:
+        model = self.model()
+        return [] if model is None else [p for p in model.parameters() if p.requires_grad and not is_lazy(p)]
+
+    def release(self) -> None:
+        """Take the hooks away: the model is nobody's now."""
+        for handle in self._handles:
+            handle.remove()
+        self.owner = None
+
+    def has(self, parameter: torch.Tensor) -> bool:
+        """Whether this is one of the parameters, trained at present or not."""
+        return self._known.get(id(parameter)) is parameter
+
+    def share(self) -> None:
+        """Start every rank from rank 0's parameters and buffers."""
+        model = self.model()
+        if model is None:
+            return
+        self._share_new_parameters()
+        self.copy_from_rank_0([buffer for buffer in model.buffers() if not is_lazy(buffer)])
+
+    def _share_new_parameters(self) -> None:
+        model = self.model()
+        everything = [] if model is None else [p for p in model.parameters() if not is_lazy(p)]
+        fresh = [parameter for parameter in everything if id(parameter) not in self._known]
+        self.copy_from_rank_0([parameter.data for parameter in fresh])
+        self._known.update({id(parameter): parameter for parameter in fresh})
+
+
+def _kinds(parameters: list[torch.Tensor]) -> list[tuple[torch.dtype, torch.device]]:
+    return [(parameter.dtype, parameter.device) for parameter in parameters]
+
+
+def replica_of(model: nn.Module) -> Replica | None:
+    """The replica that an earlier `prepare` made of this model, by the hooks on its parameters."""
+    for parameter in model.parameters():
+        for hook in (getattr(parameter, "_post_accumulate_grad_hooks", None) or {}).values():
+            if isinstance(hook, GradientHook) and hook.replica.model() is model:
+                return hook.replica
+    return None

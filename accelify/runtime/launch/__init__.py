@@ -1,0 +1,1 @@
+"""From settings to running processes, and what is reported of their end."""

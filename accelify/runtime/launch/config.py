@@ -1,0 +1,219 @@
+"""The settings of a launch: where they may come from, and which one wins. Works without torch.
+
+A value of one of the KEYS comes from the first of: a flag, a variable `ACCELIFY_<NAME>`, the project's
+file, the file that `$ACCELIFY_CONFIG` names, what is detected. Each value remembers which it was.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accelify.runtime.launch.keys import KEYS, BadSetting, Value, read_value
+
+PROJECT_FILES = ("accelify.toml", "accelify.yaml", "accelify.yml", "pyproject.toml")
+CONFIG_VARIABLE = "ACCELIFY_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value and where it came from, in words."""
+
+    value: Value | None
+    origin: str
+
+
+Settings = dict[str, Setting]
+
+
+def read_config(path: Path) -> dict[str, Value]:
+    """The settings of one file: TOML or YAML by its suffix, the table `tool.accelify.launch` of a pyproject.toml.
+
+    Raises: BadSetting for a file that cannot be read, an unknown key or a value of the wrong kind.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not UTF-8 text"
+        raise BadSetting(str(path), f"cannot be read: {reason}") from None
+    table = _parse_yaml(path, text) if path.suffix in (".yaml", ".yml") else _parse_toml(path, text)
+    if path.name == "pyproject.toml":
+        ours = table.get("tool", {}).get("accelify", {})
+        strays = [name for name in ours if name != "launch"] if isinstance(ours, dict) else ["accelify"]
+        if strays:
+            raise BadSetting(str(path), f"{strays[0]!r} in [tool.accelify]: settings stand in [tool.accelify.launch]")
+        table = ours.get("launch", {})
+    if not isinstance(table, dict):
+        raise BadSetting(str(path), "is no table of settings")
+    return {str(name): read_value(str(name), value, str(path)) for name, value in table.items()}
+
+
+def _parse_toml(path: Path, text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(str(path), f"is not TOML: {error}") from None
+
+
+def _parse_yaml(path: Path, text: str) -> dict[str, Any]:
+    import yaml  # 12 ms; most projects have TOML
+
+    try:
+        table: dict[str, Any] = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise BadSetting(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
+    return table
+
+
+def project_file(folder: Path) -> Path | None:
+    """The project's own file: in this folder or the nearest one above, no further than the repository's top."""
+    for place in (folder, *folder.parents):  # os.access, as Path.exists raises where a folder may not be looked into
+        for name in PROJECT_FILES:
+            path = place / name
+            is_there = os.access(path, os.F_OK) and path.is_file()
+            if is_there and (name != "pyproject.toml" or "[tool.accelify" in _peek(path)):
+                return path
+        if os.access(place / ".git", os.F_OK):
+            return None
+    return None
+
+
+def _peek(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def user_file(variables: Mapping[str, str]) -> Path:
+    """Where `accelify config --user` writes; read only when `--user-config` asks for it."""
+    base = variables.get("XDG_CONFIG_HOME") or str(Path(variables.get("HOME", "~")).expanduser() / ".config")
+    return Path(base) / "accelify" / "accelify.toml"
+
+
+def config_files(variables: Mapping[str, str], folder: Path, explicit: Path | None = None) -> list[Path]:
+    """The files that count, the first one strongest; a file named on the command line stands alone."""
+    if explicit is not None:
+        return [explicit]
+    named = variables.get(CONFIG_VARIABLE)
+    found = [project_file(folder), Path(named) if named else None]
+    return [path for path in found if path is not None]
+
+
+def resolve(flags: Mapping[str, Any], variables: Mapping[str, str], files: list[Path]) -> Settings:
+    """Every setting with its origin; detection is left to the caller, who sees `default` as the origin.
+
+    Raises: BadSetting for the first value that cannot be used, wherever it stands.
+    """
+    layers = [(str(path), read_config(path)) for path in files]
+    settings: Settings = {}
+    for name, key in KEYS.items():
+        settings[name] = Setting(key.default, "default")
+        if flags.get(name) is not None:
+            settings[name] = Setting(read_value(name, flags[name], f"flag {key.flag}"), f"flag {key.flag}")
+        elif variables.get(key.variable):
+            origin = f"variable {key.variable}"
+            settings[name] = Setting(read_value(name, variables[key.variable], origin), origin)
+        else:
+            for path, table in layers:
+                if name in table:
+                    settings[name] = Setting(table[name], f"file {path}")
+                    break
+    return settings
+
+
+def write_config(path: Path, values: Mapping[str, Value]) -> None:
+    """Write a TOML or YAML file with a line of explanation for each value, whole or not at all.
+
+    Raises: BadSetting for an unknown key or a value of the wrong kind, before anything is written.
+    """
+    checked = {name: read_value(name, value, str(path)) for name, value in values.items()}
+    yaml_style = path.suffix in (".yaml", ".yml")
+    lines = ["# accelify launch reads this file; `accelify config show` tells what each value comes to."]
+    for name, value in checked.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else f'"{value}"'
+        lines.append(f"{name}{': ' if yaml_style else ' = '}{text}  # {KEYS[name].meaning}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    import tempfile
+
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def format_settings(settings: Settings) -> str:
+    """One line for each setting: its name, its value, where that came from."""
+    lines = []
+    for name, setting in settings.items():
+        value = setting.value
+        text = "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        lines.append(f"{name:<28} {text:<12} {setting.origin}")
+    return "\n".join(lines)
+
+
+# Another launcher's key -> ours; values are read as ours are.
+# Source: https://huggingface.co/docs/accelerate/package_reference/cli#accelerate-config
+IMPORTED = {
+    "num_processes": "num_processes",
+    "num_machines": "num_machines",
+    "machine_rank": "machine_rank",
+    "main_process_ip": "main_process_ip",
+    "main_process_port": "main_process_port",
+    "use_cpu": "cpu",
+    "gpu_ids": "gpu_ids",
+    "mixed_precision": "mixed_precision",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "debug": "debug",
+}
+SILENT: dict[str, tuple[object, ...]] = {
+    "compute_environment": ("LOCAL_MACHINE",),
+    "distributed_type": ("NO", "MULTI_GPU", "MULTI_CPU"),
+    "rdzv_backend": ("static", "c10d"),
+    "same_network": (True, False),
+    "main_training_function": ("main",),
+    "downcast_bf16": ("no", False),
+    "enable_cpu_affinity": (False,),
+    "tpu_use_cluster": (False,),
+    "tpu_use_sudo": (False,),
+    "tpu_env": ([],),
+}  # what says nothing that we would do differently
+
+
+def import_accelerate(path: Path) -> tuple[dict[str, Value], list[str]]:
+    """Our settings from a Hugging Face Accelerate YAML, and a line for each of its keys that has no counterpart.
+
+    Raises: BadSetting when the file is not YAML or one of its values cannot be used.
+    """
+    try:
+        table = _parse_yaml(path, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(str(path), f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+    if not isinstance(table, dict) or "distributed_type" not in table:
+        raise BadSetting(str(path), "is no Accelerate configuration: it has no distributed_type")
+    values, left = {}, []
+    for name, value in table.items():
+        ours = IMPORTED.get(name)
+        if ours is None:
+            if value not in SILENT.get(name, (None, {}, "")):
+                left.append(f"{name}: {value!r} has no counterpart and was left out")
+        elif value is not None and value != "all":
+            values[ours] = read_value(ours, value, str(path))
+    if table["distributed_type"] == "NO":
+        values["num_processes"] = 1
+    if values.get("num_machines", 1) == 1:
+        values.pop("machine_rank", None)
+    return {name: value for name, value in values.items() if value != KEYS[name].default}, left

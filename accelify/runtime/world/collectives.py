@@ -1,0 +1,281 @@
+"""What ranks say to each other outside the backward pass: checked gather, reduce, broadcast and barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any  # nested containers of anything go in and come out
+
+import numpy
+import torch
+
+from accelify.errors import AccelifyError
+from accelify.runtime.world import blanks
+from accelify.runtime.world.desync import call_site, disagreement, mark_of, missing
+from accelify.runtime.world.nested import is_list_of_objects, map_leaves, signature
+from accelify.runtime.world.process import World
+from accelify.runtime.world.transport import Processes, Transport
+
+REDUCTIONS = ("sum", "mean", "max", "min")
+
+
+class BadReduction(AccelifyError, ValueError):
+    """A reduction that does not exist."""
+
+
+class Alone:
+    """One process: everything is already everywhere."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Alone:
+        """The very same: it belongs to the process, also where a copied loader uses it."""
+        return self
+
+    def agree(self, operation: str, detail: str = "") -> None:
+        """Nothing to agree on."""
+
+    def is_alike(self, operation: str, detail: str) -> bool:
+        """Whether every rank has this detail."""
+        return True
+
+    def barrier(self, name: str = "wait_for_everyone") -> None:
+        """Nobody to wait for."""
+
+    def gather(self, tree: Any) -> Any:
+        """The tree itself; a number as a list of one."""
+        return map_leaves(lambda leaf: [leaf] if _is_number(leaf) else leaf, tree)
+
+    def gather_rows(self, tree: Any, keep: Sequence[int] | None) -> Any:
+        """The tree itself."""
+        return tree
+
+    def reduce(self, tree: Any, reduction: str) -> Any:
+        """The tree itself: the sum, mean and extremes of one."""
+        _check_reduction(reduction)
+        return tree
+
+    def broadcast(self, tree: Any, source: int = 0) -> Any:
+        """The tree itself."""
+        return tree
+
+    def pad(self, tree: Any, dim: int, value: int, is_first: bool) -> Any:
+        """The tree itself: it is as long as the longest."""
+        return tree
+
+    def gather_object(self, value: Any) -> list[Any]:
+        """The object of the only rank."""
+        return [value]
+
+    def counts(self, mine: int, operation: str = "the number of rows") -> list[int]:
+        """This rank's number."""
+        return [mine]
+
+    def scatter_object(self, values: list[Any]) -> Any:
+        """The only rank's object."""
+        return values[0]
+
+    def broadcast_object(self, value: Any, source: int = 0) -> Any:
+        """The object itself."""
+        return value
+
+
+class Together(Alone):
+    """Several processes. Each call first compares what the ranks ask for, and raises on all of them if it differs.
+
+    Cost: one all-gather of 16 bytes for the comparison, on the CPU.
+    """
+
+    def __init__(self, world: World, transport: Transport) -> None:
+        self._world = world
+        self._transport = transport
+
+    def agree(self, operation: str, detail: str = "") -> None:
+        """Return once every rank has asked for the same operation with the same detail.
+
+        Raises: Desync on every rank, naming what each asked for and the line that did.
+        """
+        if not self.is_alike(operation, detail):
+            raise disagreement(self._transport.objects(f"{call_site()} {operation} {detail}".strip()))
+
+    def is_alike(self, operation: str, detail: str) -> bool:
+        """Whether every rank has this detail, at an operation for which every rank must have come.
+
+        Raises: Desync where another operation was asked for.
+        """
+        numbers = self._exchange(operation, mark_of(detail), detail)
+        return all(number == numbers[0] for number in numbers)
+
+    def _exchange(self, operation: str, number: int, detail: str = "") -> list[int]:
+        """Every rank's number, once all have come for this operation."""
+        mine = torch.tensor([mark_of(operation), number], dtype=torch.int64)
+        try:
+            everyone = self._transport.gather(mine, operation, detail)
+        except RuntimeError as error:
+            raise missing(self._world, f"{operation} {detail}", error) from None
+        said = [one.tolist() for one in everyone]
+        if any(mark != said[0][0] for mark, _ in said):
+            raise disagreement(self._transport.objects(f"{call_site()} {operation} {detail}".strip()))
+        return [number for _, number in said]
+
+    def _completed(self, asked: str, tree: Any) -> Any:
+        """The tree of a sum with this rank's zeros as the others have them, where that is all in which they differ."""
+        kinds = None if tree is None else blanks.kinds(tree)
+        everyone: list[Any] = self._transport.objects((f"{call_site()} {asked}", kinds))
+        whole = blanks.filled(tree, [kinds for _, kinds in everyone], self._world.device)
+        if whole is None:
+            raise disagreement([story for story, _ in everyone])
+        return whole
+
+    def barrier(self, name: str = "wait_for_everyone") -> None:
+        """Return once every rank has come here."""
+        self.agree(name)
+
+    def gather(self, tree: Any) -> Any:
+        """Every rank's tensors, one rank's after the other's.
+
+        Shapes: (n, ...) on each rank -> (world_size * n, ...); a scalar tensor -> (world_size,).
+        A number becomes the list of all ranks' numbers.
+        Raises: Desync when structure, dtype or shape differ between ranks.
+        """
+        self.agree("gather", signature(tree))
+        return map_leaves(self._gather_leaf, tree)
+
+    def _gather_leaf(self, leaf: Any) -> Any:
+        if _is_number(leaf):
+            return self._transport.objects(leaf)
+        if isinstance(leaf, numpy.ndarray):
+            return self._gather_leaf(torch.as_tensor(leaf)).numpy()
+        if not isinstance(leaf, torch.Tensor):
+            raise TypeError(f"gather takes tensors and numbers, not {type(leaf).__name__}: use gather_object for it")
+        return torch.cat([part.reshape(1) if leaf.ndim == 0 else part for part in self._transport.gather(leaf)])
+
+    def gather_rows(self, tree: Any, keep: Sequence[int] | None) -> Any:
+        """Every rank's rows, of each only the first `keep[rank]`; None keeps all. The row counts may differ.
+
+        Shapes: (n_r, ...) -> (sum of keep, ...). A list without tensors is taken as one object per row, any other
+        object as one per rank.
+        """
+        self.agree("gather_for_metrics", signature(tree, ragged=True))
+        return map_leaves(lambda leaf: self._rows_of(leaf, keep), tree, is_leaf=is_list_of_objects)
+
+    def _rows_of(self, leaf: Any, keep: Sequence[int] | None) -> Any:
+        if isinstance(leaf, list):
+            everyone = self._transport.objects(leaf)
+            return [value for rank, values in enumerate(everyone) for value in values[: keep[rank] if keep else None]]
+        if isinstance(leaf, numpy.ndarray):
+            return self._rows_of(torch.as_tensor(leaf), keep).numpy()
+        if leaf is None:  # on every rank, by its signature: a part that an output does not have
+            return None
+        if not isinstance(leaf, torch.Tensor):
+            return [value for rank, value in enumerate(self._transport.objects(leaf)) if keep is None or keep[rank]]
+        if leaf.ndim == 0:
+            parts = self._transport.gather(leaf)
+            return torch.stack([part for rank, part in enumerate(parts) if keep is None or keep[rank]])
+        lengths = self._transport.objects(len(leaf))
+        longest = max(lengths)
+        padded = leaf.detach()
+        if len(leaf) < longest:
+            filler = leaf.new_zeros((longest - len(leaf), *leaf.shape[1:]))
+            padded = torch.cat([padded, filler])
+        parts = self._transport.gather(padded)
+        counts = lengths if keep is None else keep
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    def reduce(self, tree: Any, reduction: str) -> Any:
+        """The sum, mean, max or min over ranks of each tensor or number, in kind: a number stays a number.
+
+        The mean of whole numbers is a float. In a sum a rank may have 0 for what is a tensor on others.
+        Raises: Desync when structure, dtype or shape differ between ranks otherwise.
+        """
+        _check_reduction(reduction)
+        if not self.is_alike(f"reduce {reduction}", signature(tree)):
+            tree = self._completed(f"reduce {reduction} {signature(tree)}", tree if reduction == "sum" else None)
+        return map_leaves(lambda leaf: self._reduce_leaf(leaf, reduction), tree)
+
+    def _reduce_leaf(self, leaf: Any, reduction: str) -> Any:
+        if _is_number(leaf):
+            # Python's own arithmetic keeps whole numbers of any size and the last bit of a float.
+            return _REDUCERS[reduction](self._transport.objects(leaf))
+        if isinstance(leaf, numpy.ndarray):
+            return self._reduce_leaf(torch.as_tensor(leaf), reduction).numpy()
+        if not isinstance(leaf, torch.Tensor):
+            raise TypeError(f"reduce takes tensors and numbers, not {type(leaf).__name__}")
+        if leaf.is_complex():
+            return torch.view_as_complex(self._reduce_leaf(torch.view_as_real(leaf.resolve_conj()), reduction))
+        total = self._transport.reduce(leaf, reduction)
+        if reduction == "mean":
+            total = total / self._world.size
+            return total.to(leaf.dtype) if leaf.is_floating_point() else total
+        return total if leaf.dtype == torch.bool and reduction == "sum" else total.to(leaf.dtype)
+
+    def broadcast(self, tree: Any, source: int = 0) -> Any:
+        """The source rank's tensors and objects on every rank; the structure must agree."""
+        self.agree("broadcast", signature(tree))
+        return map_leaves(lambda leaf: self._broadcast_leaf(leaf, source), tree)
+
+    def _broadcast_leaf(self, leaf: Any, source: int) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return self._transport.object_from(leaf, source)
+        return self._transport.broadcast(leaf, source)
+
+    def pad(self, tree: Any, dim: int, value: int, is_first: bool) -> Any:
+        """Tensors padded with `value` along `dim` to the longest of all ranks; one without that dimension stays."""
+        self.agree("pad_across_processes")
+
+        def padded(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            sizes = self._transport.objects(leaf.size(dim) if -leaf.ndim <= dim < leaf.ndim else None)
+            if None in sizes or max(sizes) == leaf.size(dim):
+                return leaf
+            shape = list(leaf.shape)
+            shape[dim] = max(sizes) - leaf.size(dim)
+            filler = leaf.new_full(shape, value)
+            return torch.cat([filler, leaf] if is_first else [leaf, filler], dim=dim)
+
+        return map_leaves(padded, tree)
+
+    def gather_object(self, value: Any) -> list[Any]:
+        """Every rank's object, in the order of ranks."""
+        self.agree("gather_object")
+        return self._transport.objects(value)
+
+    def counts(self, mine: int, operation: str = "the number of rows") -> list[int]:
+        """Every rank's number, in one small message: for what is said in every step."""
+        return self._exchange(operation, mine)
+
+    def scatter_object(self, values: list[Any]) -> Any:
+        """This rank's object of those that rank 0 has, one for each."""
+        self.agree("the next batch from process 0")
+        return self._transport.own_object(values, self._world.rank)
+
+    def broadcast_object(self, value: Any, source: int = 0) -> Any:
+        """The source rank's object on every rank."""
+        self.agree("broadcast_object")
+        return self._transport.object_from(value, source)
+
+
+def choose(world: World) -> Alone:
+    """The collectives for this world."""
+    if world.size == 1:
+        return Alone()
+    if world.device.type == "xla":
+        from accelify.runtime.world.xla import Devices  # here, as it is for few
+
+        return Together(world, Devices(world))
+    return Together(world, Processes(world.size))
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, (bool, int, float, complex, numpy.number, numpy.bool_))
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise BadReduction(f"reduction {reduction!r}: choose one of {', '.join(REDUCTIONS)}")
+
+
+_REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
+    "sum": sum,
+    "mean": lambda values: sum(values) / len(values),
+    "max": max,
+    "min": min,
+}

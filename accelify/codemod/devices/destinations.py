@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from accelify.codemod.devices.moves import Move, last_name
 from accelify.codemod.devices.options import options_in
-from accelify.codemod.libraries.names import is_device_name
+from accelify.codemod.libraries.vocabulary import is_device_name
 from accelify.codemod.semantics.values import Constant
 
 if TYPE_CHECKING:

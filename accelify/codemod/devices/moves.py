@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from functools import cached_property
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import vocabulary
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.values import External
@@ -60,11 +60,11 @@ class Moves:
     def is_device(self, node: ast.expr) -> bool:
         """Whether an expression is a device, by its value or, where that is unknown, by its last name."""
         if isinstance(node, ast.Constant):
-            return names.is_device_text(node.value)
+            return vocabulary.is_device_text(node.value)
         values = self.program.values(node)
         if any(self.roles.is_device(v) for v in values):
             return True
-        return names.is_device_name(last_name(node))
+        return vocabulary.is_device_name(last_name(node))
 
     def goes_to_cpu(self, move: Move) -> bool:
         """Whether a move is to the CPU, said there or by a variable."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.codemod.devices.moves import Move, last_name
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import vocabulary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -37,7 +37,7 @@ class NamedDevices:
     def is_option(self, node: ast.expr) -> bool:
         """Whether an expression is a device that the script's user names, and that the script never sets itself."""
         is_setting = isinstance(node, (ast.Attribute, ast.Subscript)) and _OPTIONS.match(ast.unparse(node))
-        if not is_setting or not names.is_device_name(last_name(node)):
+        if not is_setting or not vocabulary.is_device_name(last_name(node)):
             return False
         values = self.program.values(node)
         return not any(isinstance(v, (Made, Instance)) for v in values) and last_name(node) not in self._set

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod.distributed.conditions import RANKS, Key
 from accelify.codemod.distributed.launching import Launching
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.training.roles import Roles
 
 # What a statement of a branch is for: to start the processes, to wait for the others, to deal data out to them, to
@@ -218,7 +218,7 @@ class Branches:
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "format":
             value = value.func.value
         first = value.values[0] if isinstance(value, ast.JoinedStr) and value.values else value
-        return isinstance(first, ast.Constant) and names.is_device_text(first.value)
+        return isinstance(first, ast.Constant) and vocabulary.is_device_text(first.value)
 
     def _root(self, node: ast.expr) -> ast.expr:
         """What is moved or wrapped by an expression."""

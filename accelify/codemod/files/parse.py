@@ -16,7 +16,7 @@ from functools import cached_property
 
 from accelify.codemod.files.lines import opcodes
 from accelify.codemod.files.source import Decoded, decode, encode
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import vocabulary
 from accelify.errors import CannotParse
 
 # `print x`, `exec x`, `except E, e`, `raise E, x`, `0777`, `<>`, backquotes: what CPython says of each.
@@ -61,7 +61,7 @@ class Parsed:
                 modules = [a.name for a in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 modules = [node.module]
-            if any(names.migrated_by(m) for m in modules):
+            if any(vocabulary.migrated_by(m) for m in modules):
                 return True
         return False
 

@@ -89,34 +89,34 @@ def entries() -> Iterator[tuple[str, str, str]]:
 @cache
 def _find(name: str) -> Row | None:
     documented = _documented(name)
-    return _exact(name) or _exact(documented) or _matching(name) or _matching(documented)
+    facts = _exact(name) or _exact(documented) or _matching(name) or _matching(documented)
+    return None if facts is None else row_of(facts)
 
 
 @cache
 def _own_member(kind: str, name: str) -> Row | None:
-    facts = _words(f"<{kind}>").get(name)
-    return row_of(facts) if facts is not None else _matching(f"<{kind}>.{name}")
+    facts = _words(f"<{kind}>").get(name) or _matching(f"<{kind}>.{name}")
+    return None if facts is None else row_of(facts)
 
 
-def _exact(name: str) -> Row | None:
+def _exact(name: str) -> str | None:
+    """The facts of a name that stands in the table."""
     place, _, rest = name.rpartition(".")
     while True:
         facts = _words(place or "-").get(rest)
-        if facts is not None:
-            return row_of(facts)
-        if not place:
-            return None
+        if facts is not None or not place:
+            return facts
         place, _, last = place.rpartition(".")
         rest = f"{last}.{rest}"
 
 
-def _matching(name: str) -> Row | None:
-    """The row of the pattern with the most letters among those that match."""
+def _matching(name: str) -> str | None:
+    """The facts of the pattern with the most letters among those that match."""
     patterns = _patterns()
     candidates = patterns.get(name.partition(".")[0], patterns[""])
     for start, between, end, facts in candidates:
         if name.startswith(start) and name.endswith(end) and all(part in name for part in between):
-            return row_of(facts)
+            return facts
     return None
 
 

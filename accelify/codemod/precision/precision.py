@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches, is_none, method_of_call
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.settings import Settings
@@ -159,7 +159,7 @@ class Precisions:
             return None
         named = {v.name for v in self.program.values(given) if isinstance(v, External)}
         if len(named) == 1 and len(self.program.values(given)) == 1:
-            found = names.low_precision(next(iter(named)))
+            found = vocabulary.low_precision(next(iter(named)))
             if found is not None:
                 return found
         raise NotUnderstood(call, "cannot tell which type this `autocast` computes in")

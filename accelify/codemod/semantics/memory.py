@@ -174,7 +174,7 @@ class Memory:
 
     def is_module_class(self, cls: Scope) -> bool:
         """Whether a class is an `nn.Module`."""
-        return any(names.is_module_base(name) for name in self.external_bases(cls))
+        return any(names.is_module(name) for name in self.external_bases(cls))
 
     def method(self, cls: Scope, name: str) -> Scope | None:
         """The method that an instance of a class has under a name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
@@ -84,7 +84,7 @@ class Roles:
         """A `torch.device`, or text that names one."""
         if isinstance(value, Made):
             return names.is_device(value.name)
-        return isinstance(value, Constant) and names.is_device_text(value.value)
+        return isinstance(value, Constant) and vocabulary.is_device_text(value.value)
 
     def is_cuda_test(self, value: Value) -> bool:
         return isinstance(value, Made) and names.is_cuda_test(value.name)

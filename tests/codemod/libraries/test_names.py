@@ -1,0 +1,121 @@
+"""What names stand for in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from accelify.codemod.libraries import names, vocabulary
+
+
+@pytest.mark.parametrize(
+    ("is_so", "yes", "no"),
+    [
+        (
+            names.is_optimizer,
+            "torch.optim.SGD torch.optim.adam.Adam transformers.AdamW transformers.optimization.Adafactor "
+            "timm.optim.Lamb "
+            "timm.optim.create_optimizer_v2 bitsandbytes.optim.AdamW8bit apex.optimizers.FusedAdam lion_pytorch.Lion",
+            "torch.optim.lr_scheduler.StepLR torch.optim.swa_utils.AveragedModel torch.optim.lr_scheduler "
+            "transformers.BertModel transformers.get_scheduler mylib.Adam",
+        ),
+        (
+            names.is_scheduler,
+            "torch.optim.lr_scheduler.OneCycleLR transformers.get_linear_schedule_with_warmup "
+            "transformers.get_scheduler "
+            "transformers.optimization.get_scheduler diffusers.optimization.get_scheduler "
+            "timm.scheduler.CosineLRScheduler",
+            "torch.optim.SGD transformers.AdamW diffusers.UNet2DModel",
+        ),
+        (
+            names.is_loader,
+            "torch.utils.data.DataLoader torch.utils.data.dataloader.DataLoader "
+            "torch_geometric.loader.NeighborLoader "
+            "dgl.dataloading.GraphDataLoader torchtext.data.BucketIterator monai.data.DataLoader",
+            "torch.utils.data.Dataset torch_geometric.loader.Batch torchtext.data.Field",
+        ),
+        (
+            names.is_torch_loader,
+            "torch.utils.data.DataLoader torch_geometric.loader.NeighborLoader torch_geometric.data.DataLoader",
+            "torchtext.data.BucketIterator torch.utils.data.TensorDataset",
+        ),
+        (
+            names.is_module,
+            "torch.nn.Linear torch.nn.Module torch.nn.modules.conv.Conv2d torch.nn.MSELoss "
+            "torchvision.models.resnet18 "
+            "timm.create_model transformers.AutoModel.from_pretrained transformers.BertForSequenceClassification "
+            "torch.hub.load torch.nn.DataParallel torch_geometric.nn.GCNConv transformers.PreTrainedModel",
+            "torch.nn.functional.relu torch.nn.init.zeros_ torch.nn.Parameter torch.nn.utils.clip_grad_norm_ "
+            "torch.compile "
+            "transformers.AutoTokenizer.from_pretrained torch.hub.load_state_dict_from_url torch.nn.ParameterList",
+        ),
+        (
+            names.is_loss,
+            "torch.nn.CrossEntropyLoss torch.nn.modules.loss.MSELoss",
+            "torch.nn.Linear torch.nn.functional.cross_entropy mylib.Loss",
+        ),
+        (
+            names.is_wrapper,
+            "torch.nn.DataParallel torch.nn.parallel.DistributedDataParallel apex.parallel.DistributedDataParallel",
+            "torch.compile torch.nn.Linear",
+        ),
+        (names.returns_its_model, "torch.compile torch.jit.script torch.nn.DataParallel", "torch.nn.Linear torch.nn"),
+        (names.adds_up_itself, "torchmetrics.Accuracy", "torchmetrics.functional.accuracy sklearn.metrics.f1_score"),
+        (
+            names.is_device,
+            "torch.device torch.cuda.current_device torch.get_default_device",
+            "torch.cuda.device cluster.device torch.cuda.is_available",
+        ),
+        (
+            names.is_cuda_test,
+            "torch.cuda.is_available torch.cuda.device_count torch.backends.mps.is_available",
+            "torch.cuda.synchronize torch.distributed.is_available",
+        ),
+        (names.is_autocast, "torch.autocast torch.cuda.amp.autocast torch.amp.autocast_mode.autocast", "torch.no_grad"),
+        (names.is_scaler, "torch.cuda.amp.GradScaler torch.GradScaler torch.amp.grad_scaler.GradScaler", "torch.amp"),
+        (
+            names.is_distributed,
+            "torch.distributed torch.distributed.all_reduce torch.nn.parallel.DistributedDataParallel "
+            "horovod.torch.init "
+            "torch.utils.data.distributed.DistributedSampler torch.multiprocessing.spawn deepspeed.initialize "
+            "deepspeed "
+            "mpi4py.MPI torch.distributed.checkpoint.save torch.utils.data.DistributedSampler",
+            "torch.distributions.Normal torch.utils.data.DataLoader torch.nn.DataParallel multiprocessing.Pool",
+        ),
+        (names.runs_beside, "multiprocessing.Process threading.Thread torch.multiprocessing.Process", "queue.Queue"),
+    ],
+)
+def test_what_a_name_stands_for(is_so: Callable[[str | None], bool], yes: str, no: str) -> None:
+    assert [name for name in yes.split() if not is_so(name)] == []
+    assert [name for name in no.split() if is_so(name)] == []
+    assert not is_so(None)
+
+
+def test_how_calls_pass_on_what_their_arguments_yield() -> None:
+    passed = {name: names.iteration(name) for name in ("enumerate", "zip", "tqdm.tqdm", "tqdm.auto.tqdm", "filter")}
+    assert list(passed.values()) == ["enumerate", "zip", "same", "same", "filter"]
+    assert names.iteration("itertools.chain.from_iterable") == "chain"
+    assert names.iteration("len") is None
+
+
+def test_texts_and_options_that_mean_a_device() -> None:
+    assert all(map(vocabulary.is_device_text, ("cuda", "cuda:1", "cpu", "mps")))
+    assert not any(map(vocabulary.is_device_text, ("adam", "cudnn", 0, None)))
+    assert all(map(vocabulary.is_device_name, ("device", "gpu_id", "teacher_device", "gpus", "local_rank", "rank")))
+    assert not any(map(vocabulary.is_device_name, ("devices_seen", "ranking", "gpu_memory")))
+    assert vocabulary.low_precision("torch.half") == "fp16"
+    assert vocabulary.low_precision("torch.float32") is None
+
+
+def test_libraries_that_run_the_training_loop() -> None:
+    assert vocabulary.migrated_by("pytorch_lightning.Trainer") == "pytorch_lightning"
+    assert vocabulary.migrated_by("accelify.runtime") == "accelify.runtime"
+    assert vocabulary.migrated_by("torch.optim") is None
+
+
+def test_variables_of_launchers() -> None:
+    assert all(map(vocabulary.is_rank_variable, ("RANK", "LOCAL_RANK", "SLURM_PROCID")))
+    assert not any(map(vocabulary.is_rank_variable, ("WORLD_SIZE", "HOME")))
+    assert all(map(vocabulary.is_launcher_variable, ("RANK", "WORLD_SIZE", "MASTER_ADDR")))
+    assert not vocabulary.is_launcher_variable("HOME")

@@ -2,21 +2,44 @@
 
 ROWS = """\
 # --- which process is this? ---
+returns=number same=no traits=spreads asks=rank
+    torch.distributed: get_rank
+    horovod.torch: rank
+    torch_xla.core.xla_model: get_ordinal
+returns=number same=no traits=spreads asks=local_rank
+    torch.distributed: get_node_local_rank
+    horovod.torch: local_rank
+    torch_xla.core.xla_model: get_local_ordinal
+returns=number same=no traits=spreads asks=is_main
+    torch_xla.core.xla_model: is_master_ordinal
 returns=number same=no traits=spreads
-    torch.distributed: get_rank get_node_local_rank get_group_rank get_global_rank
-    horovod.torch: rank local_rank
-    torch_xla.core.xla_model: get_ordinal is_master_ordinal get_local_ordinal
-returns=number same=yes traits=spreads
-    torch.distributed: get_world_size get_backend get_default_backend_for_device
-    horovod.torch: size local_size
+    torch.distributed: get_group_rank get_global_rank
+returns=number same=yes traits=spreads asks=size
+    torch.distributed: get_world_size
+    horovod.torch: size
     torch_xla.core.xla_model: xrt_world_size
 returns=number same=yes traits=spreads
-    torch.distributed: is_available is_initialized is_nccl_available is_gloo_available is_mpi_available
+    torch.distributed: get_backend get_default_backend_for_device
+    horovod.torch: local_size
+returns=number same=yes traits=spreads asks=started
+    torch.distributed: is_initialized
+returns=number same=yes traits=spreads asks=yes
+    torch.distributed: is_available
+returns=number same=yes traits=spreads
+    torch.distributed: is_nccl_available is_gloo_available is_mpi_available
         is_ucc_available is_torchelastic_launched is_backend_available
+traits=attribute same=no asks=rank
+    <accelerator>: process_index
+traits=attribute same=no asks=local_rank
+    <accelerator>: local_process_index
+traits=attribute same=no asks=is_main
+    <accelerator>: is_main_process
 traits=attribute same=no
-    <accelerator>: process_index local_process_index is_main_process is_local_main_process is_last_process
+    <accelerator>: is_local_main_process is_last_process
+traits=attribute same=yes asks=size
+    <accelerator>: num_processes
 traits=attribute same=yes
-    <accelerator>: num_processes mixed_precision distributed_type sync_gradients use_distributed
+    <accelerator>: mixed_precision distributed_type sync_gradients use_distributed
 traits=attribute same=no returns=device
     <accelerator>: device
 

@@ -47,6 +47,8 @@ effects=runs_code
 effects=reads_input+prints returns=string
     -: input raw_input
     getpass: getpass
+returns=stream traits=attribute
+    sys: stdout stderr __stdout__ __stderr__
 effects=prints
     -: print
     pprint: pprint pp
@@ -354,16 +356,18 @@ returns=number
     resource: getrusage getrlimit
 
 # --- environment, options ---
+effects=reads_environment returns=string asks=variable
+    os: getenv environ.get environ.__getitem__
 effects=reads_environment returns=string
-    os: getenv environ.get environ.__getitem__ environ.copy environ.keys environ.items
-effects=reads_environment traits=attribute returns=environ
+    os: environ.copy environ.keys environ.items
+effects=reads_environment traits=attribute returns=environ asks=variables
     os: environ
 effects=changes_library
     os: putenv unsetenv environ.setdefault environ.update environ.pop environ.__setitem__
     dotenv: load_dotenv
 effects=changes_library mutates=self keeps=0+1
     <environ>: setdefault update __setitem__ pop
-effects=reads_environment returns=string
+effects=reads_environment returns=string asks=variable
     <environ>: get __getitem__
 returns=parser
     argparse: ArgumentParser

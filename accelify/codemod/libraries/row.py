@@ -103,6 +103,23 @@ class Same(Enum):
     NO = "no"
 
 
+class Asks(Enum):
+    """What a call, an attribute or an environment variable says of the run: about processes, GPUs, modes."""
+
+    RANK = "rank"
+    LOCAL_RANK = "local_rank"
+    SIZE = "size"  # the number of processes
+    IS_MAIN = "is_main"  # whether this is the main process
+    STARTED = "started"  # whether a process group was started
+    GPU = "gpu"  # whether there is one
+    GPUS = "gpus"  # how many there are
+    TRAINING = "training"  # whether a model is in training mode
+    YES = "yes"
+    DEVICE = "device"  # the device that its first argument names
+    VARIABLE = "variable"  # the environment variable that its first argument names
+    VARIABLES = "variables"  # all environment variables
+
+
 class Trait(Enum):
     """Facts that are true or not."""
 
@@ -144,6 +161,7 @@ class Row:
     device: Device | None = None
     same: Same = Same.ARGUMENTS
     passes: str | None = None  # how an iteration passes on what its arguments yield
+    asks: Asks | None = None
     traits: frozenset[Trait] = frozenset()
 
     @property
@@ -191,6 +209,7 @@ def row_of(facts: str) -> Row | None:
         device=Device(given["device"]) if "device" in given else None,
         same=Same(given["same"]) if "same" in given else _same(effects),
         passes=given.get("passes"),
+        asks=Asks(given["asks"]) if "asks" in given else None,
         traits=frozenset(Trait(t) for t in _parts(given, "traits")),
     )
 

@@ -61,8 +61,12 @@ def member(kind: str | None, name: str) -> Row | None:
 
 @cache
 def members(name: str) -> tuple[Row, ...]:
-    """The rows that kinds of objects have for a method or attribute of this name: of an object of any kind."""
-    found = (_own_member(place[1:-1], name) for place in _places() if place[0] == "<")
+    """The rows that kinds of objects have for a method or attribute of this name: of an object of any kind.
+
+    A pattern that every name matches is no sign that an object is of its kind.
+    """
+    places = (p for p in _places() if p[0] == "<" and ("*" not in _words(p) or name in _words(p)))
+    found = (_own_member(place[1:-1], name) for place in places)
     return tuple(dict.fromkeys(row for row in found if row is not None))
 
 

@@ -165,14 +165,17 @@ effects=calls
     torch.autograd: Function function.Function
 
 # --- devices ---
-role=device returns=device
+role=device returns=device asks=device
     torch: device
 role=device returns=device same=no
     torch.cuda torch.xpu: current_device
     torch.accelerator: current_accelerator current_device_index current_device_idx
     torch: get_default_device
+role=device_test returns=number same=yes asks=gpus
+    torch.cuda: device_count
+role=device_test returns=number same=yes asks=gpu
+    torch.cuda: is_available
 role=device_test returns=number same=yes
-    torch.cuda: is_available device_count
     torch.backends.mps: is_available is_built
     torch.mps torch.xpu torch.accelerator: is_available
 returns=number same=yes

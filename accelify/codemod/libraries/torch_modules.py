@@ -159,12 +159,14 @@ returns=iterator
     <module>: buffers named_buffers children named_children modules named_modules
 -
     <module>: get_submodule get_parameter get_buffer get_extra_state extra_repr
-returns=number traits=attribute
+returns=number traits=attribute asks=training
     <module>: training
 returns=parameter traits=attribute
     <module>: weight bias
 returns=module traits=attribute
     <wrapper>: module
+returns=tensor device=arguments
+    <module>: __call__ forward
 returns=tensor effects=draws_in_training device=arguments
     <dropout>: __call__ forward
 returns=tensor mutates=self device=arguments

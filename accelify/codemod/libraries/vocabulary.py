@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from accelify.codemod.libraries.row import Asks
+
 _DEVICE_TYPES = ("cuda", "cpu", "mps", "xpu")
 _DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|gpus?|cuda)(_ids?)?$|^(local_)?rank$")
 _LOW_PRECISION = {"torch.float16": "fp16", "torch.half": "fp16", "torch.bfloat16": "bf16"}
@@ -19,6 +21,11 @@ _GROUP_VARIABLES = frozenset(
     "SLURM_NTASKS_PER_NODE OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE PMI_SIZE MV2_COMM_WORLD_SIZE "
     "HOROVOD_SIZE HOROVOD_LOCAL_SIZE".split()
 )
+_ASKED_BY_VARIABLE = {
+    **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), Asks.RANK),
+    **dict.fromkeys(("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), Asks.LOCAL_RANK),
+    **dict.fromkeys(("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), Asks.SIZE),
+}
 
 
 def is_device_text(value: object) -> bool:
@@ -49,3 +56,8 @@ def is_rank_variable(name: str) -> bool:
 def is_launcher_variable(name: str) -> bool:
     """Whether a launcher sets an environment variable: for the rank, the size of the group, the address."""
     return name in _RANK_VARIABLES or name in _GROUP_VARIABLES
+
+
+def asked_by_variable(name: str) -> Asks | None:
+    """What an environment variable says of the run: that of the rank, the number of processes."""
+    return _ASKED_BY_VARIABLE.get(name)

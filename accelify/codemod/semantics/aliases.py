@@ -1,0 +1,215 @@
+"""Which variables, and which parts of what they hold, change with an object that an expression gives?
+
+An object that code has just made is nobody else's; one that comes from a variable, a parameter, an attribute, an item
+or a call that hands on what it is given is a place there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from accelify.codemod.libraries.row import Role, Row, Trait
+from accelify.codemod.semantics.kinds import Kinds
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.summary import Place
+from accelify.codemod.semantics.values import ClassValue, ModuleValue
+
+Path = tuple[str, ...]
+NEW = frozenset(
+    "number string bytes none dtype size device datetime timedelta".split()
+)  # kinds that nothing can change
+_CONTAINERS = frozenset("list tuple dict set defaultdict deque iterator counter module".split())
+_LONGEST = 4  # steps of a path that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """That code runs a function of the project's own: by a call, or with one object and further arguments."""
+
+    function: Scope
+    at: ast.AST
+    owner: ast.expr | None = None
+    given: tuple[ast.expr, ...] = ()
+    makes: bool = False  # the object is made by the call
+
+
+class Aliases:
+    """Follow objects back to where they are kept."""
+
+    def __init__(self, program: Program, kinds: Kinds) -> None:
+        self.program = program
+        self.flow = program.flow
+        self.kinds = kinds
+        self._tracer = Tracer(program)
+        self._returning: set[tuple[Scope, Path]] = set()
+
+    def given(self, run: Run, place: Place) -> frozenset[Place]:
+        """The places outside that a change of a parameter changes."""
+        function, node = run.function, run.function.node
+        is_method = function.is_method and not function.has_decorator("staticmethod")
+        if is_method and function.parameters and place.name == function.parameters[0].arg:
+            if run.makes or run.owner is None:
+                return frozenset() if run.makes else frozenset({Place(None, place.name, place.path)})
+            return self.within(run.owner, place.path)
+        if not isinstance(run.at, ast.Call):
+            return _all(self.within(g, place.path) for g in run.given)
+        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        if place.name in {r.arg for r in (node.args.vararg, node.args.kwarg) if r is not None}:
+            path = place.path[1:] if place.path[0] == "[]" else ()
+            given = [*run.at.args, *(k.value for k in run.at.keywords)]
+            return _all(self.within(g, path) for g in given) if path else frozenset()
+        argument = self._tracer.argument(run.at, function, place.name)
+        if argument is not None:
+            return self.within(argument, place.path)
+        if any(isinstance(a, ast.Starred) for a in run.at.args) or any(k.arg is None for k in run.at.keywords):
+            spread = [a for a in run.at.args if isinstance(a, ast.Starred)]
+            spread_named = [k.value for k in run.at.keywords if k.arg is None]
+            return _all(self.within(g, ("[]", *place.path)) for g in [*(s.value for s in spread), *spread_named])
+        return frozenset({place})  # what a default holds
+
+    def origins(self, place: Place, inner: set[Scope]) -> set[Place]:
+        """The places outside of a function that are changed with what one of its variables holds."""
+        found: set[Place] = set()
+        seen: set[Place] = set()
+        queue = [place]
+        while queue:
+            current = queue.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            if current.scope not in inner or current.scope is None:
+                found.add(current)
+                continue
+            for write in self._tracer.writes(current.scope, current.name):
+                if isinstance(write, ast.arg):
+                    found |= {current} if current.scope.kind == "function" else set()
+                else:
+                    queue.extend(self._held_by(write, current.path))
+        return found
+
+    def _held_by(self, write: ast.AST, path: Path) -> frozenset[Place]:
+        """The places that change with what a variable was given at a place, seen from there."""
+        if not isinstance(write, ast.expr):
+            return frozenset()
+        holder = self.program.parent(write)
+        if isinstance(holder, ast.NamedExpr):
+            return self.within(holder.value, path)
+        if isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension)):
+            return self.within(holder.iter, ("[]", *path))
+        value = self._tracer.assigned(write)
+        if value is not None:
+            return self.within(value, path)
+        statement = self.program.statement(write)
+        if isinstance(statement, (ast.For, ast.AsyncFor)) and self.program.inside(write, statement.target):
+            return self.within(statement.iter, ("[]", *path))
+        if isinstance(statement, ast.Assign):
+            return self.within(statement.value, ("[]", *path))
+        return frozenset()
+
+    def within(self, node: ast.expr, path: Path) -> frozenset[Place]:
+        """The places that change when a part of what an expression gives is changed; none if it was just made."""
+        path = path[:_LONGEST]
+        if isinstance(node, ast.Name):
+            return self._of_name(node, path)
+        if isinstance(node, ast.Attribute):
+            return self._of_attribute(node, path)
+        if isinstance(node, ast.Subscript):
+            return self.within(node.value, ("[]", *path))
+        if isinstance(node, (ast.NamedExpr, ast.Await, ast.Starred)):
+            return self.within(node.value, path)
+        if isinstance(node, ast.IfExp):
+            return self.within(node.body, path) | self.within(node.orelse, path)
+        if isinstance(node, ast.BoolOp):
+            return _all(self.within(v, path) for v in node.values)
+        if isinstance(node, ast.Call):
+            return self._of_result(node, path)
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            return self._of_items(node.elts, path)
+        if isinstance(node, ast.Dict):
+            return self._of_items(node.values, path)
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            return self._of_items([node.elt], path)
+        return self._of_items([node.value], path) if isinstance(node, ast.DictComp) else frozenset()
+
+    def _of_items(self, items: Iterable[ast.expr], path: Path) -> frozenset[Place]:
+        """The places in what a new container holds; a change of the container itself is nobody else's."""
+        if len(path) < 2 or path[0] != "[]":
+            return frozenset()
+        return _all(self.within(item, path[1:]) for item in items)
+
+    def _of_name(self, node: ast.Name, path: Path) -> frozenset[Place]:
+        for value in self.program.values(node):
+            scope = (
+                value.root if isinstance(value, ModuleValue) else value.scope if isinstance(value, ClassValue) else None
+            )
+            if scope is not None and path and path[0].startswith("."):
+                return frozenset({Place(scope, path[0][1:], path[1:])})
+        owner = self.program.scope(node).owner(node.id)
+        return frozenset({Place(owner, node.id, path)})
+
+    def _of_attribute(self, node: ast.Attribute, path: Path) -> frozenset[Place]:
+        if self.kinds.of(node) <= NEW:
+            return frozenset()
+        for value in self.program.values(node.value):
+            if isinstance(value, (ModuleValue, ClassValue)):
+                scope = value.root if isinstance(value, ModuleValue) else value.scope
+                return frozenset({Place(scope, node.attr, path)})
+        return self.within(node.value, (f".{node.attr}", *path))
+
+    def _of_result(self, call: ast.Call, path: Path) -> frozenset[Place]:
+        """The places in the arguments, or elsewhere, that change with what a call has returned."""
+        callees = self.flow.callees.get(call)
+        if callees:
+            is_made = any(isinstance(v, ClassValue) for v in self.program.values(call.func))
+            return frozenset() if is_made else _all(self._of_returned(call, c, path) for c in callees)
+        every = [*call.args, *(k.value for k in call.keywords)]
+        rows = self.kinds.called(call)
+        method = call.func if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func) else None
+        if rows is None:
+            owner = [method.value] if method is not None else []
+            return _all(self.within(a, path) for a in [*owner, *every])
+        found: set[Place] = set()
+        for row in rows:
+            found |= self._of_row_result(row, method, every, path)
+        return frozenset(found)
+
+    def _of_row_result(
+        self, row: Row, method: ast.Attribute | None, given: list[ast.expr], path: Path
+    ) -> frozenset[Place]:
+        first = [method.value] if method is not None else given[:1]
+        if row.returns == "self" or (row.returns == "argument" and method is None) or row.has(Trait.VIEW):
+            return _all(self.within(a, path) for a in first)
+        if row.returns == "argument":
+            return _all(self.within(a, path) for a in given)
+        if row.keeps:
+            return self._of_items(given, ("[]", *path[-1:]))
+        if row.role in (Role.ITERATION, Role.PROGRESS):
+            return self._of_items(given, path) if len(path) < 2 else _all(self.within(a, path) for a in given)
+        if row.returns is None or (method is not None and self.kinds.of(method.value) & _CONTAINERS):
+            return frozenset() if row.returns in NEW else _all(self.within(a, ("[]", *path)) for a in [*first, *given])
+        return frozenset()
+
+    def _of_returned(self, call: ast.Call, function: Scope, path: Path) -> frozenset[Place]:
+        """The places that change with what a function of the project's own returns, as its call sees them."""
+        key = function, path
+        if key in self._returning:
+            return frozenset()
+        self._returning.add(key)
+        nodes = (n for s in function.body for n in ast.walk(s))
+        returned = [n.value for n in nodes if isinstance(n, (ast.Return, ast.Yield)) and n.value is not None]
+        if isinstance(function.node, ast.Lambda):
+            returned = [function.node.body]
+        inner = set(function.walk())
+        places = {o for r in returned for p in self.within(r, path) for o in self.origins(p, inner)}
+        self._returning.discard(key)
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        run = Run(function, call, owner)
+        return _all(self.given(run, p) if p.scope is function else frozenset({p}) for p in places)
+
+
+def _all(places: Iterable[frozenset[Place]]) -> frozenset[Place]:
+    return frozenset(p for each in places for p in each)

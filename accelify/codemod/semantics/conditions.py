@@ -1,0 +1,802 @@
+"""What does a condition come to in a world, and in which worlds does a statement run?
+
+A world says how many processes there are and which one this is, whether there is a GPU, and whether models train. The
+answer is true, false or unknown. Expressions are followed through variables (by the definitions that reach them),
+attributes, parameters, what functions return, arithmetic and comparisons. `calls` is the way into the function that an
+expression stands in, the innermost call last; without it, a parameter is what any of the callers gives.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+from typing import Any
+
+from accelify.codemod.libraries import table, vocabulary
+from accelify.codemod.libraries.row import Asks, Effect
+from accelify.codemod.semantics.outcomes import (
+    ANYTHING,
+    FALSE,
+    NONE,
+    TRUE,
+    Anything,
+    Known,
+    Outcome,
+    Range,
+    Something,
+    calculated,
+    compared,
+    converted,
+    either,
+    known,
+    negated,
+    of_truth,
+    truth,
+)
+from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import (
+    ClassValue,
+    External,
+    Instance,
+    Made,
+    ModuleValue,
+)
+
+Calls = tuple[ast.Call, ...]
+_MOST_CALLS = 4  # how far the way into a function is remembered
+_MOST_OPEN = 60  # expressions that wait for another's outcome
+_CONVERSIONS = ("bool", "int", "float", "str", "abs", "len")
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_MUTABLE = (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS)
+
+
+class Process(Enum):
+    """Which process this is: the only one, the main one of several, or another of several."""
+
+    ONE = "one process"
+    MAIN = "the main process of several"
+    OTHER = "another process of several"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a condition may ask for besides the script's own variables."""
+
+    process: Process
+    has_gpu: bool
+    trains: bool
+
+
+WORLDS = frozenset(World(*each) for each in product(Process, (False, True), (False, True)))
+
+
+def worlds_where(
+    process: Process | None = None, has_gpu: bool | None = None, trains: bool | None = None
+) -> frozenset[World]:
+    """The worlds that are as is said; what is not said may be either."""
+    return frozenset(
+        w
+        for w in WORLDS
+        if process in (None, w.process) and has_gpu in (None, w.has_gpu) and trains in (None, w.trains)
+    )
+
+
+class Conditions:
+    """Work out expressions, one world at a time."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.flow = program.flow
+        self._tracer = Tracer(program)
+        self._known: dict[tuple[ast.AST, World, Calls], Outcome] = {}
+        self._open: set[tuple[ast.AST, World, Calls]] = set()
+        self._ways: dict[World, dict[Scope, list[Calls]] | None] = {}
+        self._holding: dict[tuple[Scope | None, str], set[ast.AST]] = {}
+
+    # Conditions.
+
+    def truth(self, test: ast.expr, world: World, calls: Calls = ()) -> bool | None:
+        """What a condition says in a world; None where that is not known."""
+        return truth(self.outcome(test, world, calls))
+
+    def truth_in(self, test: ast.expr, worlds: Iterable[World], calls: Calls = ()) -> bool | None:
+        """What a condition says in each of several worlds; None where they differ or one is not known."""
+        found = {self.truth(test, world, calls) for world in worlds}
+        return found.pop() if len(found) == 1 else None
+
+    def depends_on_process(self, test: ast.expr) -> bool:
+        """Whether a condition is known to differ between the processes of one run."""
+        main, other = (self.truth_in(test, worlds_where(p)) for p in (Process.MAIN, Process.OTHER))
+        return main is not None and other is not None and main is not other
+
+    def live_branch(self, branching: ast.If, world: World, calls: Calls = ()) -> list[ast.stmt] | None:
+        """The branch that runs in a world; None where that is not known."""
+        said = self.truth(branching.test, world, calls)
+        return None if said is None else branching.body if said else branching.orelse
+
+    # Where a place is reached.
+
+    def worlds(self, node: ast.AST) -> frozenset[World]:
+        """The worlds in which a place may run: through the conditions round it, and round the calls of its function."""
+        return frozenset(w for w in WORLDS if self.runs(node, w))
+
+    def runs(self, node: ast.AST, world: World) -> bool:
+        """Whether a place may run in a world."""
+        ways = self._ways_into(world)
+        if ways is None:
+            return True  # it is just being worked out
+        return any(not self.is_dead(node, world, calls) for calls in ways.get(self._running_frame(node), ()))
+
+    def is_dead(self, node: ast.AST, world: World, calls: Calls = ()) -> bool:
+        """Whether a place is not reached though its function is run."""
+        child = node
+        for ancestor in self.program.ancestors(node):
+            if self._passes_by(ancestor, child, world, calls):
+                return True
+            if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                break
+            child = ancestor
+        return False
+
+    def _passes_by(self, ancestor: ast.AST, child: ast.AST, world: World, calls: Calls) -> bool:
+        if isinstance(ancestor, (ast.If, ast.IfExp, ast.While)) and child is not ancestor.test:
+            in_body = child is ancestor.body or (isinstance(ancestor.body, list) and child in ancestor.body)
+            said = self.truth(ancestor.test, world, calls)
+            if said is not None and said is not in_body and (in_body or not isinstance(ancestor, ast.While)):
+                return True
+        if isinstance(ancestor, ast.BoolOp):
+            before = ancestor.values[: ancestor.values.index(child)]  # type: ignore[arg-type]  # one of its values
+            if any(self.truth(v, world, calls) is isinstance(ancestor.op, ast.Or) for v in before):
+                return True
+        return any(
+            self.leaves(statement, world, calls)
+            for block in _blocks(ancestor)
+            if child in block
+            for statement in block[: block.index(child)]
+        )
+
+    def leaves(self, statement: ast.stmt, world: World, calls: Calls = ()) -> bool:
+        """Whether nothing after a statement of the same block is reached."""
+        if isinstance(statement, _LEAVING):
+            return True
+        if isinstance(statement, ast.If):
+            branch = self.live_branch(statement, world, calls)
+            branches = [statement.body, statement.orelse] if branch is None else [branch]
+            return all(self._block_leaves(b, world, calls) for b in branches)
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            return self._block_leaves(statement.body, world, calls)
+        if isinstance(statement, ast.Try):
+            tried = self._block_leaves([*statement.body, *statement.orelse], world, calls)
+            caught = all(self._block_leaves(h.body, world, calls) for h in statement.handlers)
+            return (tried and caught) or self._block_leaves(statement.finalbody, world, calls)
+        if isinstance(statement, ast.Assert):
+            return self.truth(statement.test, world, calls) is False
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            rows = [table.function(n) for n in self.program.called(statement.value)]
+            return any(row is not None and row.has(Effect.EXITS) for row in rows)
+        return False
+
+    def _block_leaves(self, block: Sequence[ast.stmt], world: World, calls: Calls) -> bool:
+        return any(self.leaves(s, world, calls) for s in block)
+
+    def _running_frame(self, node: ast.AST) -> Scope:
+        frame = self.program.frame(node)
+        while frame.kind == "class" and frame.parent is not None:
+            frame = frame.parent.frame
+        return frame
+
+    def _ways_into(self, world: World) -> dict[Scope, list[Calls]] | None:
+        """The calls through which each function may be entered in a world; `()` where nobody is seen to call it."""
+        if world in self._ways:
+            return self._ways[world]
+        ways: dict[Scope, list[Calls]] = {}
+        self._ways[world] = None
+        queue: list[tuple[Scope, Calls]] = [(s, ()) for s in self._entries()]
+        while queue:
+            frame, calls = queue.pop()
+            if calls in ways.setdefault(frame, []):
+                continue
+            ways[frame].append(calls)
+            for call in self.program.calls_in(frame):
+                callees = self.flow.callees.get(call, ())
+                if callees and not self.is_dead(call, world, calls):
+                    queue.extend((c.frame, (call,)) for c in callees)
+        self._ways[world] = ways
+        return ways
+
+    def _entries(self) -> Iterator[Scope]:
+        for built in self.flow.bindings.values():
+            for scope in built.root.walk():
+                is_called = bool(self.flow.callers.get(scope)) and scope not in self.flow.escaped
+                if scope.kind == "module" or (scope.kind == "function" and not is_called):
+                    yield scope
+
+    # Expressions.
+
+    def outcome(self, node: ast.expr, world: World, calls: Calls = ()) -> Outcome:
+        """What an expression may come to in a world."""
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            return ANYTHING
+        key = (node, world, calls[-_MOST_CALLS:])
+        if key in self._known:
+            return self._known[key]
+        if key in self._open or len(self._open) > _MOST_OPEN:
+            return ANYTHING
+        self._open.add(key)
+        try:
+            found = handler(self, node, world, key[2])
+        finally:
+            self._open.discard(key)
+        self._known[key] = found
+        return found
+
+    def _constant(self, node: ast.Constant, world: World, calls: Calls) -> Outcome:
+        return known(node.value)
+
+    def _boolean(self, node: ast.BoolOp, world: World, calls: Calls) -> Outcome:
+        decisive = isinstance(node.op, ast.Or)
+        found: list[Outcome] = []
+        for index, value in enumerate(node.values):
+            each = self.outcome(value, world, calls)
+            said, is_last = truth(each), index == len(node.values) - 1
+            if is_last or said is decisive:
+                return either([*found, each])
+            if said is None:
+                found.append(of_truth(decisive) if each == of_truth(None) else Anything(decisive))
+        return either(found)
+
+    def _unary(self, node: ast.UnaryOp, world: World, calls: Calls) -> Outcome:
+        inner = self.outcome(node.operand, world, calls)
+        if isinstance(node.op, ast.Not):
+            said = truth(inner)
+            return of_truth(None if said is None else not said)
+        return negated(inner) if isinstance(node.op, ast.USub) else ANYTHING
+
+    def _compare(self, node: ast.Compare, world: World, calls: Calls) -> Outcome:
+        if self._asks_for_variable(node):
+            found = self._has_variable(node, world)
+            return found if isinstance(node.ops[0], ast.In) else of_truth(_not(truth(found)))
+        parts = [self.outcome(p, world, calls) for p in (node.left, *node.comparators)]
+        answers = [truth(compared(op, one, other)) for op, one, other in zip(node.ops, parts, parts[1:], strict=False)]
+        return FALSE if False in answers else of_truth(None if None in answers else True)
+
+    def _binary(self, node: ast.BinOp, world: World, calls: Calls) -> Outcome:
+        return calculated(node.op, self.outcome(node.left, world, calls), self.outcome(node.right, world, calls))
+
+    def _conditional(self, node: ast.IfExp, world: World, calls: Calls) -> Outcome:
+        said = self.truth(node.test, world, calls)
+        parts = [node.body, node.orelse] if said is None else [node.body if said else node.orelse]
+        return either(self.outcome(p, world, calls) for p in parts)
+
+    def _walrus(self, node: ast.NamedExpr, world: World, calls: Calls) -> Outcome:
+        return self.outcome(node.value, world, calls)
+
+    def _literal(self, node: ast.Tuple | ast.List | ast.Set, world: World, calls: Calls) -> Outcome:
+        parts = [self.outcome(e, world, calls) for e in node.elts]
+        values = [p.values[0] for p in parts if isinstance(p, Known) and len(p.values) == 1]
+        return known(tuple(values)) if len(values) == len(parts) else Something(is_true=bool(parts))
+
+    def _container(self, node: ast.expr, world: World, calls: Calls) -> Outcome:
+        return Something(is_true=isinstance(node, (ast.Lambda, ast.GeneratorExp)))
+
+    def _joined(self, node: ast.JoinedStr, world: World, calls: Calls) -> Outcome:
+        return Something(is_true=any(isinstance(v, ast.Constant) for v in node.values))
+
+    def _subscript(self, node: ast.Subscript, world: World, calls: Calls) -> Outcome:
+        if self._are_variables(node.value):
+            return self._variable(node.slice, None, world, calls)
+        return ANYTHING
+
+    # The environment.
+
+    def _are_variables(self, node: ast.expr) -> bool:
+        return any(_asked_by(n) is Asks.VARIABLES for n in self.program.externals(node))
+
+    def _asks_for_variable(self, node: ast.Compare) -> bool:
+        is_membership = len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn))
+        return is_membership and self._are_variables(node.comparators[0])
+
+    def _has_variable(self, node: ast.Compare, world: World) -> Outcome:
+        """Whether a variable is set: those that say which process this is, where there are several."""
+        name = node.left.value if isinstance(node.left, ast.Constant) else None
+        asked = vocabulary.asked_by_variable(name) if isinstance(name, str) else None
+        return of_truth(None) if asked is None else of_truth(world.process is not Process.ONE)
+
+    def _variable(self, name: ast.expr, default: Outcome | None, world: World, calls: Calls) -> Outcome:
+        """The text of an environment variable, or what is given in its stead where it is not set."""
+        told = self.outcome(name, world, calls)
+        texts = told.values if isinstance(told, Known) else ()
+        asked = vocabulary.asked_by_variable(str(texts[0])) if len(texts) == 1 else None
+        if asked is None:
+            return ANYTHING
+        if world.process is Process.ONE and default is not None:
+            return default
+        return converted("str", self._answer(asked, world))
+
+    # Calls.
+
+    def _call(self, node: ast.Call, world: World, calls: Calls) -> Outcome:
+        callees = self.flow.callees.get(node)
+        values = self.program.values(node.func)
+        if callees and any(isinstance(v, ClassValue) for v in values):
+            return self._made(node)
+        if callees:
+            return either(self._returned(c, world, (*calls, node)) for c in sorted(callees, key=_by_name))
+        named = [v.name for v in values if isinstance(v, External)]
+        return either(self._library(node, name, world, calls) for name in named) if named else self._made(node)
+
+    def _made(self, node: ast.Call) -> Outcome:
+        """An object, where what a call gives is one of a class that is known."""
+        values = self.program.values(node)
+        if not values or not all(isinstance(v, (Instance, Made)) for v in values):
+            return ANYTHING
+        classes = [v.cls for v in values if isinstance(v, Instance)]
+        makers = [v.name or "" for v in values if isinstance(v, Made)]
+        if not all(n.rpartition(".")[2][:1].isupper() for n in makers):
+            return ANYTHING
+        is_plain = all(self.flow.method(c, "__bool__") is self.flow.method(c, "__len__") is None for c in classes)
+        return Something(is_true=is_plain)
+
+    def _library(self, node: ast.Call, name: str, world: World, calls: Calls) -> Outcome:
+        asked = _asked_by(name)
+        given = [a for a in node.args if not isinstance(a, ast.Starred)]
+        if asked is Asks.VARIABLE and given:
+            default = self.outcome(given[1], world, calls) if len(given) > 1 else NONE
+            return self._variable(given[0], default, world, calls)
+        if asked is Asks.DEVICE:
+            return self.outcome(given[0], world, calls) if given else ANYTHING
+        if asked is not None:
+            return self._answer(asked, world)
+        if name in _CONVERSIONS and len(given) == 1:
+            return converted(name, self.outcome(given[0], world, calls))
+        if name == "isinstance" and len(given) == 2:
+            return of_truth(self._is_instance(*given))
+        return self._made(node)
+
+    def _answer(self, asked: Asks, world: World) -> Outcome:
+        """What is said in a world to one that asks for it."""
+        is_one, is_main = world.process is Process.ONE, world.process is not Process.OTHER
+        answers: dict[Asks, Outcome] = {
+            Asks.RANK: known(0) if is_main else Range(1),
+            Asks.LOCAL_RANK: known(0) if is_main else Range(0),
+            Asks.SIZE: known(1) if is_one else Range(2),
+            Asks.IS_MAIN: of_truth(is_main),
+            Asks.STARTED: of_truth(not is_one),
+            Asks.GPU: of_truth(world.has_gpu),
+            Asks.GPUS: Range(1) if world.has_gpu else known(0),
+            Asks.TRAINING: of_truth(world.trains),
+            Asks.YES: TRUE,
+        }
+        return answers.get(asked, ANYTHING)
+
+    def _is_instance(self, node: ast.expr, of: ast.expr) -> bool | None:
+        """What `isinstance` says where both the object's classes and those that are asked for are the project's own."""
+        values, wanted = self.program.values(node), self._classes(of)
+        if not values or wanted is None or not all(isinstance(v, Instance) for v in values):
+            return None
+        found = set()
+        for value in values:
+            assert isinstance(value, Instance)
+            found.add(bool({value.cls, *self.flow.ancestors(value.cls)} & wanted))
+        return found.pop() if len(found) == 1 else None
+
+    def _classes(self, node: ast.expr) -> set[Scope] | None:
+        parts = node.elts if isinstance(node, ast.Tuple) else [node]
+        found = [v for p in parts for v in self.program.values(p)]
+        classes = {v.scope for v in found if isinstance(v, ClassValue)}
+        return classes if found and len(found) >= len(parts) and all(isinstance(v, ClassValue) for v in found) else None
+
+    def _returned(self, function: Scope, world: World, calls: Calls) -> Outcome:
+        """What a function of the project's own gives back to a call."""
+        node = function.node
+        if isinstance(node, ast.Lambda):
+            return self.outcome(node.body, world, calls)
+        if not isinstance(node, ast.FunctionDef) or function.generates:
+            return ANYTHING
+        returns = [n for n in _own_nodes(node) if isinstance(n, ast.Return)]
+        live = [r.value for r in returns if not self.is_dead(r, world, calls)]
+        ends = [] if self._block_leaves(node.body, world, calls) else [NONE]
+        return either([*ends, *(NONE if v is None else self.outcome(v, world, calls) for v in live)])
+
+    # Names and attributes.
+
+    def _name(self, node: ast.Name, world: World, calls: Calls) -> Outcome:
+        owner = self.program.scope(node).owner(node.id)
+        if owner is None:
+            return self._module_name(node) if node.id == "__name__" else self._of_libraries(node, world)
+        if owner.kind == "comprehension":
+            return ANYTHING
+        if owner.kind == "lambda":
+            return either(self._bound(owner, node.id, w, world, calls) for w in owner.writes[node.id])
+        frame = self.program.frame(node)
+        if owner is frame:
+            writes = self._reaching(node, node.id, owner, world, calls)
+            return either(self._bound(owner, node.id, w, world, calls) for w in writes)
+        writes = self._seen_from(frame, owner, node, world)
+        return either(self._bound(owner, node.id, w, world, ()) for w in writes)
+
+    def _module_name(self, node: ast.Name) -> Outcome:
+        """`__name__`: the named files are run, unless one imports another."""
+        root = self.program.scope(node).root
+        is_named = any(p.path == root.module for p in self.program.named)
+        is_imported = root in self.program.imported_from
+        return known("__main__") if is_named and not is_imported else ANYTHING if is_named else known("imported")
+
+    def _of_libraries(self, node: ast.expr, world: World) -> Outcome:
+        asked = {_asked_by(n) for n in self.program.externals(node)}
+        only = asked.pop() if len(asked) == 1 else None
+        return ANYTHING if only is None else self._answer(only, world)
+
+    def _seen_from(self, frame: Scope, owner: Scope, node: ast.Name, world: World) -> list[ast.AST]:
+        """The places that may have bound an outer function's or a module's variable when an inner function runs."""
+        writes = [w for w in self._tracer.writes(owner, node.id) if self.runs(w, world)]
+        inner: Scope | None = frame
+        while inner is not None and inner.parent is not None and inner.parent is not owner:
+            inner = inner.parent
+        block = owner.body
+        if inner is None or inner.node not in block or len(writes) < 2:
+            return writes
+        at = block.index(inner.node)
+        later = [w for w in writes if not any(self.program.inside(w, s) for s in block[: at + 1])]
+        return [*self._before(block[at], owner, node.id, world, ()), *later]
+
+    def _bound(self, owner: Scope, name: str, write: ast.AST, world: World, calls: Calls) -> Outcome:
+        """What a variable gets at one of the places that bind it."""
+        if isinstance(write, ast.arg):
+            return self._parameter(owner, write, world, calls)
+        if isinstance(write, ast.alias):
+            return self._imported(write, world)
+        if isinstance(write, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return Something()
+        if not isinstance(write, ast.expr):
+            return ANYTHING
+        if self.program.frame(write) is not owner:
+            calls = ()
+        holder = self.program.parent(write)
+        if isinstance(holder, ast.NamedExpr):
+            return self.outcome(holder.value, world, calls)
+        if isinstance(holder, LOOPS) and not isinstance(holder, ast.While):
+            return self._looped(holder.iter, world, calls)
+        value = None if isinstance(holder, ast.withitem) else self._tracer.assigned(write)
+        if isinstance(value, _MUTABLE):
+            return Something(is_true=False)  # it may be filled or emptied later
+        return ANYTHING if value is None else self.outcome(value, world, calls)
+
+    def _looped(self, over: ast.expr, world: World, calls: Calls) -> Outcome:
+        if isinstance(over, (ast.Tuple, ast.List)):
+            return either(self.outcome(e, world, calls) for e in over.elts)
+        is_counted = isinstance(over, ast.Call) and self.program.called(over) == {"range"} and len(over.args) == 1
+        return Range(0) if is_counted else ANYTHING
+
+    def _parameter(self, function: Scope, parameter: ast.arg, world: World, calls: Calls) -> Outcome:
+        node = function.node
+        rest = (node.args.vararg, node.args.kwarg) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ()
+        if parameter in rest:
+            return Something(is_true=False)
+        if calls and function in self.flow.callees.get(calls[-1], ()):
+            return self._given(calls[-1], function, parameter.arg, world, calls[:-1])
+        callers = self.flow.callers.get(function, ())
+        if not callers or function in self.flow.lost or len(callers) > _MOST_OPEN:
+            return ANYTHING
+        running = [c for c in callers if self.runs(c, world)]
+        return either(self._given(c, function, parameter.arg, world, ()) for c in running)
+
+    def _given(self, call: ast.Call, function: Scope, name: str, world: World, calls: Calls) -> Outcome:
+        given = self._tracer.given(call, function, name)
+        is_default = given is not None and given is function.defaults.get(name)
+        return ANYTHING if given is None else self.outcome(given, world, () if is_default else calls)
+
+    def _imported(self, alias: ast.alias, world: World) -> Outcome:
+        statement = self.program.statement(alias)
+        if not isinstance(statement, ast.ImportFrom):
+            return Something()
+        root = self.flow.module_named(self.program.path(alias), statement.module or "", statement.level)
+        if root is None or alias.name not in root.writes:
+            return ANYTHING
+        writes = [w for w in self._tracer.writes(root, alias.name) if self.runs(w, world)]
+        return either(self._bound(root, alias.name, w, world, ()) for w in writes)
+
+    def _attribute(self, node: ast.Attribute, world: World, calls: Calls) -> Outcome:
+        said = self._of_attribute(node, world)
+        if said is not None:
+            return said
+        if node.attr == "type":  # of a device
+            base = self.outcome(node.value, world, calls)
+            texts = base.values if isinstance(base, Known) else ()
+            if texts and all(isinstance(t, str) for t in texts):
+                return known(*(str(t).partition(":")[0] for t in texts))
+        return self._stored(node, world, calls)
+
+    def _of_attribute(self, node: ast.Attribute, world: World) -> Outcome | None:
+        """What a library's object or module says by an attribute."""
+        makers = [v.name for v in self.program.values(node.value) if isinstance(v, Made)]
+        rows = [table.member(row.returns, node.attr) for n in makers if (row := table.function(n)) is not None]
+        rows += [table.function(n) for n in self.program.externals(node)]
+        if not rows and not self.program.attribute_writes.get(node.attr):
+            rows = [*table.members(node.attr)]
+        asked = {None if row is None else row.asks for row in rows}
+        only = asked.pop() if len(asked) == 1 else None
+        return None if only is None else self._answer(only, world)
+
+    def _stored(self, node: ast.Attribute, world: World, calls: Calls) -> Outcome:
+        """What was put into an attribute: last in its own function, or anywhere in others."""
+        owners = self.program.values(node.value)
+        is_own = bool(owners) and all(isinstance(v, Instance) for v in owners)
+        if owners and all(isinstance(v, (ModuleValue, ClassValue)) for v in owners):
+            return self._of_module(node, world)
+        text, frame = ast.unparse(node), self.program.frame(node)
+        root = _root(node)
+        owner = self.program.scope(root).owner(root.id) if root is not None else None
+        near: list[ast.AST] = []
+        is_certain = False
+        if owner is frame and self._writes_of(owner, text):
+            near, is_certain = self._reached(node, text, frame, world, calls)
+        others = [w for w in self._matching(node) if self.program.frame(w) is not frame and self.runs(w, world)]
+        if not is_certain and not is_own:
+            return ANYTHING
+        declared = [w for v in owners if isinstance(v, Instance) for w in self._declared(v.cls, node.attr)]
+        is_set = is_certain or any(self.program.frame(w).name == "__init__" for w in others)
+        found = [*near, *others, *([] if is_set else declared)]
+        if not found or any(isinstance(v, Instance) and self._is_method(v, node.attr) for v in owners):
+            return ANYTHING
+        return either(self._bound(self.program.frame(w), text, w, world, calls if w in near else ()) for w in found)
+
+    def _is_method(self, owner: Instance, name: str) -> bool:
+        return self.flow.method(owner.cls, name) is not None
+
+    def _declared(self, cls: Scope, name: str) -> list[ast.AST]:
+        """What a class says an attribute is for all of its instances."""
+        for each in [cls, *self.flow.ancestors(cls)]:
+            if name in each.writes:
+                return each.writes[name]
+        return []
+
+    def _of_module(self, node: ast.Attribute, world: World) -> Outcome:
+        found: list[Outcome] = []
+        for value in self.program.values(node.value):
+            scope = (
+                value.root if isinstance(value, ModuleValue) else value.scope if isinstance(value, ClassValue) else None
+            )
+            if scope is None or node.attr not in scope.writes:
+                return ANYTHING
+            found.extend(self._bound(scope, node.attr, w, world, ()) for w in self._tracer.writes(scope, node.attr))
+        found.extend(ANYTHING for _ in self._matching(node))
+        return either(found)
+
+    def _matching(self, node: ast.Attribute) -> list[ast.Attribute]:
+        """The assignments that may put something into an attribute."""
+        owners = self.program.values(node.value)
+        classes = {v.cls for v in owners if isinstance(v, Instance)}
+        found = []
+        for write in self.program.attribute_writes.get(node.attr, ()):
+            holders = self.program.values(write.value)
+            own = {v.cls for v in holders if isinstance(v, Instance)}
+            family = {a for c in own for a in (c, *self.flow.ancestors(c), *self.flow.descendants(c))}
+            if holders & owners or classes & family or not owners or not holders:
+                found.append(write)
+        return found
+
+    # Definitions: from a read backwards through the blocks of its function.
+
+    def _reaching(self, read: ast.expr, key: str, owner: Scope, world: World, calls: Calls) -> list[ast.AST]:
+        return self._reached(read, key, owner, world, calls)[0]
+
+    def _reached(
+        self, read: ast.expr, key: str, owner: Scope, world: World, calls: Calls
+    ) -> tuple[list[ast.AST], bool]:
+        """The places that may have bound a variable or attribute when it is read, and whether one of them has."""
+        statement = self.program.statement(read)
+        found: list[ast.AST] = []
+        if self._are_local(owner, key, statement):
+            walruses = (n for n in ast.walk(statement) if isinstance(n, ast.NamedExpr) and n.target.id == key)
+            found.extend(w.target for w in walruses if not self.program.inside(read, w))
+        if isinstance(statement, LOOPS) and not isinstance(statement, ast.While) and found == []:
+            found += self._in_block(statement.body, owner, key, world, calls)[0] if statement.iter is not read else []
+        if isinstance(statement, ast.While):
+            found += self._in_block(statement.body, owner, key, world, calls)[0]
+        before, is_certain = self._climbed(statement, owner, key, world, calls)
+        return [*found, *before], is_certain
+
+    def _before(self, statement: ast.stmt, owner: Scope, key: str, world: World, calls: Calls) -> list[ast.AST]:
+        return self._climbed(statement, owner, key, world, calls)[0]
+
+    def _climbed(
+        self, statement: ast.stmt, owner: Scope, key: str, world: World, calls: Calls
+    ) -> tuple[list[ast.AST], bool]:
+        """The bindings before a statement: those of its block, then of the blocks round it, then the parameters."""
+        found: list[ast.AST] = []
+        node: ast.AST = statement
+        while node is not owner.node:
+            parent = self.program.parent(node)
+            if parent is None:
+                break
+            block = next((b for b in _blocks(parent) if node in b), [])
+            if block:
+                more, is_certain = self._in_block(block[: block.index(node)], owner, key, world, calls)
+                found.extend(m for m in more if m not in found)
+                if is_certain:
+                    return found, True
+            more, is_certain = self._round(parent, node, owner, key, world, calls)
+            found.extend(m for m in more if m not in found)
+            if is_certain:
+                return found, True
+            node = parent
+        found.extend(w for w in owner.writes.get(key, ()) if isinstance(w, ast.arg))
+        return found, any(isinstance(w, ast.arg) for w in owner.writes.get(key, ()))
+
+    def _round(
+        self, parent: ast.AST, child: ast.AST, owner: Scope, key: str, world: World, calls: Calls
+    ) -> tuple[list[ast.AST], bool]:
+        """What binds a variable on the way into a block: a loop's target or earlier rounds, a context, a `try`."""
+        if isinstance(parent, LOOPS) and child in parent.body:
+            bound = [] if isinstance(parent, ast.While) else _stored(parent.target, key)
+            if bound:
+                return bound, True
+            return self._in_block(parent.body, owner, key, world, calls)[0], False
+        if isinstance(parent, LOOPS) and child in parent.orelse:
+            return self._in_block(parent.body, owner, key, world, calls)[0], False
+        if isinstance(parent, (ast.With, ast.AsyncWith)) and child in parent.body:
+            bound = [n for i in parent.items if i.optional_vars is not None for n in _stored(i.optional_vars, key)]
+            return bound, bool(bound)
+        if isinstance(parent, ast.Try) and child not in parent.body:
+            parts = parent.body if child in parent.handlers else [*parent.body, *parent.orelse]
+            parts = [*parts, *(s for h in parent.handlers for s in h.body if child in parent.finalbody)]
+            is_after = child in parent.orelse
+            more, is_certain = self._in_block(parts, owner, key, world, calls)
+            return more, is_certain and is_after
+        if isinstance(parent, ast.ExceptHandler) and parent.name == key:
+            return [parent], True
+        return [], False
+
+    def _in_block(
+        self, block: Sequence[ast.stmt], owner: Scope, key: str, world: World, calls: Calls
+    ) -> tuple[list[ast.AST], bool]:
+        """The bindings that reach the end of a block, and whether one of its statements always binds, or leaves."""
+        found: list[ast.AST] = []
+        for statement in reversed(block):
+            if isinstance(statement, _LEAVING):
+                found.clear()
+                return found, True
+            if not self._are_local(owner, key, statement):
+                continue
+            more, is_certain = self._in_statement(statement, owner, key, world, calls)
+            found.extend(m for m in more if m not in found)
+            if is_certain:
+                return found, True
+        return found, False
+
+    def _in_statement(
+        self, statement: ast.stmt, owner: Scope, key: str, world: World, calls: Calls
+    ) -> tuple[list[ast.AST], bool]:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            bound = [n for t in targets for n in _stored(t, key)] if statement.value is not None else []
+            return (bound, True) if bound else (self._named_inside(statement, key), False)
+        if isinstance(statement, ast.If):
+            branch = self.live_branch(statement, world, calls)
+            branches = [statement.body, statement.orelse] if branch is None else [branch]
+            parts = [self._in_block(b, owner, key, world, calls) for b in branches]
+            return [*self._named_inside(statement.test, key), *(n for p in parts for n in p[0])], all(
+                p[1] for p in parts
+            )
+        if isinstance(statement, LOOPS):
+            bound = [] if isinstance(statement, ast.While) else _stored(statement.target, key)
+            parts = [self._in_block(b, owner, key, world, calls) for b in (statement.body, statement.orelse)]
+            return [*bound, *(n for p in parts for n in p[0])], False
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            more, is_certain = self._in_block(statement.body, owner, key, world, calls)
+            bound = [n for i in statement.items if i.optional_vars is not None for n in _stored(i.optional_vars, key)]
+            return [*bound, *more], is_certain or bool(bound)
+        if isinstance(statement, ast.Try):
+            tried = self._in_block([*statement.body, *statement.orelse], owner, key, world, calls)
+            caught = [self._in_block(h.body, owner, key, world, calls) for h in statement.handlers]
+            last = self._in_block(statement.finalbody, owner, key, world, calls)
+            every = [n for p in (tried, *caught, last) for n in p[0]]
+            return every, last[1] or (tried[1] and all(c[1] for c in caught))
+        if isinstance(statement, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound = [w for w in owner.writes.get(key, ()) if w is statement or self.program.parent(w) is statement]
+            return bound, bool(bound)
+        return self._named_inside(statement, key), False
+
+    @staticmethod
+    def _named_inside(node: ast.AST, key: str) -> list[ast.AST]:
+        walruses = (n for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
+        stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        inside = stored if isinstance(node, ast.Match) else (w.target for w in walruses)
+        return [n for n in inside if n.id == key]
+
+    def _are_local(self, owner: Scope, key: str, statement: ast.stmt) -> bool:
+        """Whether a statement may bind a variable or an attribute."""
+        place = (owner, key)
+        if place not in self._holding:
+            holding: set[ast.AST] = set()
+            for write in self._writes_of(owner, key):
+                holding.add(write)
+                for around in self.program.ancestors(write):
+                    if around in holding:
+                        break
+                    holding.add(around)
+            self._holding[place] = holding
+        return statement in self._holding[place]
+
+    def _writes_of(self, owner: Scope, key: str) -> list[ast.AST]:
+        if "." not in key:
+            return [w for w in owner.writes.get(key, ()) if not isinstance(w, ast.arg)]
+        return [
+            w
+            for w in self.program.attribute_writes.get(key.rpartition(".")[2], ())
+            if self.program.frame(w) is owner and ast.unparse(w) == key
+        ]
+
+
+def _asked_by(name: str) -> Asks | None:
+    """What a library's name says of a world when it is called or read."""
+    row = table.function(name)
+    return None if row is None else row.asks
+
+
+def _root(node: ast.expr) -> ast.Name | None:
+    """The variable that an attribute is reached from: `args` of `args.train.steps`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def _not(answer: bool | None) -> bool | None:
+    return None if answer is None else not answer
+
+
+def _by_name(scope: Scope) -> tuple[str, str]:
+    return (scope.module, scope.qualified_name)
+
+
+def _blocks(node: ast.AST) -> Iterator[list[Any]]:
+    """The lists of statements, or of handlers, that a node holds."""
+    for name in ("body", "orelse", "finalbody", "handlers"):
+        block = getattr(node, name, None)
+        if isinstance(block, list) and block:
+            yield block
+
+
+def _stored(target: ast.expr, key: str) -> list[ast.AST]:
+    """The names or attributes of a target that are the one that is looked for."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [n for e in target.elts for n in _stored(e, key)]
+    if isinstance(target, ast.Starred):
+        return _stored(target.value, key)
+    is_it = isinstance(target, (ast.Name, ast.Attribute)) and ast.unparse(target) == key
+    return [target] if is_it else []
+
+
+def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a function, without those of the functions and classes inside it."""
+    queue: list[ast.AST] = [*function.body]
+    while queue:
+        node = queue.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            queue.extend(ast.iter_child_nodes(node))
+
+
+_HANDLERS: dict[type, Callable[[Conditions, Any, World, Calls], Outcome]] = {
+    ast.Constant: Conditions._constant,
+    ast.Name: Conditions._name,
+    ast.Attribute: Conditions._attribute,
+    ast.Subscript: Conditions._subscript,
+    ast.Call: Conditions._call,
+    ast.BoolOp: Conditions._boolean,
+    ast.UnaryOp: Conditions._unary,
+    ast.Compare: Conditions._compare,
+    ast.BinOp: Conditions._binary,
+    ast.IfExp: Conditions._conditional,
+    ast.NamedExpr: Conditions._walrus,
+    ast.JoinedStr: Conditions._joined,
+    **dict.fromkeys((ast.Tuple, ast.List, ast.Set), Conditions._literal),
+    **dict.fromkeys((ast.Dict, ast.Lambda, *COMPREHENSIONS), Conditions._container),
+}

@@ -1,0 +1,363 @@
+"""Which kinds of objects may an expression hold? In the terms of the table of libraries: `tensor`, `list`, `file`.
+
+`UNKNOWN` is among them where something else may be held, too; an instance of one of the project's own classes is of the
+kinds that its library bases make, and `OWN`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from accelify.codemod.libraries import table
+from accelify.codemod.libraries.row import Row
+from accelify.codemod.semantics.program import LOOPS, Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope, returned
+from accelify.codemod.semantics.values import (
+    ClassValue,
+    Constant,
+    External,
+    FunctionValue,
+    Instance,
+    Made,
+    SuperOf,
+    Value,
+)
+
+UNKNOWN = "?"
+OWN = "own"
+Held = frozenset[str]
+_UNKNOWN: Held = frozenset({UNKNOWN})
+_NOTHING: Held = frozenset()
+_NUMBER: Held = frozenset({"number"})
+_DEEPEST = 40  # variables whose kinds wait for that of another
+_ITSELF = ("tensor", "ndarray", "string", "bytes")  # kinds whose items are of the same kind
+
+
+class Kinds:
+    """Look through names, attributes, calls and operators; each expression once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.flow = program.flow
+        self._tracer = Tracer(program)
+        self._known: dict[ast.AST, Held] = {}
+        self._variables: dict[object, Held] = {}
+        self._returned: dict[Scope, Held] = {}
+        self._open: dict[object, None] = {}  # variables that are being looked at, the innermost last
+        self._assumed = 0  # how often a variable was met in its own value, of which it then adds nothing
+
+    def of(self, node: ast.expr) -> Held:
+        """The kinds that an expression may be of."""
+        known = self._known.get(node)
+        if known is not None:
+            return known
+        before, handler = self._assumed, _HANDLERS.get(type(node))
+        found = handler(self, node) if handler is not None else _UNKNOWN
+        if self._assumed == before:
+            self._known[node] = found
+        return found
+
+    def rows(self, node: ast.expr, method: str) -> tuple[Row, ...] | None:
+        """The rows of a method or attribute for all kinds that an object may be of; None where one has no such row."""
+        found: list[Row] = []
+        for kind in sorted(self.of(node) - {OWN}):
+            of_kind = table.members(method) if kind == UNKNOWN else _row_of(kind, method)
+            if not of_kind:
+                return None
+            found.extend(r for r in of_kind if r not in found)
+        return tuple(found) or None
+
+    def name_of(self, node: ast.expr) -> set[str]:
+        """The qualified names of what an expression names in libraries; in code that no value flows through, too."""
+        if node in self.flow.values:
+            return self.program.externals(node)
+        root, path = node, []
+        while isinstance(root, ast.Attribute):
+            path.append(root.attr)
+            root = root.value
+        start = self._imported(root) if isinstance(root, ast.Name) else None
+        return {".".join([start, *reversed(path)])} if start is not None else set()
+
+    def _imported(self, node: ast.Name) -> str | None:
+        owner = self.program.scope(node).owner(node.id)
+        if owner is None:
+            return node.id
+        writes = owner.writes.get(node.id, ())
+        alias = writes[0] if len(writes) == 1 else None
+        if not isinstance(alias, ast.alias):
+            return None
+        statement = self.program.statement(alias)
+        module = statement.module or "" if isinstance(statement, ast.ImportFrom) else alias.name
+        level = statement.level if isinstance(statement, ast.ImportFrom) else 0
+        if level or self.flow.module_named(self.program.path(node), module, 0) is not None:
+            return None
+        if isinstance(statement, ast.ImportFrom):
+            return f"{module}.{alias.name}"
+        return alias.name if alias.asname else node.id
+
+    def called(self, node: ast.Call) -> tuple[Row, ...] | None:
+        """What the table says of a library's function or method that a call may run; None where it says nothing."""
+        named = self.name_of(node.func)
+        if named:
+            rows = [table.function(n) for n in sorted(named)]
+            return None if None in rows else tuple(r for r in rows if r is not None)
+        if isinstance(node.func, ast.Attribute):
+            if any(isinstance(v, SuperOf) for v in self.program.values(node.func.value)):
+                return self._of_super(node)
+            return self.rows(node.func.value, node.func.attr)
+        return self.rows(node.func, "__call__") if self.of(node.func) != {UNKNOWN} else None
+
+    def _of_super(self, node: ast.Call) -> tuple[Row, ...] | None:
+        """`super().__init__()` of a class whose bases are a library's, or none."""
+        assert isinstance(node.func, ast.Attribute)
+        scope: Scope | None = self.program.frame(node)
+        while scope is not None and not scope.is_method:
+            scope = scope.parent
+        bases = self.flow.external_bases(scope.parent) if scope is not None and scope.parent is not None else []
+        found: list[Row] = []
+        for base in bases:
+            row = table.function(base)
+            if row is not None and node.func.attr != "__init__":
+                row = table.member(row.returns, node.func.attr)
+            if row is None:
+                return None
+            found.append(row)
+        return tuple(found) if found or node.func.attr == "__init__" else None
+
+    # Expressions.
+
+    def _constant(self, node: ast.Constant) -> Held:
+        return frozenset({_kind_of_constant(node.value)})
+
+    def _either(self, node: ast.BoolOp | ast.IfExp | ast.NamedExpr | ast.Starred) -> Held:
+        if isinstance(node, ast.BoolOp):
+            return _united(map(self.of, node.values))
+        if isinstance(node, ast.IfExp):
+            return self.of(node.body) | self.of(node.orelse)
+        return self.of(node.value)
+
+    def _operated(self, *nodes: ast.expr) -> Held:
+        """What an operator gives: of the kind of its operands; with a number, that of the other."""
+        held = _united(map(self.of, nodes))
+        for kind in ("tensor", "ndarray"):
+            if kind in held and not held & {UNKNOWN, OWN}:
+                return frozenset({kind})
+        return held - _NUMBER or held
+
+    def _binary(self, node: ast.BinOp) -> Held:
+        if self.of(node.left) == {"string"}:
+            return frozenset({"string"})
+        return self._operated(node.left, node.right)
+
+    def _compare(self, node: ast.Compare) -> Held:
+        if isinstance(node.ops[0], (ast.In, ast.NotIn, ast.Is, ast.IsNot)):
+            return _NUMBER
+        held = self._operated(node.left, *node.comparators)
+        return frozenset("number" if k in ("string", "none", "list", "tuple", "dict", "set") else k for k in held)
+
+    def _unary(self, node: ast.UnaryOp) -> Held:
+        return _NUMBER if isinstance(node.op, ast.Not) else self.of(node.operand)
+
+    def _subscript(self, node: ast.Subscript) -> Held:
+        found = set()
+        for kind in self.of(node.value):
+            is_itself = kind in _ITSELF or (isinstance(node.slice, ast.Slice) and kind in ("list", "tuple"))
+            found.add(kind if is_itself else UNKNOWN)
+        return frozenset(found)
+
+    def _call(self, node: ast.Call) -> Held:
+        callees = self.flow.callees.get(node)
+        values = self.program.values(node.func)
+        classes = [v.scope for v in values if isinstance(v, ClassValue)]
+        if classes:
+            return _united(map(self._of_class, classes))
+        if callees:
+            return _united(self._of_function(c) for c in callees)
+        named = self.name_of(node.func)
+        if named:
+            return _united(self._of_row(table.function(n), node, None) for n in named)
+        if isinstance(node.func, ast.Attribute):
+            return self._of_method(node, node.func.value, node.func.attr)
+        return self._of_method(node, node.func, "__call__")
+
+    def _of_method(self, node: ast.Call, owner: ast.expr, name: str) -> Held:
+        held = self.of(owner)
+        if held == {UNKNOWN}:
+            rows = table.members(name)
+            return _united(self._of_row(r, node, None) for r in rows) if rows else _UNKNOWN
+        known = (table.member(kind, name) for kind in held)
+        return _united(self._of_row(row, node, kind) for kind, row in zip(held, known, strict=True))
+
+    def _of_row(self, row: Row | None, node: ast.Call, kind: str | None) -> Held:
+        if row is None or row.returns is None:
+            return _UNKNOWN
+        if row.returns == "self":
+            return frozenset({kind or UNKNOWN})
+        if row.returns == "argument":
+            return self.of(node.args[0]) if node.args else _UNKNOWN
+        return frozenset({row.returns})
+
+    def _of_class(self, cls: Scope) -> Held:
+        rows = [table.function(name) for name in self.flow.external_bases(cls)]
+        kinds = [UNKNOWN if row is None else row.returns for row in rows]
+        return frozenset({OWN, *(k for k in kinds if k is not None)})
+
+    def _of_function(self, function: Scope) -> Held:
+        if function.generates:
+            return frozenset({"iterator"})
+        if function not in self._returned:
+            self._returned[function] = _UNKNOWN
+            given = returned([function])
+            held = _united(self.of(g) if g is not None else frozenset({"none"}) for g in given)
+            self._returned[function] = held or frozenset({"none"})
+        return self._returned[function]
+
+    # Names and attributes.
+
+    def _name(self, node: ast.Name) -> Held:
+        owner = self.program.scope(node).owner(node.id)
+        if owner is None:
+            return frozenset({"number"}) if node.id in ("__debug__",) else _UNKNOWN
+        writes = self._tracer.writes(owner, node.id)
+        return self._of_place((owner, node.id), [(owner, w) for w in writes]) or _UNKNOWN
+
+    def _of_place(self, key: object, writes: Sequence[tuple[Scope, ast.AST]]) -> Held:
+        """The kinds that a variable or attribute gets anywhere."""
+        if key in self._variables:
+            return self._variables[key]
+        if key in self._open or len(self._open) > _DEEPEST:
+            self._assumed += 1
+            return _NOTHING if next(reversed(self._open)) == key else _UNKNOWN
+        self._open[key] = None
+        self._variables[key] = _united(self._bound(owner, w) for owner, w in writes)
+        del self._open[key]
+        return self._variables[key]
+
+    def _bound(self, owner: Scope, write: ast.AST) -> Held:
+        if isinstance(write, ast.arg):
+            return self._parameter(owner, write)
+        if isinstance(write, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return frozenset({"function"})
+        if not isinstance(write, ast.expr):
+            return _UNKNOWN
+        holder = self.program.parent(write)
+        if isinstance(holder, ast.AugAssign):
+            return self.of(holder.value)
+        if isinstance(holder, ast.NamedExpr):
+            return self.of(holder.value)
+        if isinstance(holder, (*LOOPS, ast.comprehension)) and not isinstance(holder, ast.While):
+            return self._element(holder.iter)
+        value = self._tracer.assigned(write)
+        if value is not None:
+            return self.of(value)
+        return self._of_values(self.program.values(write))
+
+    def _element(self, over: ast.expr) -> Held:
+        if isinstance(over, ast.Call) and self.name_of(over.func) == {"range"}:
+            return _NUMBER
+        if isinstance(over, (ast.List, ast.Tuple, ast.Set)) and over.elts:
+            return _united(map(self.of, over.elts))
+        return frozenset(k if k in _ITSELF else UNKNOWN for k in self.of(over))
+
+    def _parameter(self, function: Scope, parameter: ast.arg) -> Held:
+        method = function.is_method and not function.has_decorator("staticmethod")
+        if method and function.parameters and parameter is function.parameters[0] and function.parent is not None:
+            return self._of_class(function.parent)
+        callers = self.flow.callers.get(function, ())
+        if not callers or function in self.flow.lost:
+            return _UNKNOWN
+        given = [self._tracer.given(c, function, parameter.arg) for c in callers]
+        return _united(_UNKNOWN if g is None else self.of(g) for g in given)
+
+    def _attribute(self, node: ast.Attribute) -> Held:
+        owners = self.program.values(node.value)
+        classes = {v.cls for v in owners if isinstance(v, Instance)}
+        writes: list[tuple[Scope, ast.AST]] = []
+        for write in self.program.attribute_writes.get(node.attr, ()):
+            holders = self.program.values(write.value)
+            family = {v.cls for v in holders if isinstance(v, Instance)}
+            if holders & owners or classes & family or not owners or not holders:
+                writes.append((self.program.frame(write), write))
+        found = set(self._of_place((node.attr, tuple(w for _, w in writes)), writes)) if writes else set()
+        for cls in classes:
+            getter = self.flow.method(cls, node.attr)
+            if getter is not None:
+                found |= self._of_function(getter) if getter.has_decorator("property") else {"function"}
+        if found:
+            return frozenset(found)
+        return self._of_member(node)
+
+    def _of_member(self, node: ast.Attribute) -> Held:
+        """The kind of an attribute of a library's object or module."""
+        named = self.name_of(node)
+        if named:
+            return _united(_kind_of(table.function(n)) for n in named)
+        held = self.of(node.value) - {OWN}
+        if held == {UNKNOWN} or not held:
+            rows = table.members(node.attr)
+            return _united(map(_kind_of, rows)) if rows else self._of_values(self.program.values(node))
+        return _united(_kind_of(table.member(kind, node.attr)) for kind in held)
+
+    # Values.
+
+    def _of_values(self, values: Iterable[Value]) -> Held:
+        return _united(map(self._of_value, values)) or _UNKNOWN
+
+    def _of_value(self, value: Value) -> Held:
+        if isinstance(value, Constant):
+            return frozenset({_kind_of_constant(value.value)})
+        if isinstance(value, Instance):
+            return self._of_class(value.cls)
+        if isinstance(value, (FunctionValue, ClassValue)):
+            return frozenset({"function"})
+        if isinstance(value, Made) and value.name is not None:
+            return _kind_of(table.function(value.name))
+        if isinstance(value, External):
+            return _kind_of(table.function(value.name))
+        return _UNKNOWN
+
+
+def _row_of(kind: str, method: str) -> tuple[Row, ...]:
+    row = table.member(kind, method)
+    return () if row is None else (row,)
+
+
+def _kind_of(row: Row | None) -> Held:
+    return _UNKNOWN if row is None or row.returns in (None, "self", "argument") else frozenset({str(row.returns)})
+
+
+def _kind_of_constant(value: object) -> str:
+    if value is None:
+        return "none"
+    return "string" if isinstance(value, str) else "bytes" if isinstance(value, bytes) else "number"
+
+
+def _united(held: Iterable[Held]) -> Held:
+    return frozenset(k for each in held for k in each)
+
+
+def _always(kind: str) -> Callable[[Kinds, Any], Held]:
+    return lambda kinds, node: frozenset({kind})
+
+
+_HANDLERS: dict[type, Callable[[Kinds, Any], Held]] = {
+    ast.Constant: Kinds._constant,
+    ast.Name: Kinds._name,
+    ast.Attribute: Kinds._attribute,
+    ast.Subscript: Kinds._subscript,
+    ast.Call: Kinds._call,
+    ast.BinOp: Kinds._binary,
+    ast.Compare: Kinds._compare,
+    ast.UnaryOp: Kinds._unary,
+    **dict.fromkeys((ast.BoolOp, ast.IfExp, ast.NamedExpr, ast.Starred), Kinds._either),
+    ast.JoinedStr: _always("string"),
+    **dict.fromkeys((ast.List, ast.ListComp), _always("list")),
+    **dict.fromkeys((ast.Dict, ast.DictComp), _always("dict")),
+    **dict.fromkeys((ast.Set, ast.SetComp), _always("set")),
+    ast.Tuple: _always("tuple"),
+    ast.GeneratorExp: _always("iterator"),
+    ast.Lambda: _always("function"),
+}

@@ -1,0 +1,118 @@
+"""What does a call of a library's function do, by its row in the table: changes, random numbers, files, the screen?"""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.libraries.row import DRAWS, Effect, Row, Trait
+from accelify.codemod.semantics.aliases import Aliases
+from accelify.codemod.semantics.kinds import UNKNOWN, Kinds
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.summary import EMPTY, FileUse, Place, Summary
+from accelify.codemod.semantics.values import Made
+
+_FILES = frozenset({"string", "path", "file", "binary_file", "buffer"})
+OF_FILES = frozenset({Effect.READS_FILES, Effect.WRITES_FILES})
+
+
+class LibraryCalls:
+    """Read rows for the arguments of one call."""
+
+    def __init__(self, program: Program, kinds: Kinds, aliases: Aliases) -> None:
+        self.program = program
+        self.kinds = kinds
+        self.aliases = aliases
+
+    def does(self, row: Row, call: ast.Call) -> Summary:
+        """What a call does by its row, apart from the functions that it is given and runs."""
+        if row.has(Effect.RUNS_CODE):
+            return Summary(unknown=call, effects=row.effects - {Effect.RUNS_CODE, Effect.CALLS, *OF_FILES})
+        effects = row.effects - {Effect.CALLS, *OF_FILES}
+        places = self._changed_by(row, call)
+        generator = next((k.value for k in call.keywords if k.arg == "generator"), None)
+        if generator is not None and effects & DRAWS and ast.unparse(generator) != "None":
+            effects = (effects - DRAWS) | {Effect.DRAWS_GIVEN}
+            places |= self.aliases.within(generator, ("*",))
+        used = self._of_files(row, call)
+        if used.files_written:
+            effects = effects - {Effect.PRINTS}
+        if not effects and not places:
+            return used
+        return used | Summary(writes=frozenset(places), effects=effects)
+
+    def _changed_by(self, row: Row, call: ast.Call) -> set[Place]:
+        """The places that a call changes in place."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        is_method = owner is not None and not self.kinds.name_of(call.func)
+        keywords = {k.arg: k.value for k in call.keywords}
+        changed: list[ast.expr] = []
+        for which in row.mutates:
+            if which == "self":
+                changed += [owner] if is_method and owner is not None else []
+            elif which.isdigit():
+                changed += call.args[int(which) : int(which) + 1]
+            elif which in keywords:
+                changed.append(keywords[which])
+        first = [owner] if is_method and owner is not None else call.args[:1]
+        if row.has(Trait.IN_PLACE_OPTION) and "inplace" in keywords and ast.unparse(keywords["inplace"]) != "False":
+            changed += first
+        if "out" in keywords:
+            changed.append(keywords["out"])
+        return {p for c in changed if c is not None for p in self.aliases.within(c, ("*",))}
+
+    # Files.
+
+    def _of_files(self, row: Row, call: ast.Call) -> Summary:
+        reads, writes = Effect.READS_FILES in row.effects, Effect.WRITES_FILES in row.effects
+        to = next((k.value for k in call.keywords if k.arg == "file"), None)
+        if Effect.PRINTS in row.effects and to is not None and not self._is_screen(to):
+            return Summary(files_written=frozenset({FileUse(call, self._opened(to))}))
+        if row.has(Trait.OPENS) and (mode := self._mode(call)) is not None:
+            writes = bool(set(mode) & set("wax+"))
+            reads = not writes or "+" in mode
+        if not reads and not writes:
+            return EMPTY
+        paths = self._opened_paths(call) if row.has(Trait.OPENS) else self._paths(call)
+        buffers = [p for p in paths if self.kinds.of(p) == {"buffer"}]
+        if buffers and len(buffers) == len(paths):
+            return Summary(writes=frozenset(p for b in buffers for p in self.aliases.within(b, ("*",))))
+        use = frozenset({FileUse(call, paths)})
+        return Summary(files_read=use if reads else frozenset(), files_written=use if writes else frozenset())
+
+    def _is_screen(self, node: ast.expr) -> bool:
+        return bool(self.kinds.of(node) & {"stream", "none"})
+
+    def _mode(self, call: ast.Call) -> str | None:
+        """The mode that is given to an `open`; None where it is not known."""
+        named = [k.value for k in call.keywords if k.arg == "mode"]
+        is_method = isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func)
+        given = named or call.args[0 if is_method else 1 :][:1]
+        if not given:
+            return None if any(k.arg is None for k in call.keywords) else "r"
+        mode = given[0]
+        return mode.value if isinstance(mode, ast.Constant) and isinstance(mode.value, str) else None
+
+    def _opened_paths(self, call: ast.Call) -> tuple[ast.expr, ...]:
+        """The path of `open(path)`, `open(file=path)` and `path.open()`."""
+        if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func):
+            return (call.func.value,)
+        named = [k.value for k in call.keywords if k.arg in ("file", "path", "filename")]
+        return tuple(call.args[:1] or named)
+
+    def _paths(self, call: ast.Call) -> tuple[ast.expr, ...]:
+        """The arguments that may name a file, or be one; of a method without such, the object itself."""
+        given = [*call.args, *(k.value for k in call.keywords)]
+        method = call.func if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func) else None
+        if method is not None and self.kinds.of(method.value) & {"path", "file", "binary_file", "buffer"}:
+            return self._opened(method.value)
+        found = [g for g in given if self.kinds.of(g) & _FILES]
+        found = found or [g for g in given if UNKNOWN in self.kinds.of(g)]
+        return tuple(p for f in found for p in self._opened(f)) or ((method.value,) if method is not None else ())
+
+    def _opened(self, node: ast.expr) -> tuple[ast.expr, ...]:
+        """A path, or the path of an open file."""
+        calls = [v.node for v in self.program.values(node) if isinstance(v, Made) and isinstance(v.node, ast.Call)]
+        rows = [self.kinds.called(c) or () for c in calls]
+        if node in calls or not any(r.has(Trait.OPENS) for each in rows for r in each):
+            return (node,)
+        return tuple(p for c in calls for p in self._opened_paths(c))

@@ -1,0 +1,461 @@
+"""What code does besides giving a value, from source text; and generated functions, run under instruments."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import io
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from accelify.codemod.libraries.row import Effect
+from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.summary import Leave, Summary
+from tests.codemod.semantics.programs import marked, program
+
+IMPORTS = "import glob, logging, os, random, subprocess, sys, time, torch\nimport numpy as np\nfrom torch import nn\n"
+
+
+def summary(text: str, **others: str) -> Summary:
+    """What the last statement of a script does."""
+    source = program(IMPORTS + text, **others)
+    return Effects(source).of(source.named[0].tree.body[-1])
+
+
+def changed(text: str) -> set[str]:
+    """The places that the last statement changes: `x` a variable, `x.a` an attribute, `x[]` an item, `x*` in place."""
+    return {p.name + "".join(p.path) for p in summary(text).writes}
+
+
+def effects(text: str) -> set[str]:
+    return {e.value for e in summary(text).effects}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 + 2",
+        "x = 1\nx",
+        "len([1]) + max(1, 2)",
+        "torch.zeros(3).sum().item()",
+        "torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+        "def f(x):\n    y = x + 1\n    return [y]\nf(2)",
+        "def f(n):\n    rows = []\n    for i in range(n):\n        rows.append(i)\n    return rows\nf(2)",
+        "class C:\n    def __init__(self):\n        self.x = 1\nC()",
+        "class C:\n    x = 1\n    def get(self): return self.x\nc = C()\nc.get()",
+        "class C:\n    @property\n    def x(self): return 1\nc = C()\nc.x",
+        "def f():\n    yield print(1)\nf()",
+        "lambda: print(1)",
+        "def f(): print(1)\nf",
+        "isinstance(3, int)",
+        "'a,b'.split(',')[0].strip()",
+        "f'{1}'",
+    ],
+)
+def test_what_only_gives_a_value(text: str) -> None:
+    assert summary(text) == Summary()
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("x = 1", {"x"}),
+        ("x, (y, *z) = 1, (2, 3)", {"x", "y", "z"}),
+        ("x = 0\nx += 1", {"x"}),
+        ("x = []\nx += [1]", {"x", "x*"}),
+        ("x = torch.zeros(1)\nx += 1", {"x", "x*"}),
+        ("x = {}\nx['a'] = 1", {"x[]"}),
+        ("x = {}\ndel x['a']", {"x[]"}),
+        ("x = []\nx.append(1)", {"x*"}),
+        ("x = torch.zeros(1)\nx.add_(1)", {"x*"}),
+        ("x = torch.zeros(1)\nx[0].fill_(1)", {"x[]*"}),
+        ("x = [torch.zeros(1)]\nfor t in x:\n    t.zero_()", {"t", "t*"}),
+        ("class C: pass\nc = C()\nc.x = 1", {"c.x"}),
+        ("class C: pass\nc = C()\nsetattr(c, 'x', 1)", {"c*"}),
+        ("class C:\n    def set(self): self.x = 1\nc = C()\nc.set()", {"c.x"}),
+        ("class C:\n    def set(self): self.rows[0] = 1\nc = C()\nc.set()", {"c.rows[]"}),
+        ("def f(rows): rows.append(1)\nx = []\nf(x)", {"x*"}),
+        ("def f(rows): rows.append(1)\nf([])", set()),
+        ("def f(a, *, rows): rows.append(a)\nx = []\nf(1, rows=x)", {"x*"}),
+        ("def f(*all): all[0].append(1)\nx = []\nf(x)", {"x*"}),
+        ("def f(rows): g(rows)\ndef g(rows): rows.append(1)\nx = []\nf(x)", {"x*"}),
+        ("def f(c): c.x = 1\nclass C: pass\nc = C()\nf(c)", {"c.x"}),
+        ("def f(d): d['a'].append(1)\nx = {'a': []}\nf(x)", {"x[]*"}),
+        ("def f(x):\n    y = x\n    y.append(1)\nz = []\nf(z)", {"z*"}),
+        ("def f(x):\n    y = list(x)\n    y.append(1)\nz = []\nf(z)", set()),
+        ("def f(x):\n    y = x.view(-1)\n    y[0] = 1\nz = torch.zeros(1)\nf(z)", {"z[]"}),
+        ("def f(x):\n    y = x.clone()\n    y[0] = 1\nz = torch.zeros(1)\nf(z)", set()),
+        ("def f(x):\n    y = x + 1\n    y.zero_()\nz = torch.zeros(1)\nf(z)", set()),
+        ("def same(x): return x\ndef f(x): same(x).append(1)\nz = []\nf(z)", {"z*"}),
+        ("def f(x):\n    for row in x:\n        row.append(1)\nz = [[]]\nf(z)", {"z[]*"}),
+        ("def f(x):\n    [row.append(1) for row in x]\nz = [[]]\nf(z)", {"z[]*"}),
+        ("def f():\n    global n\n    n = 1\nf()", {"n"}),
+        ("rows = []\ndef f(): rows.append(1)\nf()", {"rows*"}),
+        ("def f():\n    n = 0\n    def g():\n        nonlocal n\n        n += 1\n    g()\nf()", set()),
+        ("def f(a, b):\n    if a: a, b = b, a\n    a.append(1)\nx, y = [], []\nf(x, y)", {"x*", "y*"}),
+        ("def f(n, x):\n    x.append(n)\n    return f(n - 1, x) if n else 0\nz = []\nf(3, z)", {"z*"}),
+        ("def f(x=[]): x.append(1)\nf()", {"x*"}),
+        ("for i in range(3):\n    pass", {"i"}),
+        ("with open('a') as f:\n    pass", {"f"}),
+        ("import json", {"json"}),
+        ("def f(): print(1)", {"f"}),
+        ("class C:\n    x = 1", {"C"}),
+        ("[i for i in range(3)]", set()),
+        ("if (n := 3): pass", {"n"}),
+        ("np.zeros(3).sort()", set()),
+        ("x = np.zeros(3)\nnp.add(x, 1, out=x)", {"x*"}),
+        ("x = torch.zeros(3)\ntorch.nn.functional.relu(x, inplace=True)", {"x*"}),
+        ("model = nn.Linear(1, 1)\nmodel.weight.data.fill_(0)", {"model.weight.data*"}),
+        ("model = nn.Linear(1, 1)\nmodel.eval()", {"model*"}),
+    ],
+)
+def test_what_is_changed(text: str, places: set[str]) -> None:
+    assert changed(text) == places
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("torch.randn(3)", {"draws_torch"}),
+        ("torch.zeros(3).normal_()", {"draws_torch"}),
+        ("torch.randn(3, generator=g)", {"draws_given"}),
+        ("np.random.rand(3)", {"draws_numpy"}),
+        ("random.random()", {"draws_python"}),
+        ("rng = random.Random(0)\nrng.random()", {"draws_given"}),
+        ("nn.Linear(3, 3)", {"draws_torch"}),
+        ("model = nn.Dropout()\nmodel(1)", {"draws_in_training"}),
+        ("model = nn.Sequential(nn.Linear(1, 1), nn.Dropout())\nmodel(1)", {"draws_in_training"}),
+        ("model = nn.Linear(1, 1)\nmodel(torch.zeros(1))", set()),
+        ("torch.manual_seed(1)", {"seeds_torch"}),
+        ("np.random.seed(1)", {"seeds_numpy"}),
+        ("random.seed(1)", {"seeds_python"}),
+        ("print(1)", {"prints"}),
+        ("logging.info('x')", {"logs"}),
+        ("time.time()", {"reads_clock"}),
+        ("os.environ['A']", set()),
+        ("os.environ.get('A')", {"reads_environment"}),
+        ("torch.backends.cudnn.benchmark = True", {"changes_library"}),
+        ("np.random.seed(1) if torch.rand(1) > 0 else print(1)", {"seeds_numpy", "draws_torch", "prints"}),
+        ("sys.exit(1)", {"exits"}),
+        ("subprocess.Popen('ls')", {"starts"}),
+        ("list(map(lambda i: print(i), [1]))", {"prints"}),
+        ("sorted([1], key=lambda i: random.random())", {"draws_python"}),
+    ],
+)
+def test_what_libraries_do(text: str, found: set[str]) -> None:
+    assert effects(text) == found
+
+
+SEED = "torch.manual_seed(1)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"class C:\n    def device(self):\n        {SEED}\n        return 'cpu'\nc = C()\ntorch.device(c.device())",
+        f"class C:\n    @property\n    def device(self):\n        {SEED}\n        return 'cpu'\nc = C()\nc.device",
+        f"import functools\nclass C:\n    @functools.cached_property\n    def d(self): {SEED}\nC().d",
+        f"class B:\n    @property\n    def d(self): {SEED}\nclass C(B): pass\nC().d",
+        f"class B:\n    d = 1\nclass C(B):\n    @property\n    def d(self): {SEED}\ndef f(b: B): return b.d\nf(C())",
+        f"class C:\n    @property\n    def d(self): {SEED}\ndef f(x):\n    return x.d\nf(unknown)",
+        f"class C:\n    @property\n    def d(self): pass\n    @d.setter\n    def d(self, v): {SEED}\nc = C()\nc.d = 1",
+        f"class C:\n    def __getattr__(self, name): {SEED}\nc = C()\nc.anything",
+        f"class C:\n    def __setattr__(self, name, value): {SEED}\nc = C()\nc.anything = 1",
+        f"class D:\n    def __get__(self, o, t): {SEED}\nclass C:\n    d = D()\nc = C()\nc.d",
+        f"class C:\n    def __add__(self, o): {SEED}\nC() + 1",
+        f"class C:\n    def __radd__(self, o): {SEED}\n1 + C()",
+        f"class C:\n    def __iadd__(self, o): {SEED}\nc = C()\nc += 1",
+        f"class C:\n    def __eq__(self, o): {SEED}\nC() == 1",
+        f"class C:\n    def __contains__(self, o): {SEED}\n1 in C()",
+        f"class C:\n    def __getitem__(self, o): {SEED}\nC()[0]",
+        f"class C:\n    def __setitem__(self, o, v): {SEED}\nc = C()\nc[0] = 1",
+        f"class C:\n    def __len__(self): {SEED}\nlen(C())",
+        f"class C:\n    def __bool__(self): {SEED}\nif C(): pass",
+        f"class C:\n    def __bool__(self): {SEED}\nnot C()",
+        f"class C:\n    def __bool__(self): {SEED}\nC() and 1",
+        f"class C:\n    def __str__(self): {SEED}\nf'{{C()}}'",
+        f"class C:\n    def __str__(self): {SEED}\nstr(C())",
+        f"class C:\n    def __call__(self): {SEED}\nC()()",
+        f"class C:\n    def __iter__(self): {SEED}\nfor x in C(): pass",
+        f"class C:\n    def __iter__(self): {SEED}\nlist(C())",
+        f"class C:\n    def __iter__(self): {SEED}\na, b = C()",
+        f"class C:\n    def __next__(self): {SEED}\nnext(C())",
+        f"class C:\n    def __enter__(self): {SEED}\n    def __exit__(self, *a): pass\nwith C(): pass",
+        f"class C:\n    def __exit__(self, *a): {SEED}\n    def __enter__(self): pass\nwith C(): pass",
+        f"class C:\n    def __init__(self): {SEED}\nC()",
+        f"class B:\n    def __init__(self): {SEED}\nclass C(B): pass\nC()",
+        f"class B:\n    def __init__(self): {SEED}\nclass C(B):\n    def __init__(self): super().__init__()\nC()",
+        f"class C:\n    def __post_init__(self): {SEED}\nC()",
+        f"class M(nn.Module):\n    def forward(self, x): {SEED}\nm = M()\nm(1)",
+        f"class M(nn.Module):\n    def forward(self, x): {SEED}\nm = nn.Sequential(nn.ReLU(), M())\nm(1)",
+        f"class C:\n    @staticmethod\n    def f(): {SEED}\nC.f()",
+        f"class C:\n    @classmethod\n    def f(cls): {SEED}\nC.f()",
+        f"def d(f):\n    {SEED}\n    return f\n@d\ndef g(): pass",
+        f"def d(f):\n    def w():\n        {SEED}\n        return f()\n    return w\n@d\ndef g(): pass\ng()",
+        f"def d(n):\n    def i(f):\n        def w(): {SEED}\n        return w\n    return i\n@d(1)\ndef g(): 0\ng()",
+        f"def d(f):\n    def w(): return f()\n    return w\n@d\ndef g(): {SEED}\ng()",
+        f"@torch.no_grad()\ndef g(): {SEED}\ng()",
+        f"def s(): {SEED}\ndef f(x=s()): pass",
+        f"def s(): {SEED}\ndef f(x=s): x()\nf()",
+        f"def s(): {SEED}\ndef f(g): g()\nf(s)",
+        f"def s(): {SEED}\nlist(map(s, [1]))",
+        f"f = lambda: {SEED}\nf()",
+        f"def f():\n    {SEED}\n    yield 1\nfor x in f(): pass",
+        f"def f():\n    {SEED}\n    yield 1\nlist(f())",
+        f"def f():\n    {SEED}\n    yield 1\n[x for x in enumerate(f())]",
+        f"def f(n):\n    if n: return g(n - 1)\ndef g(n):\n    {SEED}\n    return f(n)\nf(1)",
+        f"class D(torch.utils.data.Dataset):\n    def __getitem__(self, i): {SEED}\n"
+        "loader = torch.utils.data.DataLoader(D())\nfor x in loader: pass",
+        f"class C:\n    {SEED}",
+    ],
+)
+def test_every_way_to_run_a_function_of_the_projects_own(text: str) -> None:
+    assert Effect.SEEDS_TORCH in summary(text).effects or summary(text).is_unknown
+    assert not summary(text).is_unknown, ast.unparse(summary(text).unknown)  # type: ignore[arg-type]  # it is unknown
+
+
+def test_an_import_runs_a_module_of_the_projects_own() -> None:
+    assert Effect.SEEDS_TORCH in summary("import other", other=f"import torch\n{SEED}").effects
+    assert Effect.SEEDS_TORCH in summary("from other import x", other=f"import torch\n{SEED}\nx = 1").effects
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mystery()",
+        "import mystery\nmystery.f()",
+        "import mystery\nx = mystery.C()\nx.frob()",
+        "def f(g): return g()\nf(mystery)",
+        "def f(x): return x.frobnicate()\nf(1)",
+        "exec('x = 1')",
+        "import mystery\n@mystery.wrap\ndef f(): pass\nf()",
+        "import mystery\nclass C(mystery.Base): pass\nC()",
+        "import mystery\nclass C(mystery.Base):\n    def __init__(self): super().__init__()\nC()",
+        "list(map(mystery, [1]))",
+        "class C: pass\nc = C()\nc.frobnicate()",
+        "import mystery\nmystery.torch.zeros.device()",
+        "import mystery\nmystery.x.format()",
+    ],
+)
+def test_a_name_without_a_row_is_unknown(text: str) -> None:
+    assert summary(text).is_unknown
+
+
+def used(text: str) -> tuple[set[str], set[str]]:
+    """The files that the last statement reads and writes."""
+    found = summary(text)
+    read, written = found.files_read, found.files_written
+    return tuple({ast.unparse(p) for u in uses for p in u.paths} for uses in (read, written))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "written"),
+    [
+        ("open('a')", {"'a'"}, set()),
+        ("open('a', 'rb')", {"'a'"}, set()),
+        ("open('a', 'w')", set(), {"'a'"}),
+        ("open('a', mode='ab')", set(), {"'a'"}),
+        ("open('a', 'r+')", {"'a'"}, {"'a'"}),
+        ("open('a', unknown)", {"'a'"}, {"'a'"}),
+        ("from pathlib import Path\np = Path('a')\np.open('w')", set(), {"p"}),
+        ("from pathlib import Path\nPath('a').write_text('b')", set(), {"Path('a')"}),
+        ("f = open('a', 'w')\nf.write('b')", set(), {"'a'"}),
+        ("f = open('a', 'w')\nprint('b', file=f)", set(), {"'a'"}),
+        ("print('b', file=sys.stderr)", set(), set()),
+        ("torch.save([1], 'a')", set(), {"'a'"}),
+        ("p = 'a'\ntorch.save([1], p)", set(), {"p"}),
+        ("torch.load('a')", {"'a'"}, set()),
+        ("np.save('a', np.zeros(3))", set(), {"'a'"}),
+        ("import io\nb = io.BytesIO()\ntorch.save([1], b)", set(), set()),
+        ("os.remove('a')", set(), {"'a'"}),
+        ("def f(path):\n    torch.save([1], path)\nf('a')", set(), {"path"}),
+    ],
+)
+def test_files(text: str, read: set[str], written: set[str]) -> None:
+    assert used(text) == (read, written)
+
+
+@pytest.mark.parametrize(
+    ("text", "leaves"),
+    [
+        ("raise ValueError", {Leave.RAISE}),
+        ("assert x", {Leave.RAISE}),
+        ("for i in range(3):\n    if i: break\n    continue", set()),
+        ("for i in range(3):\n    for j in range(3):\n        pass\n    else:\n        continue", set()),
+        ("def f():\n    raise ValueError\nf()", {Leave.RAISE}),
+        ("def f():\n    return 1\nf()", set()),
+    ],
+)
+def test_how_code_leaves(text: str, leaves: set[Leave]) -> None:
+    assert summary(text).leaves == leaves
+
+
+def test_a_statement_that_leaves_a_loop_or_function() -> None:
+    source = program("def f():\n    for i in range(3):\n        break  # out\n    return 1  # back\n")
+    asked = Effects(source)
+    assert asked.of(marked(source, "out")).leaves == {Leave.BREAK}
+    assert asked.of(marked(source, "back")).leaves == {Leave.RETURN}
+
+
+def test_predicates() -> None:
+    assert summary("print(1)").shows_only
+    assert not summary("print(torch.rand(1))").shows_only
+    assert summary("time.time()").only_reads
+    assert not summary("time.time()").is_empty
+    assert summary("open('a').read()").only_reads
+    assert summary("torch.rand(1)").draws
+    assert summary("torch.manual_seed(1)").seeds
+
+
+def test_it_is_linear_in_the_calls() -> None:
+    chain = "\n".join(f"def f{i}(x): f{i + 1}(x); f{i + 1}(x)" for i in range(400))
+    found = summary(f"{chain}\ndef f400(x): x.append(1)\nrows = []\nf0(rows)")
+    assert {p.name + "".join(p.path) for p in found.writes} == {"rows*"}
+
+
+# Against reality: statements put together at random, run, and what happened is in the summary.
+
+BITS = {
+    "x.append(1)": "change",
+    "x[0] = 2": "change",
+    "x.clear()": "change",
+    "y = list(x); y.append(1)": "",
+    "y = x; y.append(3)": "change",
+    "for z in (x, [0]): z.append(1)": "change",
+    "t.add_(1)": "change",
+    "t.view(-1)[0] = 1": "change",
+    "t.clone().add_(1)": "",
+    "t = t + 1": "",
+    "t += 1": "change",
+    "u = t; u -= 2": "change",
+    "o.n = 1": "change",
+    "o.rows.append(1)": "change",
+    "setattr(o, 'n', 5)": "change",
+    "o.bump()": "change",
+    "o.draw": "torch",
+    "o + 1": "numpy",
+    "len(o)": "python",
+    "torch.rand(2)": "torch",
+    "torch.zeros(2).normal_()": "torch",
+    "torch.rand(2, generator=torch.Generator().manual_seed(1))": "",
+    "np.random.rand()": "numpy",
+    "np.random.default_rng(0).random()": "",
+    "random.random()": "python",
+    "random.Random(0).random()": "",
+    "random.shuffle(x)": "python change",
+    "torch.manual_seed(3)": "torch",
+    "np.random.seed(3)": "numpy",
+    "random.seed(3)": "python",
+    "print('a')": "out",
+    "print(len(x), file=sys.stdout)": "out",
+    "nn.Linear(2, 2)": "torch",
+    "nn.init.zeros_(nn.Parameter(torch.zeros(1)))": "",
+    "nn.init.normal_(t)": "torch change",
+    "nn.Dropout()(torch.ones(4))": "torch",
+    "open('out.txt', 'w').close()": "file",
+    "torch.save([1], 'out.pt')": "file",
+    "Path('note').write_text('n')": "file",
+    "helper(x)": "change",
+    "list(generate(x))": "change python",
+    "generate(x)": "",
+    "wrapped(x)": "change out",
+}
+WORLD = """\
+import random, sys, torch
+import numpy as np
+from pathlib import Path
+from torch import nn
+class O:
+    def __init__(self):
+        self.n = 0
+        self.rows = []
+    def bump(self): self.n += 1
+    @property
+    def draw(self): return torch.rand(1)
+    def __add__(self, other): return np.random.rand()
+    def __len__(self): return int(random.random() < 0)
+def helper(rows): rows.append(len(rows))
+def generate(rows):
+    rows.append(random.random())
+    yield 1
+def loud(f):
+    def inner(*given):
+        print("loud")
+        return f(*given)
+    return inner
+@loud
+def wrapped(rows): rows.append(1)
+x, t, o = list(range(9)), torch.zeros(2), O()
+"""
+
+
+def happened(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What running a function did: to its arguments, random states, files and the screen."""
+    found: set[str] = set()
+    made: dict[str, object] = {}
+    exec(compile(WORLD + text, "generated", "exec"), made)
+    x, t, o, run = made["x"], made["t"], made["o"], made["run"]
+
+    def state() -> dict[str, object]:
+        changes = repr((x, t.tolist(), vars(o)))  # type: ignore[attr-defined]  # a tensor
+        numpy = repr(np.random.get_state())
+        return {"change": changes, "torch": torch.get_rng_state().tolist(), "numpy": numpy, "python": random.getstate()}
+
+    def watched(path: object, mode: str = "r", *more: object, **named: object) -> object:
+        found.update({"file"} if set(mode) & set("wax+") else ())
+        return real(path, mode, *more, **named)  # type: ignore[arg-type, call-overload]  # as it was called
+
+    real, before, out = builtins.open, state(), io.StringIO()
+    monkeypatch.chdir(folder)
+    with contextlib.redirect_stdout(out):
+        run(x, t, o)  # type: ignore[operator]  # a function
+    found.update({"file"} if list(folder.iterdir()) else (), {"out"} if out.getvalue() else ())
+    return found | {what for what, value in state().items() if value != before[what]}
+
+
+def told(text: str) -> set[str]:
+    """The same, as the summary has it."""
+    source = program(WORLD + text + "\nrun(x, t, o)")
+    found = Effects(source).of(source.named[0].tree.body[-1])
+    assert not found.is_unknown, ast.unparse(found.unknown)  # type: ignore[arg-type]  # it is unknown
+    names = {
+        "torch": {Effect.DRAWS_TORCH, Effect.SEEDS_TORCH, Effect.DRAWS_IN_TRAINING},
+        "numpy": {Effect.DRAWS_NUMPY, Effect.SEEDS_NUMPY},
+        "python": {Effect.DRAWS_PYTHON, Effect.SEEDS_PYTHON},
+        "out": {Effect.PRINTS},
+    }
+    said = {name for name, each in names.items() if found.effects & each}
+    return said | ({"file"} if found.writes_files else set()) | ({"change"} if found.writes else set())
+
+
+def function(lines: list[str]) -> str:
+    return "def run(x, t, o):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("line", BITS)
+def test_a_line_does_what_its_summary_says(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = function([line])
+    assert happened(text, tmp_path, monkeypatch) == set(BITS[line].split())
+    assert told(text) == set(BITS[line].split())
+
+
+def shuffled() -> Iterator[list[str]]:
+    chance = random.Random(7)
+    for _ in range(40):
+        lines = chance.sample(list(BITS), 3)
+        yield [
+            f"if len(x) >= 0: {lines[0]}" if chance.random() < 0.3 and "for" not in lines[0] else lines[0],
+            *lines[1:],
+        ]
+
+
+@pytest.mark.parametrize("lines", [*shuffled()], ids=str)
+def test_what_happens_is_in_the_summary(lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = function(lines)
+    assert happened(text, tmp_path, monkeypatch) <= told(text)

@@ -250,9 +250,7 @@ def test_what_is_brought_to_the_cpu_stays_there() -> None:
     batch = "x, y = x.to(device), y.to(device)\nseen = x.to('cpu').numpy(), y.to(torch.device('cpu'))"
     result = run(script(batch=batch, end="print(model.to('cpu').weight.to('cpu').numpy())"))
     text = result.after.decode()
-    assert [n.message for n in result.notes if "CPU" in n.message] == [
-        "stays: this brings it to the CPU, in every process"
-    ]
+    assert not [n.message for n in result.notes if "CPU" in n.message]
     assert "seen = x.to('cpu').numpy(), y.to(torch.device('cpu'))\n" in text
     assert "print(model.to('cpu').weight.to('cpu').numpy())" in text
 

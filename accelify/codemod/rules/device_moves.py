@@ -243,15 +243,12 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     is_number = is_number_of_a_gpu(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
     if script.goes_to_cpu(move):
-        yield Remark(NAME, path, move.call, "stays: this brings it to the CPU, in every process", Tier.ADVICE)
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
-        message = "stays: this move takes whatever device its variable holds"
-        if move.device is not None and is_of_process(script, move.device):
-            message = f"stays: `{ast.unparse(move.device)}` is the process's own device"
-        if is_where_another_is(move.device):
-            message = "stays: this goes to where another value is, which is right in every process"
-        yield Remark(NAME, path, move.call, message, Tier.ADVICE)
+        assert move.device is not None
+        if not is_of_process(script, move.device) and not is_where_another_is(move.device):
+            message = f"stays: `{ast.unparse(move.device)}` has to be `accelerator.device`, and is set elsewhere"
+            yield Remark(NAME, path, move.call, message, Tier.ADVICE)
         return
     if is_number and (accelerator is None or inside_data):
         message = "this is one particular GPU, for every process: use the accelerator's device"

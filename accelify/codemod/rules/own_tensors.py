@@ -37,9 +37,6 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
     for bring in script.brought.bringing:
         reason = "models are on the device, and this would be in the CPU's memory"
         yield Change(NAME, script.path(bring.node), bring.node.lineno, reason, (_edit(bring),))
-        if bring.kind == "moved" and "accelerator" not in bring.device:
-            message = "this goes to where another value is, which is right in every process"
-            yield Remark("device_moves", script.path(bring.node), bring.node, message, Tier.ADVICE)
     node = script.homemade
     if node is not None:
         message = (

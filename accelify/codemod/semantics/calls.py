@@ -94,7 +94,7 @@ class Calls(Containers):
         self._bind(scope, owner, node, arguments, keywords)
         if scope.generates:
             return frozenset({Generated(scope)})
-        return self._get(("return", scope)) or frozenset({Made(node, None)})
+        return self._get(("return", scope)) or (frozenset({Made(node, None)}) if self._settled else NOTHING)
 
     def _bind(
         self,

@@ -144,13 +144,18 @@ class Memory:
     def ancestors(self, cls: Scope) -> list[Scope]:
         """The project classes that a class inherits from, nearest first."""
         found: list[Scope] = []
-        assert isinstance(cls.node, ast.ClassDef)
-        for base in cls.node.bases:
-            for value in self.values.get(base, NOTHING):
-                if isinstance(value, ClassValue) and value.scope is not cls and value.scope not in found:
-                    found.append(value.scope)
-                    found.extend(c for c in self.ancestors(value.scope) if c not in found and c is not cls)
+        waiting = self._bases(cls)
+        while waiting:
+            base = waiting.pop(0)
+            if base is not cls and base not in found:
+                found.append(base)
+                waiting = [*self._bases(base), *waiting]
         return found
+
+    def _bases(self, cls: Scope) -> list[Scope]:
+        assert isinstance(cls.node, ast.ClassDef)
+        values = (v for base in cls.node.bases for v in self.values.get(base, NOTHING))
+        return [v.scope for v in values if isinstance(v, ClassValue)]
 
     def descendants(self, cls: Scope) -> list[Scope]:
         """The project classes that inherit from a class."""

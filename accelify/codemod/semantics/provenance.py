@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.reaching import reaching
-from accelify.codemod.semantics.scopes import Scope, gone_over
+from accelify.codemod.semantics.scopes import Scope, gone_over, returned
 from accelify.codemod.semantics.values import External, Instance, Made
 
 _THROUGH = frozenset(
@@ -120,8 +120,7 @@ class Tracer:
 
     def _given_back(self, call: ast.Call, function: Scope) -> ast.expr | None:
         """The argument that a function hands back as it got it: `optimizer = adjust(optimizer, epoch)`."""
-        returns = [n.value for s in function.body for n in ast.walk(s) if isinstance(n, ast.Return)]
-        names = {r.id if isinstance(r, ast.Name) else "" for r in returns}
+        names = {r.id if isinstance(r, ast.Name) else "" for r in returned([function])}
         name = names.pop() if len(names) == 1 and function.kind == "function" else ""
         is_kept = [type(w) for w in function.writes.get(name, ())] == [ast.arg]
         return self.argument(call, function, name) if is_kept else None

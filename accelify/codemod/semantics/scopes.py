@@ -143,8 +143,9 @@ class _Builder(ast.NodeVisitor):
 
     def write(self, name: str, node: ast.AST) -> None:
         target = self.scope
-        if isinstance(node, ast.Name) and self.inside_walrus and target.kind == "comprehension":
-            target = target.frame
+        while isinstance(node, ast.Name) and self.inside_walrus and target.kind == "comprehension":
+            assert target.parent is not None
+            target = target.parent
         target.writes.setdefault(name, []).append(node)
 
     inside_walrus = False
@@ -307,10 +308,21 @@ def gone_over(call: ast.Call) -> list[ast.expr]:
 
 
 def returned(callees: Iterable[Scope]) -> list[ast.expr | None]:
-    """What some functions return."""
-    return [n.value for c in callees for s in c.body for n in ast.walk(s) if isinstance(n, ast.Return)] + [
-        c.node.body for c in callees if isinstance(c.node, ast.Lambda)
-    ]
+    """What some functions return; not what functions inside them do."""
+    found: list[ast.expr | None] = []
+    for callee in callees:
+        if isinstance(callee.node, ast.Lambda):
+            found.append(callee.node.body)
+        found.extend(n.value for n in _own_statements(callee.body) if isinstance(n, ast.Return))
+    return found
+
+
+def _own_statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Some statements and those inside them, apart from those of functions and classes."""
+    for node in nodes:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
+            yield node
+            yield from _own_statements(ast.iter_child_nodes(node))
 
 
 def main_guard(root: Scope) -> ast.If | None:

@@ -1,0 +1,143 @@
+"""Facts about classes and modules of a program, and about what its variables remember."""
+
+from __future__ import annotations
+
+from accelify.codemod.semantics.memory import Memory
+from accelify.codemod.semantics.scopes import Scope
+from tests.codemod.facts import Facts, described
+
+FAMILY = """\
+import torch
+from torch import nn
+
+class Base:
+    def fit(self): pass
+    def log(self): pass
+
+class Mixin:
+    def log(self): pass
+
+class Trainer(Mixin, Base):
+    def fit(self): pass
+
+class Special(Trainer, nn.Module):
+    pass
+
+class Net(nn.Module):
+    pass
+
+class Wide(Net):
+    pass
+
+class Plain(object):
+    pass
+
+class Unknown(made_somewhere):
+    pass
+"""
+
+
+def memory(text: str) -> tuple[Facts, Memory]:
+    facts = Facts(text)
+    return facts, facts.program.flow
+
+
+def named(scopes: list[Scope]) -> list[str]:
+    return [s.qualified_name for s in scopes]
+
+
+def test_ancestors_and_descendants() -> None:
+    facts, flow = memory(FAMILY)
+    assert named(flow.ancestors(facts.scope("Special"))) == ["Trainer", "Mixin", "Base"]
+    assert named(flow.ancestors(facts.scope("Base"))) == []
+    assert set(named(flow.descendants(facts.scope("Base")))) == {"Trainer", "Special"}
+    assert flow.descendants(facts.scope("Special")) == []
+
+
+def test_a_class_that_is_based_on_itself_ends() -> None:
+    facts, flow = memory("class A: pass\nclass A(A): pass\nclass B(A): pass\n")
+    assert named(flow.ancestors(facts.scope("B")))[0] == "A"
+
+
+def test_classes_that_are_based_on_each_other_end() -> None:
+    facts, flow = memory("A = object\nclass B(A): pass\nclass A(B): pass\n")
+    assert "A" not in named(flow.ancestors(facts.scope("A")))
+    assert "B" not in named(flow.descendants(facts.scope("B")))
+
+
+def test_the_method_of_the_nearest_class() -> None:
+    facts, flow = memory(FAMILY)
+
+    def method(cls: str, name: str) -> str | None:
+        found = flow.method(facts.scope(cls), name)
+        return None if found is None else found.qualified_name
+
+    assert method("Special", "fit") == "Trainer.fit"
+    assert method("Special", "log") == "Mixin.log"
+    assert method("Base", "log") == "Base.log"
+    assert method("Base", "missing") is None
+    assert method("Plain", "fit") is None
+
+
+def test_which_classes_are_modules() -> None:
+    facts, flow = memory(FAMILY)
+    assert [name for name in ("Special", "Net", "Wide") if not flow.is_module_class(facts.scope(name))] == []
+    assert [n for n in ("Base", "Trainer", "Plain", "Unknown") if flow.is_module_class(facts.scope(n))] == []
+    assert flow.external_bases(facts.scope("Wide")) == ["torch.nn.Module"]
+    assert flow.external_bases(facts.scope("Base")) == []
+
+
+def test_a_base_class_of_another_file() -> None:
+    facts = Facts({"main.py": "from nets import Base\nclass Net(Base): pass\n", "nets.py": "class Base: pass\n"})
+    assert named(facts.program.flow.ancestors(facts.scope("Net"))) == ["Base"]
+
+
+def test_what_variables_and_functions_hold() -> None:
+    facts, flow = memory("def f(a):\n    if a:\n        return 1\n    return 'x'\ny = f(True)\n")
+    assert described(flow.returned(facts.scope("f"))) == {"1", "'x'"}
+    assert facts.variable("y") == {"1", "'x'"}
+    assert facts.variable("a", "f") == {"True"}
+    assert facts.variable("missing") == set()
+    assert described(flow.returned(facts.scope("main.py"))) == set()
+
+
+def test_a_parameter_that_nothing_fills_is_an_argument() -> None:
+    facts, _ = memory("def f(a, b=None, *rest, **more):\n    pass\nclass A:\n    def g(self, c): pass\n")
+    assert facts.variable("a", "f") == {"argument a of f"}
+    assert facts.variable("b", "f") == {"argument b of f"}
+    assert facts.variable("rest", "f") == {"argument rest of f"}
+    assert facts.variable("more", "f") == {"argument more of f"}
+    assert facts.variable("self", "A.g") == {"a A"}
+    assert facts.variable("c", "A.g") == {"argument c of A.g"}
+
+
+def test_a_static_method_has_no_self() -> None:
+    facts, _ = memory("class A:\n    @staticmethod\n    def f(x): pass\n    @classmethod\n    def g(cls): pass\n")
+    assert facts.variable("x", "A.f") == {"argument x of A.f"}
+    assert facts.variable("cls", "A.g") == {"class A"}
+
+
+def test_too_many_values_stop_growing() -> None:
+    lines = "".join(f"x = {n}\n" for n in range(100))
+    assert 32 <= len(Facts(lines).variable("x")) <= 64
+
+
+def test_modules_of_the_project_and_of_others() -> None:
+    files = {"main.py": "import nets\nfrom lib import deep\nimport torch\n", "nets.py": "x = 1\n", "lib/deep.py": ""}
+    flow = Facts(files).program.flow
+    found = flow.module_named("main.py", "nets", 0)
+    assert found is not None
+    assert found.name == "nets.py"
+    assert flow.module_named("main.py", "lib.deep", 0) is not None
+    assert flow.module_named("lib/deep.py", "nets", 0) is not None  # from the folder above
+    assert flow.module_named("lib/deep.py", "nets", 1) is None
+    assert flow.module_named("main.py", "torch", 0) is None
+    assert flow.module_named("main.py", "missing", 0) is None
+
+
+def test_a_forward_in_another_file_is_not_followed() -> None:
+    net = "from torch import nn\nclass Net(nn.Module):\n    def forward(self, x):\n        y = 1\n        return y\n"
+    other = Facts({"main.py": "from net import Net\nz = Net()(1)\n", "net.py": net})
+    assert other.variable("z") == {"unknown: Net()(1)"}
+    own = Facts(net + "z = Net()(1)\n")
+    assert own.variable("z") == {"1"}

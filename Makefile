@@ -3,12 +3,13 @@ BIN := .venv/bin
 PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder
 STAMP := .venv/.installed
 
-.PHONY: help venv demo test soak test-all lint format bench clean
+.PHONY: help venv demo test test-fast soak test-all lint format bench clean
 
 help:
 	@echo "make venv      set up .venv: accelify, its extras and the test tools, all pinned"
 	@echo "make demo      rewrite two real scripts, run them on two processes, compare"
 	@echo "make test      run the tests"
+	@echo "make test-fast run the tests of the codemod's facts, in less than 30 seconds"
 	@echo "make soak      kill a two-rank run fifty times instead of five; try 600 composed scripts and random programs instead of 20"
 	@echo "make test-all  run the codemod's tests on every Python from 3.10 that is installed"
 	@echo "make bench     measure speed, as ratios to a floor or a peer"
@@ -33,6 +34,10 @@ demo: venv
 test: venv
 	@$(BIN)/python -m compileall -q -j 0 accelify tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Without torch, other processes and whole rewrites, on one core.
+test-fast: venv
+	@$(BIN)/python -m pytest -m "not slow" --ignore tests/codemod/libraries/test_facts.py tests/codemod/*/
 
 soak: venv
 	@ACCELIFY_TEST_KILLS=50 $(BIN)/python -m pytest tests/runtime/test_killed.py

@@ -125,6 +125,7 @@ def test_new_blocks_are_indented_like_the_files_even_where_those_are_folded() ->
 
 
 @pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 cannot compile such a sum itself")
+@pytest.mark.slow
 def test_a_sum_that_would_take_libcst_a_minute_is_none_of_its_business() -> None:
     total = " + ".join(["1"] * 3000)
     source = script(before=f"total = {total}").encode()

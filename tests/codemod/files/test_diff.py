@@ -9,6 +9,8 @@ import pytest
 
 from accelify.codemod.files.diff import unified_diff
 
+pytestmark = pytest.mark.slow
+
 PAIRS = {
     "plain": (b"a\nb\nc\n", b"a\nB\nc\n"),
     "CRLF": (b"a\r\nb\r\nc\r\n", b"a\r\nB\r\nc\r\nd\r\n"),

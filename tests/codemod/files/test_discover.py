@@ -11,6 +11,8 @@ import pytest
 from accelify.codemod.files.discover import Found, find
 from accelify.errors import CannotRead
 
+pytestmark = pytest.mark.slow
+
 
 def make(root: Path, *files: str) -> None:
     for name in files:

@@ -21,6 +21,8 @@ import torch
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Effect, Rows, Trait
 
+pytestmark = pytest.mark.slow
+
 # Names of versions of these libraries and of Python that are not installed here.
 OLD_OR_NEW = {
     *("raw_input", "xrange", "tqdm", "DataLoader", "time.clock", "math.sumprod", "random.binomialvariate"),

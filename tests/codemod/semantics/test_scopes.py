@@ -261,7 +261,8 @@ def test_the_main_guard(test: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", 'if __name__ != "__main__":\n    f()', 'if x:\n    if __name__ == "__main__":\n        f()', "if a: f()"]
+    "text",
+    ["", 'if __name__ != "__main__":\n    f()', 'if x:\n    if __name__ == "__main__":\n        f()', "if a: f()"],
 )
 def test_what_is_no_main_guard(text: str) -> None:
     assert main_guard(built(text).root) is None

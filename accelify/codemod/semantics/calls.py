@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.containers import Containers, device_of, only
@@ -34,6 +34,7 @@ _SAME = frozenset(
     "values keys copy copy_ zero_ xpu mps compile index_select gather narrow chunk split unbind max min "
     "argmax topk resize_ resize_as_ data_ptr bfloat16 unfold masked_fill".split()
 )
+Keywords = list[tuple[str | None, Values]]
 _RUN_UNASKED = ("__enter__", "__exit__", "__del__")  # methods that no call names
 
 
@@ -61,9 +62,7 @@ class Calls(Containers):
                 found |= known
         return frozenset(found)
 
-    def _called(
-        self, node: ast.Call, callee: Value, arguments: list[Values], keywords: list[tuple[str | None, Values]]
-    ) -> Values:
+    def _called(self, node: ast.Call, callee: Value, arguments: list[Values], keywords: Keywords) -> Values:
         if isinstance(callee, FunctionValue):
             return self._enter(node, callee.scope, callee.owner, arguments, keywords)
         if isinstance(callee, ClassValue):
@@ -86,7 +85,7 @@ class Calls(Containers):
         scope: Scope,
         owner: Value | None,
         arguments: list[Values],
-        keywords: list[tuple[str | None, Values]],
+        keywords: Keywords,
     ) -> Values:
         self.callees[node].add(scope)
         self.callers[scope].add(node)
@@ -102,7 +101,7 @@ class Calls(Containers):
         owner: Value | None,
         node: ast.Call,
         arguments: list[Values],
-        keywords: list[tuple[str | None, Values]],
+        keywords: Keywords,
     ) -> None:
         assert isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         parameters = [*scope.node.args.posonlyargs, *scope.node.args.args]
@@ -134,9 +133,7 @@ class Calls(Containers):
                 self._put(kwarg, name, values)
                 self._add(("var", scope, kwarg.arg), frozenset({Collection(kwarg)}))
 
-    def _construct(
-        self, node: ast.Call, cls: Scope, arguments: list[Values], keywords: list[tuple[str | None, Values]]
-    ) -> Values:
+    def _construct(self, node: ast.Call, cls: Scope, arguments: list[Values], keywords: Keywords) -> Values:
         instance = Instance(cls)
         init = self.method(cls, "__init__")
         if init is not None:
@@ -149,27 +146,11 @@ class Calls(Containers):
 
     # Libraries.
 
-    def _library(
-        self, node: ast.Call, name: str, arguments: list[Values], keywords: list[tuple[str | None, Values]]
-    ) -> Values:
-        if name == "super":
-            return self._super(node)
-        if name == "getattr" and len(arguments) >= 2:
-            return self._getattr(arguments)
-        if name == "setattr" and len(arguments) == 3:
-            for owner in arguments[0]:
-                for attribute in arguments[1]:
-                    if isinstance(attribute, Constant) and isinstance(attribute.value, str):
-                        self._add(self._attribute_key(owner, attribute.value), arguments[2])
-        if name == "next" and arguments:
-            found: set[Value] = set()
-            for value in arguments[0]:
-                following = self.method(value.cls, "__next__") if isinstance(value, Instance) else None
-                if following is not None:
-                    self.callees[node].add(following)
-                    self.callers[following].add(node)
-                found |= self.elements(value)
-            return frozenset(found)
+    def _library(self, node: ast.Call, name: str, arguments: list[Values], keywords: Keywords) -> Values:
+        own = _BUILTINS.get(name)
+        found = own(self, node, arguments, keywords) if own is not None else None
+        if found is not None:
+            return found
         kind = names.iteration(name)
         gone_over = arguments or [values for keyword, values in keywords if keyword == "iterable"]
         if kind is not None and gone_over:
@@ -179,15 +160,33 @@ class Calls(Containers):
             return wrapped[0]
         if names.is_torch_loader(name):
             self._hand_out(value for given in [*arguments, *(v for _, v in keywords)] for value in given)
-        if name in ("map",) and len(arguments) == 2:
-            return self._mapped(node, arguments)
-        if name == "dict":
-            for keyword, values in keywords:
-                self._put(node, keyword or "*", values)
-            return frozenset({Collection(node)}).union(*(only(values, Parameters) for values in arguments[:1]))
         if name in ("torch.autograd.Variable", "torch.autograd.variable.Variable", "torch.tensor", "torch.as_tensor"):
             return only(arguments[0], Element) if arguments else NOTHING
         return frozenset({Made(node, name)})
+
+    def _setattr(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> None:
+        if len(arguments) == 3:
+            for owner in arguments[0]:
+                for attribute in arguments[1]:
+                    if isinstance(attribute, Constant) and isinstance(attribute.value, str):
+                        self._add(self._attribute_key(owner, attribute.value), arguments[2])
+
+    def _next(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
+        if not arguments:
+            return None
+        found: set[Value] = set()
+        for value in arguments[0]:
+            following = self.method(value.cls, "__next__") if isinstance(value, Instance) else None
+            if following is not None:
+                self.callees[node].add(following)
+                self.callers[following].add(node)
+            found |= self.elements(value)
+        return frozenset(found)
+
+    def _dict_made(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values:
+        for keyword, values in keywords:
+            self._put(node, keyword or "*", values)
+        return frozenset({Collection(node)}).union(*(only(values, Parameters) for values in arguments[:1]))
 
     def _hand_out(self, given: Iterable[Value]) -> None:
         """What a loader is given runs: a data set, a sampler, a function that collates."""
@@ -199,7 +198,9 @@ class Calls(Containers):
                 for method in filter(None, methods):
                     self._wake(method)
 
-    def _mapped(self, node: ast.Call, arguments: list[Values]) -> Values:
+    def _mapped(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
+        if len(arguments) != 2:
+            return None
         found: set[Value] = set()
         for value in arguments[1]:
             found |= self.elements(value)
@@ -209,7 +210,7 @@ class Calls(Containers):
                 self._put(node, "*", self._get(("return", function.scope)))
         return frozenset({Collection(node)})
 
-    def _super(self, node: ast.Call) -> Values:
+    def _super(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values:
         scope = self.scope_of[node].frame
         while scope.parent is not None and not scope.is_method:
             scope = scope.parent
@@ -219,7 +220,9 @@ class Calls(Containers):
         owners = [cls, *self.descendants(cls)]
         return frozenset(SuperOf(cls, owner) for owner in owners)
 
-    def _getattr(self, arguments: list[Values]) -> Values:
+    def _getattr(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
+        if len(arguments) < 2:
+            return None
         found: set[Value] = set()
         for owner in arguments[0]:
             attributes = [v.value for v in arguments[1] if isinstance(v, Constant) and isinstance(v.value, str)]
@@ -257,3 +260,14 @@ class Calls(Containers):
             elif function.attr in _SAME:
                 found.add(owner)
         return frozenset(found)
+
+
+# What they return; None where they are called like any other function.
+_BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values | None]] = {
+    "super": Calls._super,
+    "getattr": Calls._getattr,
+    "setattr": Calls._setattr,
+    "next": Calls._next,
+    "map": Calls._mapped,
+    "dict": Calls._dict_made,
+}

@@ -86,7 +86,7 @@ class Containers(Memory):
             return frozenset(found)
         if name == "module" and self.is_module_class(owner.cls):
             return frozenset({owner})  # what `nn.DataParallel` was put round
-        return frozenset({Member(owner, name)})
+        return frozenset({Member(owner, name)}) if self._settled else NOTHING
 
     def _opaque_member(self, owner: Value, name: str) -> Values:
         stored = self._get(("attr", owner, name))
@@ -117,7 +117,18 @@ class Containers(Memory):
                 assert isinstance(each, Constant)
                 found |= self._get(("item", node, each.value))
             return frozenset(found) | self._get(("item", node, "*"))
+        if isinstance(key, tuple) and isinstance(node, (ast.List, ast.Tuple)):
+            position = self._from_the_end(node, key)
+            if position is not None:
+                key = position
         return self._get(("item", node, key)) | self._get(("item", node, "*"))
+
+    @staticmethod
+    def _from_the_end(node: ast.List | ast.Tuple, key: tuple[object, ...]) -> int | None:
+        """The position of `x[-1]` in a literal of a known length."""
+        if any(isinstance(e, ast.Starred) for e in node.elts) or not isinstance(key[1], int):
+            return None
+        return len(node.elts) - key[1]
 
     def _put(self, node: ast.AST, key: object, values: Values) -> None:
         self._add(("item", node, key), values)
@@ -159,7 +170,7 @@ class Containers(Memory):
                 return self._items(value.node, "*")
             return self._get(("item", value.node, "elements"))
         if isinstance(value, Generated):
-            return self._get(("yield", value.scope)) or frozenset({Element(value)})
+            return self._get(("yield", value.scope)) or (frozenset({Element(value)}) if self._settled else NOTHING)
         if isinstance(value, (Parameters, Element)):
             return frozenset({value})
         if isinstance(value, Instance):
@@ -185,7 +196,7 @@ class Containers(Memory):
         if following is not None:
             self._wake(following)
             found |= self._get(("return", following))
-        return frozenset(found) or frozenset({Element(value)})
+        return frozenset(found) | {Element(value)}
 
     # Views.
 

@@ -68,7 +68,7 @@ class Expressions(Calls):
             self.eval(target.slice)
             for owner in self.eval(target.value):
                 if isinstance(owner, Collection):
-                    self._add(("item", owner.node, key), values)
+                    self._put(owner.node, key, values)
                 else:
                     self._add(("item", owner, key), values)
 
@@ -77,11 +77,19 @@ class Expressions(Calls):
             for part, expression in zip(target.elts, source.elts, strict=True):
                 self._assign(part, self.eval(expression), expression)
             return
+        starred = next((i for i, part in enumerate(target.elts) if isinstance(part, ast.Starred)), len(target.elts))
         for index, part in enumerate(target.elts):
-            found: set[Value] = set()
-            for value in values:
-                found |= self._item(value, index)
-            self._assign(part, frozenset(found), None)
+            if isinstance(part, ast.Starred):
+                self._assign(part, self._rest_of(part, values), None)
+                continue
+            key = index if index < starred else ("-", len(target.elts) - index)
+            self._assign(part, frozenset(v for value in values for v in self._item(value, key)), None)
+
+    def _rest_of(self, target: ast.Starred, values: Values) -> Values:
+        """The list that `*rest` is given: of which items is left open."""
+        items = frozenset(v for value in values for v in self._item(value, "*"))
+        self._put(target, "*", items)
+        return frozenset({Collection(target)}) | only(items, (Parameters, Element))
 
     def _assign_elements(self, target: ast.expr, values: Values) -> None:
         found: set[Value] = set()

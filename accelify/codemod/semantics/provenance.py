@@ -9,7 +9,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import Scope, gone_over, returned
-from accelify.codemod.semantics.values import External, Instance, Made
+from accelify.codemod.semantics.values import Instance, Made
 
 _THROUGH = frozenset(
     "to cuda cpu train eval float double half requires_grad_ share_memory next __next__ __iter__ module compile".split()
@@ -292,7 +292,7 @@ class Tracer:
             root = self.flow.module_named(self.program.path(alias), statement.module or "", statement.level)
             if root is not None and alias.name in root.writes:
                 return [(binding, *chain) for chain in self.variable(root, alias.name, seen)]
-        return [] if External(alias.name) in self.program.values(alias) else [(binding,)]
+        return [(binding,)]
 
     def _attribute(self, node: ast.Attribute, seen: tuple[object, ...]) -> list[Chain]:
         owners = self.program.values(node.value)

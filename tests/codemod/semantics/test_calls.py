@@ -1,0 +1,205 @@
+"""Facts about calls: what reaches the parameters, and what comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.semantics.calls import Calls
+from tests.codemod.facts import Facts, described, values
+
+
+def test_the_flow_is_made_of_calls() -> None:
+    assert isinstance(Facts("f()").program.flow, Calls)
+
+
+def test_arguments_reach_parameters() -> None:
+    facts = Facts("def f(a, /, b, *rest, c=3, **more): pass\nf(1, 2, 4, 5, c=6, d=7)\n")
+    assert facts.variable("a", "f") == {"1"}
+    assert facts.variable("b", "f") == {"2"}
+    assert facts.variable("c", "f") == {"3", "6"}
+    assert facts.variable("rest", "f") == {"collection rest"}
+    assert facts.variable("more", "f") == {"collection more"}
+
+
+def test_what_rest_parameters_hold() -> None:
+    text = "def f(*rest, **more):\n    for r in rest: pass\n    g(more['d'], more['e'])\nf(1, 2, d=7, e=8)\n"
+    assert Facts(text).variable("r", "f") == {"1", "2"}
+    assert values(text, "more['d']") == {"7"}
+
+
+def test_a_default_of_none_is_no_value() -> None:
+    assert Facts("def f(a=None): pass\nf()\n").variable("a", "f") == {"argument a of f"}
+    assert Facts("def f(a=None): pass\nf(None)\n").variable("a", "f") == {"None"}
+
+
+def test_a_spread_argument_reaches_all_that_follow() -> None:
+    facts = Facts("def f(a, b, c): pass\nf(1, *[2, 3])\n")
+    assert facts.variable("a", "f") == {"1"}
+    assert facts.variable("b", "f") == facts.variable("c", "f") == {"2", "3"}
+
+
+def test_methods_get_their_instance() -> None:
+    text = "class A:\n    def f(self, x): return self\na = A()\nb = a.f(1)\nc = A.f(a, 2)\n"
+    facts = Facts(text)
+    assert facts.variable("b") == facts.variable("c") == {"a A"}
+    assert facts.variable("x", "A.f") == {"1", "2"}
+
+
+def test_constructors() -> None:
+    text = """\
+        class A:
+            def __init__(self, x): self.x = x
+            def __enter__(self): return self.x
+            def __call__(self, y): return y
+        class B(A): pass
+        class C: pass
+        a, b, c = A(1), B(2), C()
+        d, e = a(3), c(4)
+    """
+    facts = Facts(text)
+    assert facts.variable("a") == {"a A"}
+    assert facts.variable("b") == {"a B"}
+    assert facts.variable("x", "A.__init__") == {"1", "2"}
+    assert facts.variable("d") == {"3"}
+    assert facts.variable("e") == {"unknown: c(4)"}
+
+
+def test_a_module_is_called_through_forward() -> None:
+    text = """\
+        from torch import nn
+        class Net(nn.Module):
+            def forward(self, x): return (x, 1)
+            def __call__(self, x): return 2
+        out = Net()(0)
+    """
+    assert Facts(text).variable("out") == {"collection (x, 1)"}
+
+
+def test_a_function_that_returns_nothing_is_unknown_where_it_is_called() -> None:
+    assert values("def f(): pass\nx = f()\n", "f()") == {"unknown: f()"}
+
+
+def test_recursion_ends() -> None:
+    text = "def f(n):\n    if n:\n        return 1\n    return f(n - 1)\nx = f(3)\n"
+    assert Facts(text).variable("x") == {"1"}
+    assert Facts("def f(n):\n    return f(n)\nx = f(3)\n").variable("x") != set()
+
+
+def test_generators() -> None:
+    text = "def f():\n    yield 1\n    yield from [2]\ng = f()\nfor x in g: pass\n"
+    facts = Facts(text)
+    assert "generator f" in facts.variable("g")
+    assert {"1", "2"} <= facts.variable("x")
+
+
+def test_async_functions_and_await() -> None:
+    text = "async def f(): return 1\nasync def main():\n    x = await f()\n"
+    assert Facts(text).variable("x", "main") == {"1"}
+
+
+def test_lambdas_partials_and_functions_as_values() -> None:
+    text = "def f(x): return x\ng = f\nh = lambda y: y\na, b, c = g(1), h(2), (f if p else h)(3)\n"
+    facts = Facts(text)
+    assert facts.variable("a") == {"1", "3"}
+    assert facts.variable("b") == {"2", "3"}
+    assert facts.variable("c") == {"1", "2", "3"}  # without calling contexts
+    assert facts.program.flow.escaped >= {facts.scope("f")}
+
+
+def test_a_decorator_that_may_change_the_signature() -> None:
+    facts = Facts(
+        "@other\ndef f(): pass\n@torch.no_grad()\ndef g(): pass\nclass A:\n    @property\n    def h(self): pass\n"
+    )
+    assert facts.scope("f") in facts.program.flow.lost
+    assert facts.scope("g") not in facts.program.flow.lost
+    assert facts.scope("A.h") not in facts.program.flow.lost
+
+
+def test_who_calls_whom() -> None:
+    text = "def f(): pass\ndef g(): f()\nf()\ng()\nprint(f)\n"
+    facts = Facts(text)
+    flow = facts.program.flow
+    assert len(flow.callers[facts.scope("f")]) == 2
+    assert flow.callees[facts.call("g()")] == {facts.scope("g")}
+    assert not flow.callees.get(facts.call("print(f)"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("torch.zeros(3)", {"made: torch.zeros(3)"}),
+        ("undefined(3)", {"made: undefined(3)"}),
+        ("getattr(torch, 'zeros')", {"torch.zeros"}),
+        ("getattr(torch.optim, name)", {"torch.optim.?"}),
+        ("getattr(a, 'x')", {"1"}),
+        ("next(iter([1]))", {"1"}),
+        ("next(it)", {"2"}),
+        ("dict(x=1)", {"collection dict(x=1)"}),
+        ("nn.DataParallel(net)", {"a A"}),
+        ("nn.DataParallel(module=net)", {"a A"}),
+        ("torch.compile(net)", {"a A"}),
+        ("torch.tensor(1)", set()),
+        ("net.to('cpu')", {"a A"}),
+        ("'cuda:{}'.format(0)", {"'cuda:{}'"}),
+        ("'x{}'.format(0)", {"unknown: 'x{}'.format(0)"}),
+        ("net.parameters()", {"parameters of a A"}),
+        ("(1)()", set()),
+    ],
+)
+def test_what_library_functions_return(expression: str, expected: set[str]) -> None:
+    text = f"""\
+        import torch
+        from torch import nn
+        class A:
+            def __init__(self): self.x = 1
+        class It:
+            def __iter__(self): return self
+            def __next__(self): return 2
+        a = net = A()
+        it = It()
+        y = {expression}
+    """
+    assert Facts(text).variable("y") - {"element of a It"} == expected
+
+
+def test_setattr_and_a_name_that_is_not_known() -> None:
+    text = "class A: pass\na = A()\nsetattr(a, 'x', 1)\nsetattr(a, name, 2)\nf(a.x, a.y)\n"
+    assert values(text, "a.x") == {"1"}
+    assert values(text, "a.y") == {"a A.y"}
+
+
+def test_getattr_of_a_module_of_the_project_may_be_any_of_its_functions() -> None:
+    files = {
+        "main.py": "import nets\nx = getattr(nets, name)()\n",
+        "nets.py": "class A: pass\nclass B: pass\nsize = 1\n",
+    }
+    assert Facts(files).variable("x") == {"a A", "a B"}
+
+
+def test_a_loader_runs_what_it_is_given() -> None:
+    text = """\
+        from torch.utils.data import DataLoader
+        from data import Rows, join
+        loader = DataLoader(Rows(), collate_fn=join)
+    """
+    rows = "class Rows:\n    def __getitem__(self, i): return one()\n    def other(self): return two()\n"
+    data = rows + "def join(rows): return three()\n"
+    facts = Facts({"main.py": text, "data.py": data})
+    called = {c for c in ("one()", "two()", "three()") if facts.call(c) in facts.program.flow.values}
+    assert called == {"one()", "three()"}
+
+
+def test_map_gives_the_function_its_elements() -> None:
+    facts = Facts("def f(x): return 'y'\nfor y in map(f, [1]): pass\n")
+    assert facts.variable("x", "f") == {"1"}
+    assert facts.variable("y") == {"'y'"}
+
+
+def test_super_outside_a_class_is_nothing() -> None:
+    assert values("x = super().f\n", "super()") == set()
+
+
+def test_a_call_of_nothing_known() -> None:
+    text = "def f(callback): return callback(1)\n"
+    assert values(text, "callback(1)") == {"unknown: callback(1)"}
+    assert described([]) == set()

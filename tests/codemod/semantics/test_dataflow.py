@@ -1,0 +1,144 @@
+"""Facts about the flow through statements, definitions, classes and imports."""
+
+from __future__ import annotations
+
+from accelify.codemod.semantics.dataflow import Flow
+from tests.codemod.facts import Facts, values
+
+
+def test_a_program_has_a_flow() -> None:
+    assert isinstance(Facts("").program.flow, Flow)
+
+
+def test_statements_of_every_kind_are_evaluated() -> None:
+    text = """\
+        try:
+            a = 1
+        except E:
+            a = 2
+        else:
+            a = 3
+        finally:
+            a = 4
+        while f():
+            a = 5
+        else:
+            a = 6
+        with g():
+            a = 7
+        if h():
+            a = 8
+        assert k(), 'x'
+        del m().n
+        raise p() from q()
+    """
+    facts = Facts(text)
+    assert facts.variable("a") == set("12345678")
+    for call in ("f()", "g()", "h()", "k()", "m()", "p()", "q()"):
+        assert facts.call(call) in facts.program.flow.values
+
+
+def test_an_addition_in_place_keeps_what_is_listed() -> None:
+    facts = Facts("a = []\na += [1]\nb = f()\nb += g()\n")
+    assert facts.variable("a") == {"collection []", "collection [1]"}
+    assert facts.variable("b") == {"made: f()"}
+
+
+def test_a_function_of_another_file_runs_when_something_calls_it() -> None:
+    files = {"main.py": "import other\nother.f(1)\n", "other.py": "def f(a): used()\ndef g(b): unused()\n"}
+    facts = Facts(files)
+    assert facts.call("used()") in facts.program.flow.values
+    assert facts.call("unused()") not in facts.program.flow.values
+    assert facts.variable("b", "g") == set()
+
+
+def test_every_function_of_the_named_file_runs() -> None:
+    assert values("def f(a):\n    g(a)\n", "g(a)") == {"made: g(a)"}
+
+
+def test_imports_of_the_project() -> None:
+    files = {
+        "main.py": "import pkg.nets as n\nimport pkg\nfrom pkg import nets, size\nfrom pkg.nets import Net as N\n"
+        "from missing import thing\na, b, c, d, e = n.Net(), pkg.nets.Net(), nets.size, size, N()\n",
+        "pkg/__init__.py": "from .nets import size\n",
+        "pkg/nets.py": "class Net: pass\nsize = 1\n",
+    }
+    facts = Facts(files)
+    assert facts.variable("a") == facts.variable("b") == facts.variable("e") == {"a Net"}
+    assert facts.variable("c") == facts.variable("d") == {"1"}
+    assert facts.variable("thing") == {"missing.thing"}
+
+
+def test_relative_imports() -> None:
+    files = {
+        "pkg/main.py": "from . import nets\nfrom .nets import size\nfrom ..top import low\nfrom .gone import x\n"
+        "y = nets.size\n",
+        "pkg/__init__.py": "",
+        "pkg/nets.py": "size = 1\n",
+        "top.py": "low = 2\n",
+    }
+    facts = Facts(files)
+    assert facts.variable("y", "pkg/main.py") == facts.variable("size", "pkg/main.py") == {"1"}
+    assert facts.variable("low", "pkg/main.py") == {"2"}
+    assert facts.variable("x", "pkg/main.py") == set()  # which is not a library's
+
+
+def test_star_imports_of_the_project() -> None:
+    files = {"main.py": "from nets import *\na = size\n", "nets.py": "size = 1\n_hidden = 2\n"}
+    facts = Facts(files)
+    assert facts.variable("a") == {"1"}
+    assert facts.variable("_hidden") == set()
+
+
+def test_a_module_that_imports_itself_in_a_circle() -> None:
+    files = {"main.py": "import other\nx = other.y\n", "other.py": "import main\ny = 1\nz = main.x\n"}
+    assert Facts(files).variable("z", "other.py") == {"1"}
+
+
+def test_submodules_of_a_library_and_of_the_project() -> None:
+    assert values("import torch.nn.functional\nx = torch.nn.functional.relu\n", "torch.nn.functional.relu") == {
+        "torch.nn.functional.relu"
+    }
+    assert values("import torch.nn.functional as F\nx = F.relu\n", "F.relu") == {"torch.nn.functional.relu"}
+
+
+def test_self_may_be_of_any_class_of_the_family() -> None:
+    facts = Facts("class A:\n    def f(self): pass\nclass B(A): pass\n")
+    assert facts.variable("self", "A.f") == {"a A", "a B"}
+
+
+def test_nested_classes_and_functions() -> None:
+    text = """\
+        class A:
+            class B:
+                size = 1
+            def f(self):
+                def g():
+                    nonlocal x
+                    x = 2
+                x = 0
+                g()
+                return x
+        y = A.B.size
+        z = A().f()
+    """
+    facts = Facts(text)
+    assert facts.variable("y") == {"1"}
+    assert facts.variable("z") == {"0", "2"}
+
+
+def test_globals_that_functions_set() -> None:
+    facts = Facts("best = None\ndef f():\n    global best\n    best = 1\nx = best\n")
+    assert facts.variable("x") == {"None", "1"}
+
+
+def test_async_loops_and_withs() -> None:
+    text = "async def f():\n    async for x in [1]: pass\n    async with g() as y: pass\n"
+    facts = Facts(text)
+    assert facts.variable("x", "f") == {"1"}
+    assert facts.variable("y", "f") == {"made: g()"}
+
+
+def test_what_is_called_in_two_ways_grows_until_nothing_does() -> None:
+    text = "def f(x):\n    return [x]\ny = f(1)\nz = f(y)\nfor w in z: pass\n"
+    assert Facts(text).variable("w") == {"1", "collection [x]"}

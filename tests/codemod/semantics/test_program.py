@@ -1,0 +1,186 @@
+"""Facts about where nodes are in a program, and what runs them."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.semantics.program import Program
+from tests.codemod.facts import Facts, texts
+
+TEXT = """\
+import torch
+def f(rows):
+    for row in rows:
+        if row:
+            a()
+        else:
+            [b(x) for x in row]
+        while c():
+            d()
+    else:
+        e()
+class A:
+    size = g()
+    def h(self):
+        k()
+        def inner():
+            m()
+f([1])
+"""
+
+
+def test_files_and_paths() -> None:
+    facts = Facts({"main.py": "import other\nf()\n", "other.py": "g()\n"})
+    program = facts.program
+    assert isinstance(program, Program)
+    assert program.path(facts["f()"]) == "main.py"
+    assert program.path(facts["g()"]) == "other.py"
+    assert program.parsed(facts["g()"]).path == "other.py"
+    assert [p.path for p in program.named] == ["main.py"]
+
+
+def test_a_node_that_is_in_no_file() -> None:
+    with pytest.raises(LookupError):
+        Facts("").program.scope(ast.Name("x"))
+
+
+def test_scopes_and_frames() -> None:
+    facts = Facts(TEXT)
+    program = facts.program
+    assert program.scope(facts["b(x)"]).kind == "comprehension"
+    assert program.frame(facts["b(x)"]).qualified_name == "f"
+    assert program.frame(facts["g()"]).qualified_name == "A"
+    assert program.frame(facts["m()"]).qualified_name == "A.h.inner"
+    assert program.frame(facts["f([1])"]).kind == "module"
+
+
+def test_ancestors_statements_and_insides() -> None:
+    facts = Facts(TEXT)
+    program = facts.program
+    call = facts["a()"]
+    kinds = [type(n).__name__ for n in program.ancestors(call)]
+    assert kinds == ["Expr", "If", "For", "FunctionDef", "Module"]
+    assert program.statement(call) is program.parent(call)
+    assert program.statement(facts["def f"]) is facts["def f"]
+    assert program.inside(call, facts["for row"])
+    assert program.inside(call, call)
+    assert not program.inside(call, facts["while c()"])
+
+
+def test_loops_round_a_node() -> None:
+    facts = Facts(TEXT)
+    program = facts.program
+    assert program.loops_round(facts["a()"]) == [facts["for row"]]
+    assert program.loops_round(facts["d()"]) == [facts["while c()"], facts["for row"]]
+    assert program.loops_round(facts["c()"]) == [facts["for row"]]  # the test is not in the body
+    assert program.loops_round(facts["e()"]) == []
+    assert program.loops_round(facts["m()"]) == []
+
+
+def test_a_loop_round_a_function_is_not_round_its_body() -> None:
+    facts = Facts("for x in y:\n    def f():\n        g()\n    lambda: h()\n")
+    assert facts.program.loops_round(facts["g()"]) == []
+    assert facts.program.loops_round(facts["h()"]) == []
+
+
+def test_branches_round_a_node() -> None:
+    facts = Facts("if a:\n    if b:\n        f()\n    else:\n        g(h() if c else k())\n")
+    program = facts.program
+
+    def branches(text: str) -> list[tuple[str, bool]]:
+        return [(ast.unparse(node.test), holds) for node, holds in program.branches_round(facts[text])]
+
+    assert branches("f()") == [("b", True), ("a", True)]
+    assert branches("h()") == [("c", True), ("b", False), ("a", True)]
+    assert branches("k()") == [("c", False), ("b", False), ("a", True)]
+    assert branches("a") == []
+    assert branches("c") == [("b", False), ("a", True)]
+
+
+def test_an_elif_stands_under_the_condition_before_it() -> None:
+    facts = Facts("if a:\n    pass\nelif b:\n    f()\n")
+    assert [(ast.unparse(n.test), h) for n, h in facts.program.branches_round(facts["f()"])] == [
+        ("b", True),
+        ("a", False),
+    ]
+
+
+def test_the_block_of_a_statement() -> None:
+    facts = Facts("try:\n    a\nexcept E:\n    b\nelse:\n    c\nfinally:\n    d\nmatch x:\n    case 1:\n        e\n")
+    for name in "abcde":
+        statement = facts.program.statement(facts[name])
+        assert facts.program.block(statement) == [statement]
+
+
+def test_reads_of_a_variable_in_functions_inside() -> None:
+    facts = Facts("x = 1\ndef f():\n    g(x)\ndef h(x):\n    g(x)\ny = [x for _ in z]\n")
+    root = facts.scope("main.py")
+    assert len(facts.program.reads_of(root, "x")) == 2
+    assert len(facts.program.reads_of(facts.scope("h"), "x")) == 1
+    assert facts.program.reads_of(root, "missing") == []
+
+
+def test_names_that_other_files_import() -> None:
+    files = {
+        "main.py": "from nets import Net, size\nfrom more import *\nf(low, own)\nown = 1\n",
+        "nets.py": "class Net: pass\nsize = other = 1\n",
+        "more.py": "low = high = own = 1\n",
+    }
+    facts = Facts(files)
+    assert facts.program.imported_from[facts.scope("nets.py")] == {"Net", "size"}
+    assert "low" in facts.program.imported_from[facts.scope("more.py")]
+    assert "high" not in facts.program.imported_from[facts.scope("more.py")]
+    assert facts.scope("main.py") not in facts.program.imported_from
+
+
+def test_which_library_functions_a_call_may_go_to() -> None:
+    text = "import torch\nf = torch.zeros if a else torch.ones\nf(1)\ndef g(): pass\ng()\n"
+    facts = Facts(text)
+    assert facts.program.called(facts.call("f(1)")) == {"torch.zeros", "torch.ones"}
+    assert facts.program.called(facts.call("g()")) == set()
+    assert facts.program.externals(None) == set()
+
+
+def test_calls_of_a_function_and_in_a_frame() -> None:
+    files = {"main.py": "import other\ndef f(): g()\nf()\n[h() for x in y]\n", "other.py": "def unused(): main.f()\n"}
+    facts = Facts(files)
+    assert texts(facts.program.calls_of(facts.scope("f"))) == ["f()"]
+    assert texts(facts.program.calls_in(facts.scope("f"))) == ["g()"]
+    assert texts(facts.program.calls_in(facts.scope("main.py"))) == ["f()", "h()"]
+
+
+def test_what_the_named_files_may_run() -> None:
+    files = {
+        "main.py": "import other\ndef f():\n    other.run()\n",
+        "other.py": "def run():\n    def inner(): pass\ndef idle(): pass\nclass A:\n    def g(self): pass\n",
+    }
+    facts = Facts(files)
+    reached = {s.qualified_name for s in facts.program.reachable}
+    assert {"main.py", "f", "run", "run.inner"} <= reached
+    assert reached.isdisjoint({"idle", "A.g", "A"})
+
+
+def test_attributes_that_are_written() -> None:
+    facts = Facts("a.x = 1\nb.x, c.y[0] = 2, 3\ndel a.z\nfor d.w in e: pass\n")
+    written = facts.program.attribute_writes
+    assert texts(written["x"]) == ["a.x", "b.x"]
+    assert set(written) == {"x", "w"}
+
+
+def test_a_call_that_only_asks_for_a_class() -> None:
+    facts = Facts("isinstance(a, B)\nisinstance(a, (C, D))\nf(E)\nissubclass(a, G)\n")
+    program = facts.program
+    assert program.question_round(facts["B"]) is facts["isinstance(a, B)"]
+    assert program.question_round(facts["D"]) is facts["isinstance(a, (C, D))"]
+    assert program.question_round(facts["E"]) is None
+    assert program.question_round(facts["G"]) is None
+    assert program.question_round(facts["isinstance"]) is None
+
+
+def test_lines_and_texts() -> None:
+    facts = Facts("x = 1\ny = (a +\n     b)\n")
+    assert facts.program.line(facts["y"]) == 2
+    assert facts.program.line(ast.Pass()) == 1
+    assert facts.program.text(facts["a + b"]) == "a + b"

@@ -37,7 +37,7 @@ test: venv
 
 # Without torch, other processes and whole rewrites, on one core.
 test-fast: venv
-	@$(BIN)/python -m pytest -m "not slow" --ignore tests/codemod/libraries/test_facts.py tests/codemod/*/
+	@$(BIN)/python -m pytest -m "not slow" tests/codemod/*/
 
 soak: venv
 	@ACCELIFY_TEST_KILLS=50 $(BIN)/python -m pytest tests/runtime/test_killed.py

@@ -100,7 +100,7 @@ def test_zero_grad_is_lost(proving: Prove) -> None:
     verdict = proving(CLASSIFIER, broken(MIGRATED, "        optimizer.zero_grad()\n", ""))
     found = row(verdict, "parameters", 1)
     assert (found.status, found.step) == (Status.DIFFERS, 2)
-    assert "Sequential.0.weight parts at step 2: the gradient of Sequential.0.weight differs" in found.words
+    assert "Sequential.0.weight diverges at step 2: the gradient of Sequential.0.weight differs" in found.words
 
 
 def test_the_evaluation_loader_is_divided_but_nothing_gathered(proving: Prove) -> None:

@@ -161,7 +161,7 @@ def test_the_first_gradient_that_differs_is_named() -> None:
     row = training.gradients(evidence(original, *ranks))
     assert row.words == "the gradient of fc.weight is half the original's at step 1"
     row = training.parameters(evidence(original, *ranks))
-    assert row.words == "fc.weight is apart by 0.5 of the way it moved, after step 1"
+    assert row.words == "fc.weight differs by 0.5 of the way it moved, after step 1"
 
 
 def test_ranks_that_part_are_named() -> None:

@@ -139,7 +139,7 @@ def _compare_leaves(mine: Checkpoint, theirs: Checkpoint, relative: float) -> st
         apart += compare.distance(leaf.sketch, other.sketch) ** 2
         size += other.sketch[0] ** 2
     if math.sqrt(apart) > relative * math.sqrt(size) and apart:
-        return f"the values are apart by {share(math.sqrt(apart), math.sqrt(size))} of their size"
+        return f"the values differ by {share(math.sqrt(apart), math.sqrt(size))} of their size"
     return ""
 
 

@@ -157,7 +157,7 @@ def parameters_of_one(original: Run, one: Run) -> Row:
             if mine != other:
                 name = parameter_name(ours, a, number)
                 cause = _gradient_words(ours, a, b)
-                words = f"{name} parts at step {index + 1}" + (f": {cause}" if cause else "")
+                words = f"{name} diverges at step {index + 1}" + (f": {cause}" if cause else "")
                 return make_row("parameters", one, DIFFERS, words, a.at, index + 1)
     if len(theirs.steps) != len(ours.steps):
         return make_row("parameters", one, DIFFERS, f"{counted(len(ours.steps), 'step')} for {len(theirs.steps)}")
@@ -188,7 +188,7 @@ def parameters(evidence: Evidence) -> Row:
         whole = math.sqrt(sum(value**2 for value in apart))
         if math.isfinite(moved) and not whole <= compare.APART * moved + rounding:
             worst = max(range(len(apart)), key=lambda index: apart[index])
-            words = f"{known.names[worst]} is apart by {share(whole, moved)} of the way it moved, after step {step}"
+            words = f"{known.names[worst]} differs by {share(whole, moved)} of the way it moved, after step {step}"
             status, front = (NATURE, f"{nature}; ") if nature else (DIFFERS, "")
             return make_row("parameters", evidence.many, status, front + words, a.at, step)
         furthest = max(furthest, whole / moved if moved else 0.0)

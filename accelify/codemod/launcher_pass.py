@@ -18,15 +18,15 @@ from accelify.codemod.distributed.launcher_changes import LauncherChanges
 from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.edits import gates
 from accelify.codemod.edits.apply import Applied, apply
-from accelify.codemod.edits.values import Plan
+from accelify.codemod.edits.values import Change, Obstacle, Plan
 from accelify.codemod.evidence import Evidence
 from accelify.codemod.files.lines import line_after
 from accelify.codemod.files.parse import Parsed, encoded, parse
 from accelify.codemod.files.project import Project
+from accelify.codemod.leftovers import Uses, tidied
 from accelify.codemod.options import Options
-from accelify.codemod.plan import collect
 from accelify.codemod.result import FileResult, Note, Status, Tier
-from accelify.codemod.rules import FIRST_RULES, unused
+from accelify.codemod.rules import LAUNCH_RULES, SETTING_RULES
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.training.loops import Loops
@@ -115,16 +115,19 @@ def hand_start_to_launcher(
     if not launching.starts:
         return None
     edits = LauncherChanges(launching, Branches(launching, roles)).find()
-    plan = Plan()
-    for _, find in FIRST_RULES:
-        collect(plan, find(Launched(program, tracer, launching, edits), plan))
-    if plan.obstacles:
-        return plan
-    if not plan.changes or not (edits.branches or edits.removed or edits.choices or edits.tests or launching.spawns):
+    launched = Launched(program, tracer, launching, edits)
+    found = [one for _, find in LAUNCH_RULES for one in find(launched)]
+    launched = replace(launched, changes=tuple(one for one in found if isinstance(one, Change)))
+    found += [one for _, find in SETTING_RULES for one in find(launched)]
+    if any(isinstance(one, Obstacle) for one in found):
+        return Plan(obstacles=[one for one in found if isinstance(one, Obstacle)])
+    if not any(isinstance(one, Change) for one in found) or not (
+        edits.branches or edits.removed or edits.choices or edits.tests or launching.spawns
+    ):
         return None
     training = Loops(program, roles, tracer).find()
     script = modelled(program, roles, tracer, training, None, options, ())
-    collect(plan, unused.find(script, plan))
+    plan = tidied(found, Uses(program, tracer, frozenset(script.handed), script.only_computes))
     plan.evidence = Evidence(program, script).at
     originals = {f.path: f for f in files}
     try:

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
-from accelify.codemod.edits.values import (
-    AddParameter,
-    Change,
-    DropNames,
-    DropParameter,
-    Obstacle,
-    Plan,
-    Remark,
-    Remove,
-    Unwrap,
-)
+from accelify.codemod.edits.values import AddParameter, DropParameter, Found, Obstacle, Plan
 from accelify.codemod.evidence import Evidence
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
+from accelify.codemod.leftovers import Uses, edits_of, settle
 from accelify.codemod.options import Options
 from accelify.codemod.rules import RULES
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.understand import Verdict, understand
-from accelify.codemod.used_names import added_reads, edits_of, vanished
 
-_ROUNDS = 6
 _MORE_ROOTS = 3
 
 
@@ -65,93 +52,21 @@ def _stands_alone(script: Script, made: Plan) -> bool:
 def plan(verdict: Verdict) -> Plan:
     """The plan for a program that has a training loop.
 
-    A move that could go, but was the last to read a name that cannot go, stays: then the rules run again. Mixed
-    precision that cannot be taken over whole stays, too.
+    Mixed precision that cannot be taken over whole stays.
     """
     script = verdict.script
     assert script is not None
-    made = _settle(verdict, script)
+    made = _settled(verdict, script)
     precision = script.precision
     if made.obstacles and precision is not None and precision.is_taken_over and not precision.library:
         trouble = made.obstacles[0]
         precision.stays = (trouble.node, trouble.message)
-        script.kept_moves.clear()
-        script.unread.clear()
-        made = _settle(verdict, script)
+        made = _settled(verdict, script)
     return made
 
 
-def _settle(verdict: Verdict, script: Script) -> Plan:
-    """Run the rules until what must stay is known."""
-    for _ in range(_ROUNDS):
-        made = _run(verdict, script)
-        left = set(_stuck(script, made))
-        stuck = {statement for statement, _ in left}
-        unread = {variable for _, variable in left}
-        if not stuck <= script.kept_moves:
-            script.kept_moves |= stuck
-        elif not unread <= script.unread:  # it is no move that could stay
-            script.unread |= unread
-        else:
-            break
-    for statement, (_, name) in sorted(left, key=lambda one: (script.program.line(one[0]), one[1][1])):
-        message = f"`{name}` would be left over, as nothing but this line reads it: take it out by hand first"
-        made.obstacles.append(Obstacle("unused", script.path(statement), statement, message))
-    return made
-
-
-def _run(verdict: Verdict, script: Script) -> Plan:
-    made = Plan()
-    made.obstacles.extend(Obstacle(rule, script.path(node), node, message) for node, rule, message in verdict.obstacles)
-    for _, find in RULES:
-        collect(made, find(script, made))
-    return made
-
-
-def collect(made: Plan, found: Iterable[Change | Remark | Obstacle]) -> None:
-    """Add to a plan what a rule finds, as it is found."""
-    for one in found:
-        if isinstance(one, Change):
-            made.changes.append(one)
-        elif isinstance(one, Remark):
-            made.remarks.append(one)
-        else:
-            made.obstacles.append(one)
-
-
-def _stuck(script: Script, made: Plan) -> Iterator[tuple[ast.AST, tuple[Scope, str]]]:
-    """The statements whose removed parts leave a local variable or a parameter that nothing reads, with it."""
-    gone = vanished(made.changes)
-    added = added_reads(script.program, made.changes)
-    edits = list(edits_of(made.changes))
-    removed = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node)}
-    removed |= {n for e in edits if isinstance(e, Unwrap) for part in e.gone for n in ast.walk(part)}
-    dropped = {(e.node, n) for e in edits if isinstance(e, DropNames) for n in e.names}
-    renamed = {(e.node, e.instead_of) for e in edits if isinstance(e, AddParameter)}
-    renamed |= {(e.node, e.name) for e in edits if isinstance(e, DropParameter)}
-    for path in sorted(script.files | {c.path for c in made.changes}):
-        for scope in script.program.flow.bindings[path].root.walk():
-            if scope.kind != "function":
-                continue
-            for name, writes in scope.writes.items():
-                reads = list(script.program.reads_of(scope, name))
-                if not scope.binds(name) or not reads or any(n not in gone for n in reads) or (scope, name) in added:
-                    continue
-                left = [w for w in writes if w not in removed and (scope.node, name) not in renamed]
-                left = [w for w in left if not _is_counter(script, w) and not _is_instance(scope, w)]
-                left = [
-                    w for w in left if not (isinstance(w, ast.alias) and (script.program.parent(w), name) in dropped)
-                ]
-                if left:
-                    yield from ((script.program.statement(n), (scope, name)) for n in reads)
-
-
-def _is_instance(function: Scope, write: ast.AST) -> bool:
-    """Whether a name is a method's first parameter, which every call of it fills."""
-    return function.is_method and bool(function.parameters) and write is function.parameters[0]
-
-
-def _is_counter(script: Script, write: ast.AST) -> bool:
-    """Whether a name is bound by a loop, which may well count for nothing else."""
-    loop = script.program.parent(write)
-    return isinstance(loop, (ast.For, ast.AsyncFor)) and loop.target is write
+def _settled(verdict: Verdict, script: Script) -> Plan:
+    """What all rules find, and what becomes unused by it."""
+    found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
+    found.extend(one for _, find in RULES for one in find(script))
+    return settle(found, Uses(script.program, script.tracer, frozenset(script.handed), script.only_computes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from accelify.codemod.devices.bringing import Bringing, Brought
@@ -21,6 +21,7 @@ from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.guarding import Guarding
 from accelify.codemod.files_written.one_process import Calm
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.files_written.saves import Save, save_of
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.batch_evaluations import Dealing
 from accelify.codemod.metrics.meters import Metered, Metering
@@ -69,8 +70,6 @@ class Script:
     gathered: tuple[Gathering, ...] = ()
     wrapping: Wrapping | None = None
     dealt: tuple[Dealing, ...] = ()
-    kept_moves: set[ast.AST] = field(default_factory=set)
-    unread: set[tuple[Scope, str]] = field(default_factory=set)  # parameters that go, as nothing reads them any more
     reached: tuple[ast.AST, ...] = ()  # what the accelerator reaches for a move, besides
 
     # Where things are.
@@ -253,7 +252,7 @@ class Script:
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
-        return not self.is_kept(move.call) and self._moves.is_needless(move)
+        return self._moves.is_needless(move)
 
     @cached_property
     def named_devices(self) -> list[ast.expr]:
@@ -262,7 +261,7 @@ class Script:
             return []
         moves = [m for m in self.moves if not self.is_needless(m)]
         found = NamedDevices(self.program, self.tracer, self.files, moves).find()
-        return sorted((a for a in found if self.accelerator(a) and not self.is_kept(a)), key=lambda a: a.lineno)
+        return sorted((a for a in found if self.accelerator(a)), key=lambda a: a.lineno)
 
     def goes_to_cpu(self, move: Move) -> bool:
         """Whether a move brings something to the CPU, whatever the device is."""
@@ -473,11 +472,39 @@ class Script:
         """The `DataParallel(model)` calls of the changed files, and of what builds their models."""
         return Wrappers(self.program, self.files, self.run_by_training, self.preparation.models).find()
 
-    # What the edits leave.
+    # What is saved.
 
-    def is_kept(self, node: ast.AST) -> bool:
-        """Whether a statement round a node was found to be needed, because a name would be left over without it."""
-        return any(a in self.kept_moves for a in [node, *self.program.ancestors(node)])
+    @cached_property
+    def saves(self) -> list[Save]:
+        """The calls of `torch.save` in the files that train, and in what they, or what has them train, get to."""
+        run, library = self.run_by_training | self.program.run_from(self.leading), self.options.runtime.module
+        return [
+            save_of(self.program, call, self.saver(call), library)
+            for call in self.program.calls
+            if "torch.save" in self.program.called(call)
+            and (self.path(call) in self.files or self.program.frame(call) in run)
+        ]
+
+    def saver(self, call: ast.Call) -> str | None:
+        """What has the `save` for a place: the accelerator, or the module of functions where it does not reach."""
+        frame = self.program.frame(call)
+        accelerator = self.accelerator(call)
+        if accelerator is not None or self.reach.expression(frame) is not None:
+            return accelerator
+        library = self.options.runtime.functions
+        if (
+            (frame.kind == "module" and not self._is_past_training(call))
+            or self.distribution is not None
+            or library.split(".")[0] in frame.root.writes
+        ):
+            return None
+        return library
+
+    def _is_past_training(self, call: ast.Call) -> bool:
+        """Whether a module trains above a call: `trainer.fit()` and then `torch.save(trainer.model, path)`."""
+        frame = self.program.frame(call)
+        above = [c for c in self.program.calls_in(frame) if c.lineno < call.lineno] if frame.kind == "module" else []
+        return any(callee in self.leading for c in above for callee in self.program.flow.callees.get(c, ()))
 
 
 def _line(node: ast.AST) -> int:

@@ -20,7 +20,7 @@ LAYERS = (
     ("preparing",),
     ("metrics", "devices", "precision", "files_written", "distributed"),
     ("script",),
-    ("used_names",),
+    ("leftovers",),
     ("rules",),
     ("understand",),
     ("records", "evidence"),

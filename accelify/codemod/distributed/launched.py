@@ -8,18 +8,23 @@ from dataclasses import dataclass, field
 
 from accelify.codemod.distributed.conditions import SIZE
 from accelify.codemod.distributed.launching import Launching, Spawn
+from accelify.codemod.edits.values import Change
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 
 
 @dataclass(frozen=True)
 class Launched:
-    """What the rules for it read."""
+    """What the rules for it read.
+
+    changes: what is done to the start of the processes, once that is known; which settings nothing reads then follows.
+    """
 
     program: Program
     tracer: Tracer
     launching: Launching
     edits: LauncherEdits
+    changes: tuple[Change, ...] = ()
 
     def path(self, node: ast.AST) -> str:
         return self.program.path(node)

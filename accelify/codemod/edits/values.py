@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from accelify.codemod.result import Tier
+from accelify.codemod.semantics.scopes import Scope
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -36,13 +38,17 @@ class Remove:
 
 @dataclass(frozen=True)
 class Insert:
-    """Put new statements `before` or `after` a statement, with `gap` blank lines round them where there are none."""
+    """Put new statements `before` or `after` a statement, with `gap` blank lines round them where there are none.
+
+    unless_before: statements; the same code before one of them does as well.
+    """
 
     node: ast.stmt
     where: str
     code: str
     gap: int = 0
     order: int = 0
+    unless_before: tuple[ast.stmt, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,9 +121,15 @@ class Wrap:
 Edit = Replace | Remove | Insert | DropNames | AddParameter | DropParameter | DropArgument | Unwrap | Wrap
 
 
+Variable = tuple[Scope, str]  # a name of a function or a module
+
+
 @dataclass(frozen=True)
 class Change:
-    """Edits of one file that belong together: they happen whole or not at all."""
+    """Edits of one file that belong together: they happen whole or not at all.
+
+    gives: the variable that gets a value by it; where nothing reads that any more, it is left out.
+    """
 
     rule: str
     path: str
@@ -125,17 +137,33 @@ class Change:
     reason: str
     edits: tuple[Edit, ...]
     tier: Tier = Tier.SAFE
+    gives: Variable | None = None
+
+
+class When(Enum):
+    """When a note is made."""
+
+    ALWAYS = auto()
+    KEPT = auto()  # where its node is still there once all changes are made
+    GONE = auto()  # where its node is taken out, by itself and not with something round it
+    CHANGED = auto()  # where something else changes in its file
 
 
 @dataclass(frozen=True)
 class Remark:
-    """A note at a node of the original; the report gives its line in the new file."""
+    """A note at a node of the original; the report gives its line in the new file.
+
+    of: the node that `when` is about, if it is another. once: the same message at another place will do.
+    """
 
     rule: str
     path: str
     node: ast.AST
     message: str
     tier: Tier = Tier.ADVICE
+    when: When = When.ALWAYS
+    of: ast.AST | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,6 +175,21 @@ class Obstacle:
     node: ast.AST
     message: str
 
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """Changes that are made only where they leave over no name that would have to be taken out by hand.
+
+    unread: variables that nothing may read any more once all other changes are made. otherwise: what comes in their
+    place.
+    """
+
+    found: tuple[Change | Remark | Obstacle | Attempt, ...]
+    unread: tuple[Variable, ...] = ()
+    otherwise: tuple[Change | Remark | Obstacle | Attempt, ...] = ()
+
+
+Found = Change | Remark | Obstacle | Attempt
 
 Facts = Callable[[str, int], tuple[str, ...]]
 """What is known of the names in a line of a file."""

@@ -7,10 +7,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from accelify.codemod.edits.values import Insert
+from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.semantics.scopes import Scope
 
 if TYPE_CHECKING:
     from accelify.codemod.script import Script
+
+_FIRST = -1  # before whatever else is inserted at the same place
 
 
 def import_block(script: Script, root: Scope) -> list[ast.stmt]:
@@ -84,6 +87,36 @@ def import_edit(script: Script, root: Scope, code: str) -> Insert:
         return Insert(body_start(root.body), "before", code, gap=1)
     statement, where = _position(script, block, ast.parse(code).body[0])
     return Insert(statement, where, code)
+
+
+def creation_edit(script: Script, home: Scope, code: str) -> Insert:
+    """The line that creates the accelerator in one of its homes."""
+    after = script.created_after
+    if after is not None:
+        return Insert(after, "after", code)
+    if home.kind == "class":
+        init = constructor(script.program, home)
+        assert init is not None
+        return kept_edit(init, code)
+    if home.kind != "module":
+        return Insert(body_start(home.body), "before", code, order=_FIRST)
+    guard, block = script.reach.guarded.get(home), import_block(script, home)
+    if guard is not None:
+        return Insert(guard.body[0], "before", code, order=_FIRST)
+    if block:
+        return Insert(block[-1], "after", code, gap=1, order=2)
+    return Insert(body_start(home.body), "before", code, gap=1, order=2)
+
+
+def kept_edit(init: Scope, code: str) -> Insert:
+    """A line at the start of a constructor, after the call of the base class's."""
+    first = body_start(init.body)
+    is_super = (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Call)
+        and ast.unparse(first.value.func).endswith("__init__")
+    )
+    return Insert(first, "after" if is_super else "before", code, order=_FIRST)
 
 
 def _position(script: Script, block: list[ast.stmt], new: ast.stmt) -> tuple[ast.stmt, str]:

@@ -82,6 +82,11 @@ def _is_static(function: Scope) -> bool:
     return function.has_decorator("staticmethod") or function.has_decorator("classmethod")
 
 
+def constructor(program: Program, cls: Scope) -> Scope | None:
+    """The method in which an instance of a class is set up."""
+    return program.flow.method(cls, "__init__") or program.flow.method(cls, "__post_init__")
+
+
 class Reacher:
     """Work out homes and ways for the frames that need the accelerator."""
 
@@ -111,12 +116,8 @@ class Reacher:
             return [node]
         if node.kind != "class":
             return []
-        init = self.constructor(node)
+        init = constructor(self.program, node)
         return [init] if init is not None else []
-
-    def constructor(self, cls: Scope) -> Scope | None:
-        """The method in which an instance of a class is set up."""
-        return self.flow.method(cls, "__init__") or self.flow.method(cls, "__post_init__")
 
     def solve(self) -> Reach:
         """Find homes, parameters and holders."""
@@ -141,7 +142,7 @@ class Reacher:
         """For a class without a constructor of its own: the project class that has it."""
         if node.kind != "class":
             return []
-        init = self.constructor(node)
+        init = constructor(self.program, node)
         return [init.parent] if init is not None and init.parent is not None and init.parent is not node else []
 
     def _ancestors(self, node: Scope) -> set[Scope]:
@@ -272,7 +273,7 @@ class Reacher:
         )
 
     def _settle_class(self, node: Scope, nodes: set[Scope], passing: set[Scope]) -> None:
-        init = self.constructor(node)
+        init = constructor(self.program, node)
         if init is not None and init.parent is not node:
             assert init.parent in nodes
             return  # its base class holds it

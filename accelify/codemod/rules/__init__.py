@@ -1,4 +1,4 @@
-"""The rules, in the order in which users should read them; later ones see what earlier ones change."""
+"""The rules, in the order in which users should read them; none sees what another finds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 
+from accelify.codemod import leftovers
 from accelify.codemod.distributed.launched import Launched
-from accelify.codemod.edits.values import Change, Obstacle, Plan, Remark
+from accelify.codemod.edits.values import Found
 from accelify.codemod.rules import (
     accumulation,
     backward,
@@ -35,26 +36,22 @@ from accelify.codemod.rules import (
     schedules,
     spawned,
     to_numpy,
-    unused,
     unwrap,
     writes,
 )
 from accelify.codemod.script import Script
 
-
-def pages() -> dict[str, str]:
-    """The page of each rule, by its name."""
-    return {name: inspect.cleandoc(sys.modules[find.__module__].__doc__ or "") for name, find in (*FIRST_RULES, *RULES)}
-
-
-Found = Iterator[Change | Remark | Obstacle]
+Rule = Callable[[Script], Iterator[Found]]
 # These come first, and make of a script that starts its processes itself one that a launcher starts.
-FIRST_RULES: tuple[tuple[str, Callable[[Launched, Plan], Found]], ...] = (
+LAUNCH_RULES: tuple[tuple[str, Callable[[Launched], Iterator[Found]]], ...] = (
     (optional.NAME, optional.find),
     (spawned.NAME, spawned.find),
+)
+# These take out the settings that only the others' changes have left unread.
+SETTING_RULES: tuple[tuple[str, Callable[[Launched], Iterator[Found]]], ...] = (
     (launch_options.NAME, launch_options.find),
 )
-RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
+RULES: tuple[tuple[str, Rule], ...] = (
     (backward.NAME, backward.find),
     (prepare.NAME, prepare.find),
     (unwrap.NAME, unwrap.find),
@@ -74,7 +71,6 @@ RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (downloads.NAME, downloads.find),
     (experiments.NAME, experiments.find),
     (writes.NAME, writes.find),
-    (unused.NAME, unused.find),
     (own_methods.NAME, own_methods.find),
     (own_tensors.NAME, own_tensors.find),
     (elsewhere.NAME, elsewhere.find),
@@ -82,3 +78,10 @@ RULES: tuple[tuple[str, Callable[[Script, Plan], Found]], ...] = (
     (notebooks.NAME, notebooks.find),
     (notes.NAME, notes.find),
 )
+
+
+def pages() -> dict[str, str]:
+    """The page of each rule, by its name."""
+    finds = [(name, find.__module__) for name, find in (*LAUNCH_RULES, *SETTING_RULES, *RULES)]
+    listed = [*finds, (leftovers.NAME, leftovers.__name__)]
+    return {name: inspect.cleandoc(sys.modules[module].__doc__ or "") for name, module in listed}

@@ -17,14 +17,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.edits.values import Plan, Remark
+from accelify.codemod.edits.values import Remark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "accumulation"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Remark]:
+def find(script: Script) -> Iterator[Remark]:
     """A note at each condition under which accumulated gradients are used."""
     told: set[ast.If] = set()
     for backward in script.training.backwards:

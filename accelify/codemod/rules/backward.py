@@ -18,14 +18,14 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Obstacle, Plan, Replace
+from accelify.codemod.edits.values import Change, Obstacle, Replace
 from accelify.codemod.script import Script
 
 NAME = "backward"
 _POSITIONAL = ("gradient", "retain_graph", "create_graph")
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
+def find(script: Script) -> Iterator[Change | Obstacle]:
     """A change for each backward pass."""
     for call in script.training.backwards:
         assert isinstance(call.func, ast.Attribute)

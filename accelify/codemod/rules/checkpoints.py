@@ -17,118 +17,63 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Plan, Remark, Replace, Wrap
+from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, may_be_of
+from accelify.codemod.files_written.saves import Save
 from accelify.codemod.preparing.placing import import_edit
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.certainty import asks_for_one
-from accelify.codemod.training.outputs import opened_round
 
 NAME = "checkpoints"
-_COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.move", "os.rename", "os.replace"}
 _ASKING = ("exists", "isfile", "isdir", "is_file", "is_dir")
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change for each `torch.save`, and for each load of what was saved."""
-    saves: list[ast.Call] = []
     imported: set[Scope] = set()
-    for call in _saves(script):
-        if call in script.guarding.covered:
+    for save in script.saves:
+        if save.call in script.guarding.covered:
             continue
-        options = [k for k in call.keywords if k.arg not in ("obj", "f")]
-        if (options or len(call.args) > 2) and not script.options.runtime.has("save_options"):
-            yield Obstacle(
-                NAME, script.path(call), call, "Accelerate's `save` takes none of these options of `torch.save`"
-            )
-            continue
-        saver = _saver(script, call)
-        if saver is None:
-            around = [a for a in script.program.ancestors(call) if isinstance(a, ast.If)]
+        if _has_options(save.call) and not script.options.runtime.has("save_options"):
+            message = "Accelerate's `save` takes none of these options of `torch.save`"
+            yield Obstacle(NAME, script.path(save.call), save.call, message)
+        elif save.saver is not None:
+            yield from _saved(script, save, save.saver, imported)
+        else:
+            around = [a for a in script.program.ancestors(save.call) if isinstance(a, ast.If)]
             if script.distribution is None or not any(asks_for_one(a.test) for a in around):
                 message = "every process writes this file: save from one of them"
-                yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
-            continue
-        saves.append(call)
-        opened = _opened_for(script, call) if saver == script.options.runtime.module else None
-        edits: list[Edit] = [
-            Wrap((opened,), f"if {saver}.PartialState().is_main_process:")
-            if opened is not None
-            else Replace(
-                call,
-                partial(saved_by, saver=saver),
-                keeps=(*call.args, *[k.value for k in call.keywords]),
-                reads=(saver.split(".")[0],),
-            )
-        ]
-        root = script.program.frame(call).root
-        if saver == script.options.runtime.functions:
-            if saver == script.options.runtime.module:  # elsewhere the functions' module has no such state
-                yield from _copies(script, call, saver)
-            if root not in imported:
-                edits.append(import_edit(script, root, f"import {saver}"))
-            imported.add(root)
-        reason = "written by one process, and whole or not at all"
-        yield Change(NAME, script.path(call), call.lineno, reason, tuple(edits))
-    yield from _waits(script, [*saves, *(c for c in _saves(script) if c in script.guarding.covered)])
+                yield Remark(NAME, script.path(save.call), save.call, message, Tier.ADVICE)
+    made = [s.call for s in script.saves if s.call not in script.guarding.covered and _is_made(script, s)]
+    yield from _waits(script, [*made, *(s.call for s in script.saves if s.call in script.guarding.covered)])
 
 
-def _opened_for(script: Script, save: ast.Call) -> ast.With | None:
-    """The `with open(path, "wb") as f:` that is there for a save alone: to open it empties the file."""
-    statement = script.program.statement(save)
-    around = script.program.parent(statement)
-    if not isinstance(around, ast.With) or around.body != [statement] or len(around.items) != 1:
-        return None
-    target = save.args[1] if len(save.args) > 1 else None
-    return around if target is not None and opened_round(script.program, target) is not None else None
+def _has_options(call: ast.Call) -> bool:
+    return any(k.arg not in ("obj", "f") for k in call.keywords) or len(call.args) > 2
 
 
-def _copies(script: Script, save: ast.Call, library: str) -> Iterator[Change]:
-    """What copies a file, right after it is saved: to a process that does not write, it may not be there yet."""
-    path = ast.unparse(save.args[1]) if len(save.args) > 1 else ""
-    for call in script.program.calls_in(script.program.frame(save)):
-        statement = script.program.statement(call)
-        is_copy = bool(script.program.called(call) & _COPIES) and bool(call.args) and ast.unparse(call.args[0]) == path
-        if is_copy and call.lineno > save.lineno and isinstance(statement, ast.Expr) and statement.value is call:
-            header = f"if {library}.PartialState().is_main_process:"
-            reason = "the process that wrote this file copies it"
-            yield Change(NAME, script.path(call), call.lineno, reason, (Wrap((statement,), header),))
+def _is_made(script: Script, save: Save) -> bool:
+    return save.saver is not None and (not _has_options(save.call) or script.options.runtime.has("save_options"))
 
 
-def _saves(script: Script) -> list[ast.Call]:
-    """The calls of `torch.save` in the files that train, and in what they, or the code that has them train, get to."""
-    run = script.run_by_training | script.program.run_from(script.leading)
-    return [
-        call
-        for call in script.program.calls
-        if "torch.save" in script.program.called(call)
-        and (script.path(call) in script.files or script.program.frame(call) in run)
-    ]
-
-
-def _is_past_training(script: Script, call: ast.Call) -> bool:
-    """Whether a module trains above a call: `trainer.fit()` and then `torch.save(trainer.model, path)`."""
-    frame = script.program.frame(call)
-    above = [c for c in script.program.calls_in(frame) if c.lineno < call.lineno] if frame.kind == "module" else []
-    return any(callee in script.leading for c in above for callee in script.program.flow.callees.get(c, ()))
-
-
-def _saver(script: Script, call: ast.Call) -> str | None:
-    """What has the `save` for a place: the accelerator, or the module of functions where it does not reach."""
-    frame = script.program.frame(call)
-    accelerator = script.accelerator(call)
-    if accelerator is not None or script.reach.expression(frame) is not None:
-        return accelerator
-    library = script.options.runtime.functions
-    if (
-        (frame.kind == "module" and not _is_past_training(script, call))
-        or script.distribution is not None
-        or library.split(".")[0] in frame.root.writes
-    ):
-        return None
-    return library
+def _saved(script: Script, save: Save, saver: str, imported: set[Scope]) -> Iterator[Change]:
+    """The save itself, and what copies the file; `imported` are the modules that have the library already."""
+    call, alone = save.call, f"if {saver}.PartialState().is_main_process:"
+    keeps = (*call.args, *[k.value for k in call.keywords])
+    saved = Replace(call, partial(saved_by, saver=saver), keeps=keeps, reads=(saver.split(".")[0],))
+    edits: list[Edit] = [saved if save.opened is None else Wrap((save.opened,), alone)]
+    for copy in save.copies:
+        reason = "the process that wrote this file copies it"
+        wrapped = Wrap((script.program.statement(copy),), alone)
+        yield Change(NAME, script.path(copy), copy.lineno, reason, (wrapped,))
+    root = script.program.frame(call).root
+    if saver == script.options.runtime.functions:
+        if root not in imported:
+            edits.append(import_edit(script, root, f"import {saver}"))
+        imported.add(root)
+    yield Change(NAME, script.path(call), call.lineno, "written by one process, and whole or not at all", tuple(edits))
 
 
 def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
@@ -164,7 +109,7 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
         frame = script.program.frame(load)
         is_led = frame in script.leading and script.reach.expression(frame) is None
         roots = [script.program.frame(s).root for s in saves if may_be_of(script, load, path, s)]
-        if is_led and frame.root in roots and _saver(script, load) == library:
+        if is_led and frame.root in roots and script.saver(load) == library:
             statement = _before_asking(script, script.program.statement(load))
             edit = Insert(statement, "before", f"{library}.wait_for_everyone()")
             reason = "the process that writes this file may not be done yet"

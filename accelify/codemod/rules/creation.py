@@ -17,18 +17,17 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import AddParameter, Change, Edit, Insert, Obstacle, Plan, Replace
-from accelify.codemod.preparing.placing import body_start, import_block, import_edit
-from accelify.codemod.preparing.reach import method_of, node_of
+from accelify.codemod.edits.values import AddParameter, Attempt, Change, Edit, Found, Obstacle, Replace
+from accelify.codemod.preparing.placing import creation_edit, import_edit, kept_edit
+from accelify.codemod.preparing.reach import constructor, method_of, node_of
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.used_names import vanished
 
 NAME = "accelerator"
-_FIRST = -1  # before whatever else is inserted at the same place
+_DEVICES = ("device", "dev", "use_cuda", "cuda", "gpu")
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
+def find(script: Script) -> Iterator[Found]:
     """The lines that create it, the imports, the parameters and the arguments."""
     imported: set[str] = set()
     for home in script.reach.homes:
@@ -36,12 +35,9 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
             imported.add(home.module)
             yield from _import(script, home)
         yield from _create(script, home)
-    waiting = list(dict.fromkeys(script.reach.parameters))
     given: set[ast.Call] = set()
-    while waiting:  # a parameter may become free once the functions that it was handed to have lost theirs
-        free = next((f for f in waiting if _replaceable(script, f, plan) is not None), waiting[0])
-        waiting.remove(free)
-        yield from _parameter(script, free, plan, given)
+    for function in dict.fromkeys(script.reach.parameters):
+        yield from _parameter(script, function, given)
 
 
 def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
@@ -56,31 +52,18 @@ def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
 
 
 def _create(script: Script, home: Scope) -> Iterator[Change]:
-    name = script.reach.name
-    reason = "one accelerator for the whole run"
     after = script.created_after
+    holder = None
+    if home.kind == "class":
+        holder = constructor(script.program, home) if after is None else script.program.frame(after)
+    owner = f"{_self(holder)}." if holder is not None else ""
+    insert = creation_edit(script, home, f"{owner}{script.reach.name} = {_call(script)}")
+    line = insert.node.lineno
     if after is not None:
-        owner = f"{_self(script.program.frame(after))}." if home.kind == "class" else ""
-        code = f"{owner}{name} = {_call(script)}"
-        yield Change(NAME, home.module, after.end_lineno or after.lineno, reason, (Insert(after, "after", code),))
-    elif home.kind == "module":
-        guard = script.reach.guarded.get(home)
-        block = import_block(script, home)
-        if guard is not None:
-            insert = Insert(guard.body[0], "before", f"{name} = {_call(script)}", order=_FIRST)
-        elif block:
-            insert = Insert(block[-1], "after", f"{name} = {_call(script)}", gap=1, order=2)
-        else:
-            insert = Insert(body_start(home.body), "before", f"{name} = {_call(script)}", gap=1, order=2)
-        yield Change(NAME, home.module, insert.node.lineno, reason, (insert,))
-    elif home.kind == "class":
-        init = script.program.flow.method(home, "__init__") or script.program.flow.method(home, "__post_init__")
-        assert init is not None
-        yield Change(NAME, home.module, _line(init), reason, (_kept(init, f"{_self(init)}.{name} = {_call(script)}"),))
-    else:
-        first = body_start(home.body)
-        insert = Insert(first, "before", f"{name} = {_call(script)}", order=_FIRST)
-        yield Change(NAME, home.module, first.lineno, reason, (insert,))
+        line = after.end_lineno or after.lineno
+    elif holder is not None:
+        line = _line(holder)
+    yield Change(NAME, home.module, line, "one accelerator for the whole run", (insert,))
 
 
 def _call(script: Script) -> str:
@@ -93,17 +76,6 @@ def _call(script: Script) -> str:
     return snippets.call_statement("", "Accelerator", ", ".join(settings), len("accelerator = "))
 
 
-def _kept(init: Scope, code: str) -> Insert:
-    """A line at the start of a constructor, after the call of the base class's."""
-    first = body_start(init.body)
-    is_super = (
-        isinstance(first, ast.Expr)
-        and isinstance(first.value, ast.Call)
-        and ast.unparse(first.value.func).endswith("__init__")
-    )
-    return Insert(first, "after" if is_super else "before", code, order=_FIRST)
-
-
 def _self(function: Scope) -> str:
     return function.parameters[0].arg if function.parameters else "self"
 
@@ -112,40 +84,42 @@ def _line(function: Scope) -> int:
     return int(getattr(function.node, "lineno", 1))
 
 
-def _parameter(script: Script, function: Scope, plan: Plan, done: set[ast.Call]) -> Iterator[Change | Obstacle]:
+def _parameter(script: Script, function: Scope, done: set[ast.Call]) -> Iterator[Found]:
     """The parameter and the arguments, but for calls that gave the accelerator to another function they may go to."""
-    node = function.node
-    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    name = script.reach.name
     calls = _calls(script, function)
-    alike = [f for f in script.reach.parameters if script.program.flow.callers.get(f, set()) & set(calls)]
-    replaced = {_replaceable(script, f, plan) for f in alike or [function]}
-    old = replaced.pop() if len(replaced) == 1 else None
-    at_end = all(_goes_last(f.node, _calls(script, f)) for f in alike or [function])  # type: ignore[arg-type]  # functions
-    position = len(node.args.args) if at_end else int(function.is_method and not function.has_decorator("staticmethod"))
-    edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, position, old)]}
-    if function.name == "__init__" and function.parent in script.reach.holders:
-        edits[function.module].append(_kept(function, f"{_self(function)}.{name} = {name}"))
+    alike = [f for f in script.reach.parameters if script.program.flow.callers.get(f, set()) & set(calls)] or [function]
+    at_end = all(_goes_last(f.node, _calls(script, f)) for f in alike)  # type: ignore[arg-type]  # functions
+    open_calls: dict[ast.Call, str] = {}
     for call in (c for c in calls if c not in done):
         done.add(call)
         given = _given(script, call)
         if given is None:
-            yield Obstacle(
-                NAME,
-                script.path(call),
-                call,
-                f"`{function.name}` needs the accelerator, which does not reach this call",
-            )
+            message = f"`{function.name}` needs the accelerator, which does not reach this call"
+            yield Obstacle(NAME, script.path(call), call, message)
             return
+        open_calls[call] = given
+    added: tuple[Found, ...] = tuple(_handed(script, function, open_calls, None, at_end))
+    for old in reversed(_replaceable(script, alike)):
+        replaced = tuple(_handed(script, function, open_calls, old, at_end))
+        added = (Attempt(replaced, unread=tuple((f, old) for f in alike), otherwise=added),)
+    yield from added
+
+
+def _handed(
+    script: Script, function: Scope, calls: dict[ast.Call, str], old: str | None, at_end: bool
+) -> Iterator[Change]:
+    """A function gets the accelerator, in the place of an old parameter or besides all that it has."""
+    node, name = function.node, script.reach.name
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    position = len(node.args.args) if at_end else int(function.is_method and not function.has_decorator("staticmethod"))
+    edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, position, old)]}
+    if function.name == "__init__" and function.parent in script.reach.holders:
+        edits[function.module].append(kept_edit(function, f"{_self(function)}.{name} = {name}"))
+    for call, given in calls.items():
         edits.setdefault(script.path(call), []).append(_argument(script, call, function, given, old, at_end))
     for path, listed in edits.items():
-        yield Change(
-            NAME,
-            path,
-            _line(function) if path == function.module else 1,
-            f"`{function.name}` gets the accelerator",
-            tuple(listed),
-        )
+        line = _line(function) if path == function.module else 1
+        yield Change(NAME, path, line, f"`{function.name}` gets the accelerator", tuple(listed))
 
 
 def _given(script: Script, call: ast.Call) -> str | None:
@@ -169,20 +143,21 @@ def _calls(script: Script, function: Scope) -> list[ast.Call]:
     return sorted(script.program.flow.callers.get(function, ()), key=lambda c: (script.path(c), c.lineno))
 
 
-def _replaceable(script: Script, function: Scope, plan: Plan) -> str | None:
-    """A device parameter that nothing in the function reads any more."""
-    calls = _calls(script, function)
-    named = [p for p in function.parameters if p.arg in ("device", "dev", "use_cuda", "cuda", "gpu")]
-    if not named or any(script.is_kept(c) for c in calls):
-        return None
-    gone = vanished(plan.changes)
-    for parameter in named:
-        reads = [n for s in function.walk() for n in s.reads.get(parameter.arg, ())]
-        if not reads or any(n not in gone for n in reads) or len(function.writes[parameter.arg]) > 1:
-            continue
-        if all(script.tracer.argument(c, function, parameter.arg) is not None for c in calls):
-            return parameter.arg
-    return None
+def _replaceable(script: Script, alike: list[Scope]) -> list[str]:
+    """The device parameters that functions which are called alike have, each given at every call and never again."""
+    found = [
+        [
+            p.arg
+            for p in function.parameters
+            if p.arg in _DEVICES and len(function.writes[p.arg]) == 1 and _is_always_given(script, function, p.arg)
+        ]
+        for function in alike
+    ]
+    return [name for name in found[0] if all(name in names for names in found)]
+
+
+def _is_always_given(script: Script, function: Scope, name: str) -> bool:
+    return all(script.tracer.argument(c, function, name) is not None for c in _calls(script, function))
 
 
 def _argument(script: Script, call: ast.Call, function: Scope, given: str, old: str | None, at_end: bool) -> Edit:

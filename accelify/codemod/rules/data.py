@@ -18,7 +18,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Insert, Obstacle, Plan, Remark, Replace
+from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Replace
 from accelify.codemod.metrics.counters import Counted
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -28,7 +28,7 @@ NAME = "data"
 _OWN = "each process draws its own; one process draws what it always drew"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change or a note for each training loop without a loader."""
     done: set[ast.AST] = set()
     for data, source in script.preparation.sharded:

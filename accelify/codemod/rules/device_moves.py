@@ -21,38 +21,25 @@ from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt
 from accelify.codemod.devices.tuple_assignments import without_idle
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Edit, Plan, Remark, Remove, Replace
+from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Remove, Replace, When
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.purity import is_pure
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.values import Constant
-from accelify.codemod.used_names import edits_of
 
 NAME = "device_moves"
-_GRADIENTS = {"torch.no_grad", "torch.enable_grad", "torch.inference_mode"}
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Found]:
     """A change for each statement whose moves go, and for each move that gets another device."""
     dropped = {m.call: m for m in script.moves if script.is_needless(m)}
-    done: set[ast.AST] = set()
-    taken = {e.node for e in edits_of(plan.changes) if isinstance(e, Remove)}
-    emptied: set[ast.stmt] = {n for n in taken if isinstance(n, ast.stmt)}
-    for move in dropped.values():
-        statement = script.program.statement(move.call)
-        if statement in done or statement in emptied:
-            continue
-        done.add(statement)
-        change = _drop(script, statement, dropped)
-        if any(isinstance(e, Remove) for e in change.edits):
-            emptied.add(statement)
-        yield change
-    yield from _emptied(script, emptied)
+    for statement in dict.fromkeys(script.program.statement(call) for call in dropped):
+        kept = [m for call, m in dropped.items() if script.program.statement(call) is statement]
+        otherwise = tuple(found for move in kept for found in _redirect(script, move))
+        yield Attempt((_drop(script, statement, dropped),), otherwise=otherwise)
     yield from _helpers(script)
     for move in script.moves:
-        is_done = move.call in dropped or move.device in script.named_devices
-        if not is_done and not any(script.program.inside(move.call, e) for e in emptied):
+        if move.call not in dropped:
             yield from _redirect(script, move)
 
 
@@ -199,40 +186,6 @@ def _same(one: ast.expr, other: ast.expr) -> bool:
     return ast.unparse(one).strip("()") == ast.unparse(other).strip("()")
 
 
-def _emptied(script: Script, removed: set[ast.stmt]) -> Iterator[Change]:
-    """An `if use_cuda:` that only held moves goes with them; so do a loop over a batch and `with torch.no_grad():`."""
-    for statement in list(removed):
-        parent = script.program.parent(statement)
-        while isinstance(parent, (ast.If, ast.For, ast.With)) and parent not in removed:
-            held = [*parent.body, *getattr(parent, "orelse", [])]
-            if not all(s in removed for s in held) or not _does_nothing_else(script, parent):
-                break
-            removed.add(parent)
-            where = {ast.If: "under this condition", ast.For: "in this loop"}.get(type(parent), "in this block")
-            yield Change(NAME, script.path(parent), parent.lineno, f"nothing is left to do {where}", (Remove(parent),))
-            parent = script.program.parent(parent)
-
-
-def _does_nothing_else(script: Script, node: ast.If | ast.For | ast.With) -> bool:
-    """Whether a condition, or going over something, does nothing by itself."""
-    if isinstance(node, ast.If):
-        return is_pure(node.test)
-    if isinstance(node, ast.With):
-        calls = [i.context_expr for i in node.items]
-        return all(isinstance(c, ast.Call) and script.program.called(c) & _GRADIENTS for c in calls)
-    calls = [n.func for n in ast.walk(node.iter) if isinstance(n, ast.Call)]
-    views = ("list", "range", "len", "keys", "items", "values", "enumerate", "zip")
-    named = all(ast.unparse(f).rpartition(".")[2] in views for f in calls)
-    return named and not any(_is_read_below(script, n, node) for n in ast.walk(node.target) if isinstance(n, ast.Name))
-
-
-def _is_read_below(script: Script, target: ast.Name, loop: ast.For) -> bool:
-    """Whether something outside a loop reads what its target was given last."""
-    frame = script.program.frame(loop)
-    outside = [r for r in frame.reads.get(target.id, ()) if not script.program.inside(r, loop)]
-    return any(target in reaching(script.program, r, frame.writes.get(target.id, [])) for r in outside)
-
-
 def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     """A move that stays gets the accelerator's device, unless its device variable gets it."""
     assert isinstance(move.call.func, ast.Attribute)
@@ -248,11 +201,14 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         assert move.device is not None
         if not is_of_process(script, move.device) and not is_where_another_is(move.device):
             message = f"stays: `{ast.unparse(move.device)}` has to be `accelerator.device`, and is set elsewhere"
-            yield Remark(NAME, path, move.call, message, Tier.ADVICE)
+            of = move.device if move.device in script.named_devices else None
+            yield Remark(NAME, path, move.call, message, Tier.ADVICE, When.KEPT, of)
+        return
+    if move.device in script.named_devices:
         return
     if is_number and (accelerator is None or inside_data):
         message = "this is one particular GPU, for every process: use the accelerator's device"
-        yield Remark(NAME, path, move.call, message, Tier.REVIEW)
+        yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
         return
     if accelerator is None or inside_data:
         yield Remark(
@@ -262,6 +218,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
             f"stays: it goes to the process's own GPU, right under `{script.options.runtime.launch}`, but needs a GPU; "
             "`.to(x.device)` of a tensor at hand would not",
             Tier.ADVICE,
+            When.KEPT,
         )
         return
     yield Change(

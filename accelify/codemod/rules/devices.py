@@ -23,70 +23,93 @@ import libcst as cst
 from accelify.codemod.devices.destinations import gpu_texts
 from accelify.codemod.devices.dumped_options import is_dumped_text
 from accelify.codemod.devices.moves import is_cpu
-from accelify.codemod.edits.values import Change, Insert, Plan, Remark, Remove, Replace
+from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable
 from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
 from accelify.codemod.semantics.purity import is_pure
 from accelify.codemod.semantics.values import Argument, Constant, Member
-from accelify.codemod.used_names import vanished
 
 NAME = "devices"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Found]:
     """A change for each assignment of a device that is still read."""
-    gone = vanished(plan.changes)
     done: set[ast.AST] = set()
     for statement, target in _assignments(script):
-        if statement in done or target in gone or script.is_kept(statement) or not _is_read(script, target, gone):
-            continue
-        if script.is_for_the_cpu(statement):
+        if statement in done or script.is_for_the_cpu(statement):
             continue
         accelerator = script.accelerator(statement)
-        path = script.path(statement)
         if accelerator is None:
-            yield from _unnumbered(script, statement)
+            yield Attempt(tuple(_unnumbered(script, statement)))
             continue
-        reason = "each process has a device of its own"
-        choice = choice_of(script.program, statement)
-        if choice is not None:
-            done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
-            code = f"{ast.unparse(target)} = {accelerator}.device{_kind(script, statement)}"
-            yield Change(NAME, path, statement.lineno, reason, (Remove(choice), Insert(choice, "after", code)))
-            yield from _lost_choice(script, choice)
-            continue
-        either = either_way(script.program, statement)
-        if either is not None and all(_is_device_value(script, s) and not script.is_kept(s) for s in either[1]):
-            done.update(either[1])
-            code = f"{ast.unparse(target)} = {accelerator}.device{_kind(script, statement)}"
-            removed = tuple(Remove(s) for s in either[1])
-            yield Change(NAME, path, either[0].lineno, reason, (Insert(either[0], "before", code), *removed))
-            yield from _lost_choice(script, statement)
-            continue
-        done.add(statement)
-        again = _said_before(script, statement)
-        if again is not None:
-            yield Change(NAME, path, again.lineno, "the accelerator has chosen the device", (Remove(again),))
-            continue
-        yield from _lost_choice(script, statement)
-        make = partial(_just, code=f"{accelerator}.device{_kind(script, statement)}")
-        yield Change(
-            NAME, path, statement.lineno, reason, (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
-        )
+        yield Attempt(tuple(_bound_to(script, statement, target, accelerator, done)))
     yield from _chosen_by_number(script)
-    for statement, target in _among_others(script):
+    for statement, name in _among_others(script):
         accelerator = script.accelerator(statement)
-        if accelerator is None or script.is_kept(statement) or not _is_left_alone(script, statement, target, gone):
-            continue
-        code = f"{target.id} = {accelerator}.device"
-        reason = "each process has a device of its own, and nothing reads the rest any more"
-        edits = (Remove(statement), Insert(statement, "after", code))
-        yield Change(NAME, script.path(statement), statement.lineno, reason, edits)
+        others = _read_besides(script, statement, name)
+        if accelerator is not None and others:
+            code = f"{name.id} = {accelerator}.device"
+            reason = "each process has a device of its own, and nothing reads the rest any more"
+            edits = (Remove(statement), Insert(statement, "after", code))
+            change = Change(
+                NAME, script.path(statement), statement.lineno, reason, edits, gives=_variable(script, name)
+            )
+            yield Attempt((change,), unread=others)
 
 
-def _chosen_by_number(script: Script) -> Iterator[Change]:
+def _bound_to(
+    script: Script, statement: ast.Assign, target: ast.expr, accelerator: str, done: set[ast.AST]
+) -> Iterator[Change | Remark]:
+    """The change of an assignment, or of the choice that it is part of; `done` gets what that covers."""
+    path, gives, reason = script.path(statement), _variable(script, target), "each process has a device of its own"
+    code = f"{ast.unparse(target)} = {accelerator}.device{_kind(script, statement)}"
+    choice = choice_of(script.program, statement)
+    if choice is not None:
+        done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
+        edits: tuple[Edit, ...] = (Remove(choice), Insert(choice, "after", code))
+        yield Change(NAME, path, statement.lineno, reason, edits, gives=gives)
+        yield from _lost_choice(script, choice)
+        return
+    either = either_way(script.program, statement)
+    if either is not None and all(_is_device_value(script, s) for s in either[1]):
+        done.update(either[1])
+        edits = (Insert(either[0], "before", code), *(Remove(s) for s in either[1]))
+        yield Change(NAME, path, either[0].lineno, reason, edits, gives=gives)
+        yield from _lost_choice(script, statement)
+        return
+    done.add(statement)
+    again = _said_before(script, statement)
+    if again is not None:
+        reason = "the accelerator has chosen the device"
+        yield Change(NAME, path, again.lineno, reason, (Remove(again),), gives=gives)
+        return
+    yield from _lost_choice(script, statement)
+    make = partial(_just, code=f"{accelerator}.device{_kind(script, statement)}")
+    edits = (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
+    yield Change(NAME, path, statement.lineno, reason, edits, gives=gives)
+
+
+def _variable(script: Script, target: ast.expr) -> Variable | None:
+    """The variable that a target is; None for an attribute, which anything may read."""
+    if not isinstance(target, ast.Name):
+        return None
+    scope = script.program.scope(target)
+    return scope.owner(target.id) or scope, target.id
+
+
+def _read_besides(script: Script, statement: ast.Assign, device: ast.Name) -> tuple[Variable, ...]:
+    """What an assignment binds beside a device, and something reads."""
+    target = statement.targets[0]
+    assert isinstance(target, ast.Tuple)
+    scope = script.program.scope(statement)
+    others = [part.id for part in target.elts if isinstance(part, ast.Name) and part is not device]
+    variables = [(scope.owner(name) or scope, name) for name in others]
+    return tuple(v for v in variables if script.program.reads_of(*v))
+
+
+def _chosen_by_number(script: Script) -> Iterator[Attempt]:
     """`torch.cuda.set_device(3)` goes: it would give every process the same GPU."""
     for call in script.program.calls:
         statement = script.program.statement(call)
@@ -99,9 +122,9 @@ def _chosen_by_number(script: Script) -> Iterator[Change]:
             if not isinstance(parent, ast.If) or parent.orelse or block is not parent.body or not is_pure(parent.test):
                 continue  # a note says what to do
             statement = parent
-        if not script.is_kept(statement) and len(script.program.block(statement)) > 1:
+        if len(script.program.block(statement)) > 1:
             reason = f"each process has a GPU of its own; `{script.options.runtime.launch} --gpu-ids` says which"
-            yield Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),), Tier.REVIEW)
+            yield Attempt((Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),), Tier.REVIEW),))
 
 
 def _among_others(script: Script) -> Iterator[tuple[ast.Assign, ast.Name]]:
@@ -122,16 +145,6 @@ def _holds_device(script: Script, target: ast.Name, call: ast.Call) -> bool:
     return bool(values) and all(script.roles.is_device(v) for v in values)
 
 
-def _is_left_alone(script: Script, statement: ast.Assign, device: ast.Name, gone: set[ast.AST]) -> bool:
-    """Whether the device is all that is still read of what an assignment binds, and something else was read."""
-    target = statement.targets[0]
-    assert isinstance(target, ast.Tuple)
-    others = [part for part in target.elts if isinstance(part, ast.Name) and part is not device]
-    scope = script.program.scope(statement)
-    reads = [r for other in others for r in script.program.reads_of(scope.owner(other.id) or scope, other.id)]
-    return _is_read(script, device, gone) and bool(reads) and all(r in gone for r in reads)
-
-
 def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Remark]:
     """`"cuda"`, the process's own GPU, for `"cuda:0"` where the accelerator does not reach."""
     if is_cpu(statement.value):
@@ -142,7 +155,8 @@ def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Rema
     numbered = list(gpu_texts(statement.value))
     if numbered and not _is_taken_apart(script, statement.targets[0]):
         edits = tuple(Replace(n, without_number) for n in numbered)
-        yield Change(NAME, path, statement.lineno, "each process has a GPU of its own", edits)
+        gives = _variable(script, statement.targets[0])
+        yield Change(NAME, path, statement.lineno, "each process has a GPU of its own", edits, gives=gives)
         if not all(isinstance(n, ast.Constant) for n in numbered):
             yield from _lost_choice(script, statement)
     elif any(isinstance(n, ast.Constant) and ":" in str(n.value) for n in ast.walk(statement.value)):
@@ -257,14 +271,6 @@ def _is_opaque(script: Script, value: ast.Attribute) -> bool:
         "hparams",
         "params",
     )
-
-
-def _is_read(script: Script, target: ast.expr, gone: set[ast.AST]) -> bool:
-    if not isinstance(target, ast.Name):
-        return True
-    owner = script.program.scope(target).owner(target.id) or script.program.scope(target)
-    reads = [n for s in owner.walk() for n in s.reads.get(target.id, ())]
-    return any(n not in gone for n in reads) or not reads
 
 
 def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:

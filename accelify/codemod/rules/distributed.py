@@ -26,7 +26,7 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Plan, Remark, Remove, Replace
+from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Remove, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.purity import is_pure
@@ -34,7 +34,7 @@ from accelify.codemod.semantics.purity import is_pure
 NAME = "distributed"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """Changes for all of it."""
     found = script.distribution
     if found is None or not found.is_understood:

@@ -12,28 +12,27 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.edits.values import Change, Insert, Plan, Remark, Replace, Unwrap, Wrap
+from accelify.codemod.edits.values import Change, Remark, Wrap
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import main_guard
-from accelify.codemod.used_names import edits_of
 
 NAME = "downloads"
 _LIBRARIES = ("torchvision.datasets.", "torchaudio.datasets.", "torch_geometric.datasets.", "medmnist.")
 _DEPTH = 3
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Change | Remark]:
     """A block for each run of statements that download, here or in a function that they call."""
     taken: dict[ast.stmt, ast.Call] = {}
     for call in _downloads(script):
-        statements = list(_statements(script, call, plan, _DEPTH))
+        statements = list(_statements(script, call, _DEPTH))
         if statements and all(s is not None for s in statements):
             taken.update((s, call) for s in statements if s is not None)
         else:
             message = "every process downloads this: let one do so first, or download before the run"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-    for run in _runs(script, set(taken), plan):
+    for run in _runs(script, set(taken)):
         header = f"with {script.accelerator(run[0])}.main_process_first():"
         reason = "one process downloads, the others find it there"
         yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (Wrap(run, header),))
@@ -57,28 +56,27 @@ def _is_run(script: Script, call: ast.Call) -> bool:
     return is_imported or frame in script.program.reachable
 
 
-def _statements(script: Script, call: ast.Call, plan: Plan, depth: int) -> Iterator[ast.stmt | None]:
+def _statements(script: Script, call: ast.Call, depth: int) -> Iterator[ast.stmt | None]:
     """The statements to put into a block: the call's, or those that call its function; None where that cannot be."""
     statement = script.program.statement(call)
     frame = script.program.frame(call)
     if script.accelerator(call) is not None and script.path(call) in script.files:
-        yield statement if _may_wait(script, statement, plan) else None
+        yield statement if _may_wait(script, statement) else None
         return
     callers = script.program.flow.callers.get(frame, ()) if frame.kind == "function" and depth else ()
     if not callers:
         yield None
     for caller in callers:
         if script.program.frame(caller) in script.program.reachable:
-            yield from _statements(script, caller, plan, depth - 1)
+            yield from _statements(script, caller, depth - 1)
 
 
-def _may_wait(script: Script, statement: ast.stmt, plan: Plan) -> bool:
+def _may_wait(script: Script, statement: ast.stmt) -> bool:
     """Whether every process comes to a statement, and the processes do nothing together in it."""
     if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)):
         return False
     inside = set(ast.walk(statement))
-    together = [e for c in plan.changes if c.rule in ("prepare", "data") for e in c.edits if isinstance(e, Replace)]
-    if any(e.node in inside for e in together):
+    if any(node in inside for _, node in [*script.preparation.wrapped, *script.preparation.sharded]):
         return False
     guard = main_guard(script.program.frame(statement).root)
     for ancestor in script.program.ancestors(statement):
@@ -101,10 +99,8 @@ def _stands_alone(script: Script, statement: ast.stmt) -> bool:
     return not line.encode()[: statement.col_offset].strip() and not shared
 
 
-def _runs(script: Script, statements: set[ast.stmt], plan: Plan) -> Iterator[tuple[ast.stmt, ...]]:
+def _runs(script: Script, statements: set[ast.stmt]) -> Iterator[tuple[ast.stmt, ...]]:
     """The statements that follow each other, together."""
-    inserts = [e for e in edits_of(plan.changes) if isinstance(e, (Insert, Unwrap))]
-    apart = {e.node for e in inserts}
     for statement in sorted(statements, key=lambda s: (script.path(s), s.lineno)):
         if statement not in statements:
             continue
@@ -115,6 +111,4 @@ def _runs(script: Script, statements: set[ast.stmt], plan: Plan) -> Iterator[tup
                 break
             run.append(following)
             statements.discard(following)
-            if following in apart:
-                break
         yield tuple(run)

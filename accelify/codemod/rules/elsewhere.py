@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.devices.moves import Moves
-from accelify.codemod.edits.values import Plan, Remark
+from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.script import Script
 
 NAME = "elsewhere"
@@ -21,18 +21,17 @@ _DISTRIBUTING = {"DistributedDataParallel", "DDP", "DistributedSampler", "init_p
 _BY_HAND = _DISTRIBUTING | {"backward", "DataParallel", "GradScaler"}
 
 
-def find(script: Script, plan: Plan) -> Iterator[Remark]:
+def find(script: Script) -> Iterator[Remark]:
     """A note for each such call in a file that the plan changes and that no training code gets to."""
-    changed = {change.path for change in plan.changes}
-    files = changed - script.files
+    files = {p.path for p in script.program.files} - script.files
     message = "stays: the training code of the script never hands the accelerator to this file"
     for move in Moves(script.program, script.roles, script.prepared, files).found:
-        yield Remark(NAME, script.path(move.call), move.call, message)
+        yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:
             if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND and call not in script.wrappers:
-                yield Remark(NAME, path, call, message)
-    for path in sorted(changed & script.files):
+                yield Remark(NAME, path, call, message, when=When.CHANGED)
+    for path in sorted(script.files):
         yield from _unreached(script, path)
 
 
@@ -42,7 +41,8 @@ def _unreached(script: Script, path: str) -> Iterator[Remark]:
         if isinstance(call, ast.Call) and call not in script.program.flow.values:
             name = _last_name(call.func)
             if name in _DISTRIBUTING:
-                yield Remark(NAME, path, call, f"`{name}` stays: nothing that the script runs gets here")
+                message = f"`{name}` stays: nothing that the script runs gets here"
+                yield Remark(NAME, path, call, message, when=When.CHANGED)
 
 
 def _last_name(function: ast.expr) -> str:

@@ -15,14 +15,14 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Plan, Remark, Replace
+from accelify.codemod.edits.values import Change, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "experiments"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each run that is begun."""
     for call in script.program.calls:
         called = script.program.called(call)

@@ -20,7 +20,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Edit, Plan, Remark, Replace
+from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Replace
 from accelify.codemod.preparing.placing import import_edit
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -36,7 +36,7 @@ _STOPS = {"sys.exit", "exit", "quit", "os._exit", "input"}
 _EXISTS = {"BaseException", "Exception", "OSError", "IOError", "EnvironmentError", "FileExistsError"}
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Found]:
     """A change for each folder that is made, also in files that change for nothing else."""
     made: set[str] = set()
     clocks: dict[ast.Call, None] = {}
@@ -52,19 +52,21 @@ def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
             continue
         path = script.path(call)
         made.add(ast.unparse(_path_of(call)))
-        if script.is_kept(call) or (isinstance(call.func, ast.Name) and "os.mkdir" in script.program.called(call)):
-            message = "a process that comes second fails here, where `exist_ok=True` would not"
-            yield Remark(NAME, path, call, message, Tier.REVIEW)
+        message = "a process that comes second fails here, where `exist_ok=True` would not"
+        left = Remark(NAME, path, call, message, Tier.REVIEW)
+        if isinstance(call.func, ast.Name) and "os.mkdir" in script.program.called(call):
+            yield left
             continue
         is_checked = _is_checked(script, call)
         tier = Tier.SAFE if is_checked else Tier.REVIEW
         reason = "another process may have made it" + ("" if is_checked else ", so one that is there is no error")
         keeps = (call.func, *call.args, *(k.value for k in call.keywords if k.arg != "exist_ok"))
-        yield Change(NAME, path, call.lineno, reason, (Replace(call, made_anyway, keeps=keeps),), tier)
+        change = Change(NAME, path, call.lineno, reason, (Replace(call, made_anyway, keeps=keeps),), tier)
+        yield Attempt((change,), otherwise=(left,))
     yield from _refusals(script, made)
     yield from _next_free(script)
     for clock in clocks:
-        yield _one_name(script, clock, plan)
+        yield _one_name(script, clock)
 
 
 def _makes_a_folder(script: Script, call: ast.Call) -> bool:
@@ -159,7 +161,7 @@ def _counts_on(loop: ast.stmt) -> bool:
     return not any(isinstance(n, ast.Attribute) and n.attr == "sleep" for n in ast.walk(loop))
 
 
-def _one_name(script: Script, clock: ast.Call, plan: Plan) -> Change | Remark:
+def _one_name(script: Script, clock: ast.Call) -> Change | Remark:
     """A folder that is named for the time is one for each process whose clock says something else."""
     path, root = script.path(clock), script.program.frame(clock).root
     speaker = script.accelerator(clock) or script.options.runtime.functions
@@ -169,9 +171,8 @@ def _one_name(script: Script, clock: ast.Call, plan: Plan) -> Change | Remark:
         message = "processes whose clocks differ make folders of their own: hand one name to all of them"
         return Remark(NAME, path, clock, message, Tier.REVIEW)
     edits: list[Edit] = [Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))]
-    added = import_edit(script, root, f"import {speaker}")
-    if is_function and not any(e == added for c in plan.of(path) for e in c.edits):
-        edits.append(added)
+    if is_function:
+        edits.append(import_edit(script, root, f"import {speaker}"))
     reason = "all processes take the first one's clock, for one folder"
     return Change(NAME, path, clock.lineno, reason, tuple(edits))
 

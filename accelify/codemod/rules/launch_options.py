@@ -21,12 +21,10 @@ from accelify.codemod.edits.values import (
     DropParameter,
     Edit,
     Insert,
-    Plan,
     Remark,
     Remove,
-    Replace,
-    Unwrap,
 )
+from accelify.codemod.leftovers import taken_out
 from accelify.codemod.result import Tier
 from accelify.codemod.semantics.purity import is_pure
 
@@ -34,13 +32,23 @@ NAME = "launch_options"
 _REASON = "the launcher knows how many processes there are, and how they meet"
 
 
-def find(script: Launched, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Launched) -> Iterator[Change | Remark]:
     """A change for each setting, and for what the process group was started with."""
+    started = list(_started(script))
+    found = list(_settings(script, _Settings(script, taken_out([*script.changes, *started]))))
+    yield from started
+    yield from found
+    yield from _parameters(script, [*script.changes, *started, *(one for one in found if isinstance(one, Change))])
+
+
+def _started(script: Launched) -> Iterator[Change]:
     for call in script.launching.starts:
         drops = tuple(DropArgument(call, a) for a in [*call.args, *(k.value for k in call.keywords)])
         if drops:
             yield Change(NAME, script.path(call), call.lineno, _REASON, drops)
-    settings = _Settings(script, _gone(plan))
+
+
+def _settings(script: Launched, settings: _Settings) -> Iterator[Change | Remark]:
     for after, target, word in script.edits.numbers:
         if settings.is_read(target):
             code = f"{ast.unparse(target)} = {script.group(after)}.{word}()"
@@ -53,13 +61,12 @@ def find(script: Launched, plan: Plan) -> Iterator[Change | Remark]:
         yield Change(NAME, script.path(call), call.lineno, _REASON, (Remove(statement),), Tier.REVIEW)
         message = f"`{option}` is gone: `accelify launch` has options of its own"
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-    yield from _parameters(script, plan)
 
 
-def _parameters(script: Launched, plan: Plan) -> Iterator[Change]:
+def _parameters(script: Launched, changes: list[Change]) -> Iterator[Change]:
     """A parameter that only said whether there are several processes goes from its function and from every call."""
-    flow, gone = script.program.flow, _gone(plan)
-    dropped = {(e.node, e.name) for c in plan.changes for e in c.edits if isinstance(e, DropParameter)}
+    flow, gone = script.program.flow, taken_out(changes)
+    dropped = {(e.node, e.name) for c in changes for e in c.edits if isinstance(e, DropParameter)}
     for function in {f for functions in flow.callees.values() for f in functions} - flow.escaped:
         node = function.node
         for parameter in function.parameters:
@@ -78,22 +85,6 @@ def _parameters(script: Launched, plan: Plan) -> Iterator[Change]:
                     edits.setdefault(script.path(call), []).append(DropArgument(call, argument))
             for path, listed in edits.items():
                 yield Change(NAME, path, node.lineno, f"nothing reads `{parameter.arg}` any more", tuple(listed))
-
-
-def _gone(plan: Plan) -> set[ast.AST]:
-    """What the changes so far take away."""
-    found: set[ast.AST] = set()
-    for edit in (e for c in plan.changes for e in c.edits):
-        if isinstance(edit, Remove):
-            found.update(ast.walk(edit.node))
-        elif isinstance(edit, Unwrap):
-            found.update(n for part in edit.gone for n in ast.walk(part))
-        elif isinstance(edit, DropArgument):
-            found.update(ast.walk(edit.argument))
-        elif isinstance(edit, Replace):
-            kept = {n for k in edit.keeps for n in ast.walk(k)}
-            found.update(n for n in ast.walk(edit.node) if n not in kept)
-    return found
 
 
 class _Settings:

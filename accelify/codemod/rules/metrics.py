@@ -45,7 +45,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Insert, Plan, Remark, Replace
+from accelify.codemod.edits.values import Change, Insert, Remark, Replace
 from accelify.codemod.metrics.batch_evaluations import Dealing
 from accelify.codemod.metrics.meters import Metered
 from accelify.codemod.metrics.sums import Reduction
@@ -59,7 +59,7 @@ NAME = "metrics"
 _AFTER_SUMS = 100  # in the order of what is inserted after a loop
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Change | Remark]:
     """A statement after a loop for the sums that are reduced alike; one in a loop that evaluates, for its rows."""
     for gathering in script.gathered:
         accelerator = script.accelerator(gathering.loop)

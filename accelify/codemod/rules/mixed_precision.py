@@ -27,7 +27,7 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Plan, Remark, Remove, Replace, Unwrap
+from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Remove, Replace, Unwrap
 from accelify.codemod.precision.precision import Precision
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -37,7 +37,7 @@ NAME = "mixed_precision"
 _CLIP = "torch.nn.utils.clip_grad_norm_"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """Changes for all of it, or a note for each gradient scaler."""
     found = script.precision
     if found is None:

@@ -17,24 +17,20 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits.values import Change, Plan, Replace
+from accelify.codemod.edits.values import Attempt, Change, Replace
 from accelify.codemod.script import Script
 
 NAME = "named_devices"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change]:
+def find(script: Script) -> Iterator[Attempt]:
     """A change for each such argument."""
     for argument in script.named_devices:
         accelerator = script.accelerator(argument)
         assert accelerator is not None
-        yield Change(
-            NAME,
-            script.path(argument),
-            argument.lineno,
-            f"each process has a device of its own, whatever {ast.unparse(argument)} says",
-            (Replace(argument, partial(its_device, accelerator=accelerator), reads=(accelerator.split(".")[0],)),),
-        )
+        edit = Replace(argument, partial(its_device, accelerator=accelerator), reads=(accelerator.split(".")[0],))
+        reason = f"each process has a device of its own, whatever {ast.unparse(argument)} says"
+        yield Attempt((Change(NAME, script.path(argument), argument.lineno, reason, (edit,)),))
 
 
 def its_device(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

@@ -8,36 +8,44 @@ Left alone: all of it. How cells become functions is yours to decide.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from accelify.codemod.edits.values import Insert, Plan, Remark
+from accelify.codemod.edits.values import Remark
 from accelify.codemod.files.notebook import Notebook
+from accelify.codemod.preparing.placing import creation_edit
 from accelify.codemod.script import Script
 
 NAME = "notebooks"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Remark]:
-    """The notes of the notebooks that change."""
-    for path in sorted({change.path for change in plan.changes}):
+def find(script: Script) -> Iterator[Remark]:
+    """A note for each notebook in which the accelerator is created."""
+    for path in sorted({home.module for home in script.reach.homes}):
         notebook = script.program.flow.parsed_of[path].decoded.notebook
         if notebook is not None:
-            yield from _launched(script, plan, path, notebook)
+            yield _launched(script, path, notebook)
 
 
-def _launched(script: Script, plan: Plan, path: str, notebook: Notebook) -> Iterator[Remark]:
+def _launched(script: Script, path: str, notebook: Notebook) -> Remark:
     homes = [home for home in script.reach.homes if home.module == path]
-    edits = [edit for change in plan.of(path) for edit in change.edits]
-    made = [edit for edit in edits if isinstance(edit, Insert) and "= Accelerator(" in edit.code]
-    if not homes or not made:
-        return
+    made = creation_edit(script, homes[0], "").node
     name = next((home.name for home in homes if home.kind == "function"), None)
     if name is not None:
         what = f"start it by `notebook_launcher({name})`"
     else:
-        first, last = notebook.place(made[0].node.lineno)[0], notebook.place(max(c.line for c in plan.of(path)))[0]
+        first, last = notebook.place(made.lineno)[0], notebook.place(max(_trained_at(script, path)))[0]
         cells = f"cell {first}" if first == last else f"the cells {first} to {last}"
         what = f"put what {cells} run into a function `train`, and start it by `notebook_launcher(train)`"
     source = f"`from {script.options.runtime.module} import notebook_launcher`"
     message = f"a notebook runs in one process; for several, {what} ({source})"
-    yield Remark(NAME, path, made[0].node, message)
+    return Remark(NAME, path, made, message)
+
+
+def _trained_at(script: Script, path: str) -> Iterator[int]:
+    """The lines of a file where something is prepared, trained, evaluated, moved, or written."""
+    nodes: list[ast.AST] = [*script.training.backwards, *script.shared_loops, *script.evaluations]
+    nodes += [g.anchor for g in script.preparation.groups if g.anchor is not None]
+    nodes += [*(m.call for m in script.moves), *(s.call for s in script.saves)]
+    nodes += [run[-1] for run in script.guarding.runs]
+    yield from (script.program.line(n) for n in nodes if script.path(n) == path)

@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.devices.options import OPTIONS
-from accelify.codemod.edits.values import Plan, Remark, Remove
+from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.metrics.batch_numbers import picked_by_number
 from accelify.codemod.metrics.decisions import decided_apart, is_measured
 from accelify.codemod.metrics.progress import overlong_rounds, overlong_schedules, overstated_bars, shrunken_schedules
@@ -22,7 +22,6 @@ from accelify.codemod.metrics.sums import added, added_in, bound_in
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import names_in
-from accelify.codemod.used_names import vanished
 
 NAME = "notes"
 _JOINING = {f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "stack")} | {
@@ -36,7 +35,7 @@ _FEWER = (
 _SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Remark]:
+def find(script: Script) -> Iterator[Remark]:
     """The notes of the changed files."""
     shared = script.shared_loops
     for loop in shared:
@@ -65,8 +64,8 @@ def find(script: Script, plan: Plan) -> Iterator[Remark]:
         )
         yield Remark(NAME, script.path(picked), picked, message, Tier.REVIEW)
     yield from _summed(script)
-    yield from _particular_devices(script, vanished(plan.changes))
-    yield from _lost_choices(script, plan)
+    yield from _particular_devices(script)
+    yield from _lost_choices(script)
 
 
 def _elsewhere(script: Script) -> Iterator[Remark]:
@@ -241,14 +240,14 @@ def _summed(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
-def _particular_devices(script: Script, gone: set[ast.AST]) -> Iterator[Remark]:
+def _particular_devices(script: Script) -> Iterator[Remark]:
     """One GPU by its number, chosen before the processes have theirs."""
     for call in script.program.calls:
         called = script.program.called(call)
         is_named = script.path(call) in script.files
-        if "torch.cuda.set_device" in called and is_named and not any(n in gone for n in ast.walk(call.func)):
+        if "torch.cuda.set_device" in called and is_named:
             message = "every process would take this one GPU: take it out, `Accelerator()` chooses each process's own"
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
         if "torch.device" in called and not is_named and _is_numbered(call):
             message = "this is one particular GPU, for every process: use the accelerator's device"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
@@ -265,29 +264,28 @@ def _is_numbered(call: ast.Call) -> bool:
     return any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda:") for a in ast.walk(call))
 
 
-def _lost_choices(script: Script, plan: Plan) -> Iterator[Remark]:
+def _lost_choices(script: Script) -> Iterator[Remark]:
     """An option of the script that chose the device, and chooses it no more."""
     if script.cpu is not None:
         return
-    told = {r.message for r in plan.remarks}
     needless = [m.device for m in script.moves if m.device is not None and script.is_needless(m)]
     for device in [*script.named_devices, *needless]:
         text = ast.unparse(device)
-        if (device in script.named_devices or text.startswith(OPTIONS)) and text not in told:
-            told.add(text)
+        if device in script.named_devices or text.startswith(OPTIONS):
             message = f"{text} no longer chooses the device of this: `{script.options.runtime.launch} --cpu` does"
-            yield Remark(NAME, script.path(device), device, message, Tier.REVIEW)
-    for change in plan.changes:
-        for edit in change.edits:
-            if not isinstance(edit, Remove) or not isinstance(edit.node, (ast.Assign, ast.If)):
-                continue
-            text = ast.unparse(edit.node)
-            is_guard = isinstance(edit.node, ast.If) and ".cuda(" in text
-            if is_guard or ("device" in text and ("cpu" in text or "cuda" in text)):
-                message = script.ignored_options(edit.node.test if isinstance(edit.node, ast.If) else edit.node)
-                if message and message not in told:
-                    told.add(message)
-                    yield Remark(NAME, change.path, edit.node, message, Tier.REVIEW)
+            yield Remark(NAME, script.path(device), device, message, Tier.REVIEW, When.GONE, once=True)
+    for path in sorted(script.files):
+        for node in script.program.flow.parsed_of[path].parents:
+            if isinstance(node, (ast.Assign, ast.If)) and _chooses_a_device(node):
+                message = script.ignored_options(node.test if isinstance(node, ast.If) else node)
+                if message:
+                    yield Remark(NAME, path, node, message, Tier.REVIEW, When.GONE, once=True)
+
+
+def _chooses_a_device(node: ast.Assign | ast.If) -> bool:
+    text = ast.unparse(node)
+    is_guard = isinstance(node, ast.If) and ".cuda(" in text
+    return is_guard or ("device" in text and ("cpu" in text or "cuda" in text))
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:

@@ -27,7 +27,7 @@ import libcst as cst
 
 from accelify.codemod.distributed.launched import Launched
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Obstacle, Plan, Remark, Remove, Replace, Unwrap
+from accelify.codemod.edits.values import Change, Obstacle, Remark, Remove, Replace, Unwrap
 from accelify.codemod.result import Tier
 from accelify.codemod.semantics.scopes import names_in
 
@@ -36,7 +36,7 @@ _EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
 _REASON = "an accelerator is the same in one process and in many"
 
 
-def find(script: Launched, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+def find(script: Launched) -> Iterator[Change | Remark | Obstacle]:
     """Changes for all of it."""
     found = script.edits
     for node, reason in found.foreign:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.edits.values import Plan, Remark
+from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -25,22 +25,20 @@ _STAYS = {
 }
 
 
-def find(script: Script, plan: Plan) -> Iterator[Remark]:
+def find(script: Script) -> Iterator[Remark]:
     """A note for each such call of the changed files."""
-    files = script.files | {change.path for change in plan.changes}
     for call in script.program.calls:
         path = script.path(call)
-        if path not in files:
-            continue
+        when = When.ALWAYS if path in script.files else When.CHANGED
         for method in script.program.flow.callees.get(call, ()):
             if method.is_method and method.name in _STAYS and not _is_by_super(call):
                 message = f"stays: `{method.qualified_name}` is the script's own; {_STAYS[method.name]}"
-                yield Remark(NAME, path, call, message, Tier.REVIEW)
+                yield Remark(NAME, path, call, message, Tier.REVIEW, when)
                 break
         else:
             if _gives_a_gradient(script, call):
                 message = "stays: it gives something back, which a tensor's backward pass does not"
-                yield Remark(NAME, path, call, message, Tier.REVIEW)
+                yield Remark(NAME, path, call, message, Tier.REVIEW, when)
 
 
 def _gives_a_gradient(script: Script, call: ast.Call) -> bool:

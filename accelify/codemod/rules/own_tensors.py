@@ -24,7 +24,7 @@ import libcst as cst
 
 from accelify.codemod.devices.bringing import Bring
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Edit, Insert, Plan, Remark, Replace
+from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -32,7 +32,7 @@ NAME = "own_tensors"
 _LIMIT = 100  # columns
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each tensor that is brought to the device; a note at the first one that keeps the script from it."""
     for bring in script.brought.bringing:
         reason = "models are on the device, and this would be in the CPU's memory"

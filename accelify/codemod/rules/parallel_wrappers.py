@@ -16,7 +16,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Plan, Remark, Remove, Replace
+from accelify.codemod.edits.values import Attempt, Change, Found, Remark, Remove, Replace
 from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -27,7 +27,7 @@ from accelify.codemod.semantics.values import Argument, Made, Member
 NAME = "parallel_wrappers"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Found]:
     """A change for each wrapper and for each `.module`, and a note where a wrapped model was loaded."""
     done: set[ast.stmt] = set()
     for call in script.wrappers:
@@ -56,15 +56,18 @@ def _loads(script: Script) -> Iterator[Remark]:
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
-def _unwrap(script: Script, call: ast.Call) -> Change:
-    statement = script.program.statement(call)
+def _unwrap(script: Script, call: ast.Call) -> Change | Attempt:
+    statement, path = script.program.statement(call), script.path(call)
     reason = "one process per device needs no wrapper round the model"
-    if _is_idle(script, statement):
-        return Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),))
     model = wrapped_by(call)
     assert model is not None
     make = partial(argument, name=next((k.arg for k in call.keywords if k.value is model), None))
-    return Change(NAME, script.path(call), call.lineno, reason, (Replace(call, make, keeps=(model,)),))
+    unwrapped = Change(NAME, path, call.lineno, reason, (Replace(call, make, keeps=(model,)),))
+    if not _is_idle(script, statement):
+        return unwrapped
+    taken_out = Change(NAME, path, call.lineno, reason, (Remove(statement),))
+    moves = any(script.is_needless(m) and script.program.inside(m.call, statement) for m in script.moves)
+    return Attempt((taken_out,), otherwise=(unwrapped,)) if moves else taken_out
 
 
 def _is_idle(script: Script, statement: ast.stmt) -> bool:

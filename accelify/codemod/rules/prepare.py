@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Insert, Obstacle, Plan, Replace
+from accelify.codemod.edits.values import Change, Insert, Obstacle, Replace
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.placing import body_start
 from accelify.codemod.script import Script
@@ -22,7 +22,7 @@ from accelify.codemod.script import Script
 NAME = "prepare"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Obstacle]:
+def find(script: Script) -> Iterator[Change | Obstacle]:
     """A statement for each group, and a call round each thing that has no name."""
     for group in script.preparation.groups:
         yield from _statement(script, group)

@@ -16,14 +16,14 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Plan, Remark, Replace
+from accelify.codemod.edits.values import Change, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "schedules"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each step of a scheduler that is told what one process alone has seen; else a note."""
     for call in script.program.calls:
         given = _given(script, call)

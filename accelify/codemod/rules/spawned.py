@@ -19,12 +19,12 @@ import libcst as cst
 from accelify.codemod.distributed.launched import Launched
 from accelify.codemod.distributed.launching import Spawn
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, DropArgument, DropParameter, Edit, Insert, Obstacle, Plan, Replace
+from accelify.codemod.edits.values import Change, DropArgument, DropParameter, Edit, Insert, Obstacle, Replace
 
 NAME = "spawned"
 
 
-def find(script: Launched, plan: Plan) -> Iterator[Change | Obstacle]:
+def find(script: Launched) -> Iterator[Change | Obstacle]:
     """Changes for each function that is started."""
     workers = [s.worker for s in script.launching.spawns]
     for spawn in script.launching.spawns:

@@ -20,13 +20,13 @@ import libcst as cst
 
 from accelify.codemod.devices.on_device import read_on_cpu
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Plan, Replace
+from accelify.codemod.edits.values import Change, Replace
 from accelify.codemod.script import Script
 
 NAME = "to_numpy"
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change]:
+def find(script: Script) -> Iterator[Change]:
     """A change for each tensor on the device that becomes an array, or another on the CPU."""
     if script.homemade is not None:
         return  # it stays on the CPU

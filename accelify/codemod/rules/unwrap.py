@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Obstacle, Plan, Remark, Replace
+from accelify.codemod.edits.values import Change, Obstacle, Remark, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -24,7 +24,7 @@ NAME = "unwrap"
 _SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "lightning.seed_everything", "transformers.set_seed")
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark | Obstacle]:
+def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change for each place where the model itself is meant."""
     for node in script.unwrapped:
         accelerator, path = script.accelerator(node), script.path(node)

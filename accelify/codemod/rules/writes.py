@@ -20,13 +20,11 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Insert, Plan, Remark, Remove, Replace, Unwrap, Wrap
-from accelify.codemod.files_written.guarding import Run
+from accelify.codemod.edits.values import Change, Insert, Remark, Replace, Wrap
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.training.outputs import Effect
-from accelify.codemod.used_names import edits_of
 
 NAME = "writes"
 _READERS = {"torch.load", "numpy.load", "numpy.loadtxt", "pandas.read_csv", "pandas.read_pickle", "PIL.Image.open"} | {
@@ -37,48 +35,19 @@ _COMMANDS = {"os.system", "os.popen", "subprocess.run", "subprocess.call", "subp
 }
 
 
-def find(script: Script, plan: Plan) -> Iterator[Change | Remark]:
+def find(script: Script) -> Iterator[Change | Remark]:
     """A guard for each run of statements that write, waits where others read it, and notes on what is left."""
     if script.distribution is not None:
         return
     for run in script.guarding.runs:
-        for part in _between_inserts(run, plan):
-            accelerator = script.accelerator(part[0])
-            yield Change(
-                NAME,
-                script.path(part[0]),
-                part[0].lineno,
-                "written by one process",
-                (Wrap(part, f"if {accelerator}.is_main_process:"),),
-            )
+        header = Wrap(run, f"if {script.accelerator(run[0])}.is_main_process:")
+        yield Change(NAME, script.path(run[0]), run[0].lineno, "written by one process", (header,))
     yield from _handed_on(script)
-    yield from _waits(script, plan)
-    yield from _left(script, plan)
+    yield from _waits(script)
+    yield from _left(script)
 
 
-def _between_inserts(run: Run, plan: Plan) -> Iterator[Run]:
-    """The parts of a run between the lines that other rules put into it, without the lines that they take out."""
-    inserts = [e for e in edits_of(plan.changes) if isinstance(e, Insert)]
-    before: set[ast.AST] = {i.node for i in inserts if i.where == "before"}
-    after: set[ast.AST] = {i.node for i in inserts if i.where == "after"}
-    removed = {e.node for e in edits_of(plan.changes) if isinstance(e, Remove)}
-    apart = {e.node for e in edits_of(plan.changes) if isinstance(e, Unwrap)}
-    before, after = before | apart, after | apart
-    part: list[ast.stmt] = []
-    for statement in run:
-        if part and statement in before:
-            yield tuple(part)
-            part = []
-        if statement not in removed:
-            part.append(statement)
-        if part and statement in after:
-            yield tuple(part)
-            part = []
-    if part:
-        yield tuple(part)
-
-
-def _waits(script: Script, plan: Plan) -> Iterator[Change]:
+def _waits(script: Script) -> Iterator[Change]:
     """No process reads a file before the one that writes it is done."""
     paths = [
         (call, argument)
@@ -89,7 +58,7 @@ def _waits(script: Script, plan: Plan) -> Iterator[Change]:
     ]
     written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
     named = [(call, script.stored.names(path)) for call, path in paths]
-    done = [e.node for e in edits_of(plan.changes) if isinstance(e, Insert) and "wait_for_everyone" in e.code]
+    done: list[ast.stmt] = []
     for call in sorted(script.program.calls, key=script.program.line):
         read = [] if call in script.guarding.covered else _read_by(script, call)
         is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
@@ -101,7 +70,8 @@ def _waits(script: Script, plan: Plan) -> Iterator[Change]:
         if any(_has_waited(script, before, statement) for before in done):
             continue
         done.append(statement)
-        edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
+        others = tuple(s for s in _waited_before(script, statement) if s is not statement)
+        edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
         reason = "the process that writes this file may not be done yet"
         yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
 
@@ -124,14 +94,20 @@ def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
 
 def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt) -> bool:
     """Whether nothing is written between a wait and a later statement of its block."""
-    block = script.program.block(before)
-    around = [statement, *(a for a in script.program.ancestors(statement) if isinstance(a, ast.stmt))]
-    later = next((s for s in around if s in block), None)
-    if later is None or before.lineno > later.lineno:
-        return False
-    between = block[block.index(before) : block.index(later)]
-    inside = [n for s in between for n in ast.walk(s) if isinstance(n, ast.stmt)]
-    return not any(n in script.guarding.covered for n in inside)
+    return before in _waited_before(script, statement)
+
+
+def _waited_before(script: Script, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements before which to wait would do as well: from them on, nothing is written."""
+    for later in [statement, *(a for a in script.program.ancestors(statement) if isinstance(a, ast.stmt))]:
+        if isinstance(later, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            break
+        yield later
+        block = script.program.block(later)
+        for earlier in reversed(block[: block.index(later)]):
+            if any(n in script.guarding.covered for n in ast.walk(earlier) if isinstance(n, ast.stmt)):
+                break
+            yield earlier
 
 
 def _place(script: Script, argument: ast.expr) -> object:
@@ -155,12 +131,11 @@ def only_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
     return snippets.expression(f"{{call}} if {accelerator}.is_main_process else None", call=call)
 
 
-def _left(script: Script, plan: Plan) -> Iterator[Remark]:
+def _left(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process."""
     left: dict[object, list[ast.Call]] = {}
-    wrapped = {s for e in edits_of(plan.changes) if isinstance(e, Wrap) for s in e.statements}
     for call in script.guarding.unguarded:
-        if script.program.statement(call) in wrapped:
+        if script.program.statement(call) in _written_with_saves(script):
             continue
         if "torch.save" not in script.program.called(call) and call not in script.guarding.handed_on:
             left.setdefault(script.program.frame(call), []).append(call)
@@ -179,6 +154,12 @@ def _left(script: Script, plan: Plan) -> Iterator[Remark]:
         if asked := dict.fromkeys(_asked_of_all(script, calls)):
             message += f", but ask for {', '.join(asked)} before that, as all processes must"
         yield Remark(NAME, script.path(first), first, message, Tier.ADVICE)
+
+
+def _written_with_saves(script: Script) -> set[ast.stmt]:
+    """The statements that one process runs for a checkpoint that it saves."""
+    opened: set[ast.stmt] = {s.opened for s in script.saves if s.opened is not None}
+    return opened | {script.program.statement(c) for s in script.saves for c in s.copies}
 
 
 def _asked_of_all(script: Script, calls: list[ast.Call]) -> Iterator[str]:

@@ -1,0 +1,54 @@
+"""What saves each checkpoint once the script is migrated, and what is written with it?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.training.outputs import opened_round
+
+_COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.move", "os.rename", "os.replace"}
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """A call of `torch.save`.
+
+    saver: what has the `save` there: the accelerator, or the library where that does not reach; None where neither can.
+    opened: a `with open(path, "wb") as f:` that is there for it alone. copies: what copies the file right after it.
+    Both are found only where the library saves, as only then the script has to say which process does it.
+    """
+
+    call: ast.Call
+    saver: str | None
+    opened: ast.With | None = None
+    copies: tuple[ast.Call, ...] = ()
+
+
+def save_of(program: Program, call: ast.Call, saver: str | None, library: str) -> Save:
+    """A call of `torch.save`, with what is written with it where a library saves."""
+    if saver != library:
+        return Save(call, saver)
+    return Save(call, saver, _opened_for(program, call), tuple(_copies(program, call)))
+
+
+def _opened_for(program: Program, save: ast.Call) -> ast.With | None:
+    """The `with open(path, "wb") as f:` that is there for a save alone: to open it empties the file."""
+    statement = program.statement(save)
+    around = program.parent(statement)
+    if not isinstance(around, ast.With) or around.body != [statement] or len(around.items) != 1:
+        return None
+    target = save.args[1] if len(save.args) > 1 else None
+    return around if target is not None and opened_round(program, target) is not None else None
+
+
+def _copies(program: Program, save: ast.Call) -> Iterator[ast.Call]:
+    """What copies a file, right after it is saved: to a process that does not write, it may not be there yet."""
+    path = ast.unparse(save.args[1]) if len(save.args) > 1 else ""
+    for call in program.calls_in(program.frame(save)):
+        statement = program.statement(call)
+        is_copy = bool(program.called(call) & _COPIES) and bool(call.args) and ast.unparse(call.args[0]) == path
+        if is_copy and call.lineno > save.lineno and isinstance(statement, ast.Expr) and statement.value is call:
+            yield call

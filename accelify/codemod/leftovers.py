@@ -1,0 +1,536 @@
+"""Take out what only the removed code used.
+
+    import torch                                   ->    (nothing), when only `torch.device(...)` read it
+    use_cuda = torch.cuda.is_available()           ->    (nothing), when only the removed moves read it
+    if use_cuda: ...                               ->    (nothing), when nothing is left to do under it
+
+Why: a migrated script should read as if it had been written so.
+Left alone: names that nothing read before either, and values whose making has an effect. A change that would leave such
+a name over is not made, if the script is right without it; else the file is declined.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from accelify.codemod.edits.values import (
+    AddParameter,
+    Attempt,
+    Change,
+    DropArgument,
+    DropNames,
+    DropParameter,
+    Edit,
+    Found,
+    Insert,
+    Obstacle,
+    Plan,
+    Remark,
+    Remove,
+    Replace,
+    Unwrap,
+    Variable,
+    When,
+    Wrap,
+)
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.semantics.reaching import reaching
+from accelify.codemod.semantics.scopes import Scope, names_read_in
+
+NAME = "unused"
+_GRADIENTS = {"torch.no_grad", "torch.enable_grad", "torch.inference_mode"}
+_VIEWS = ("list", "range", "len", "keys", "items", "values", "enumerate", "zip")
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What is asked of a program here.
+
+    handed: parameters that may go. only_computes: whether a value has no effect.
+    """
+
+    program: Program
+    tracer: Tracer
+    handed: frozenset[Variable]
+    only_computes: Callable[[ast.expr], bool]
+
+
+def settle(found: Sequence[Found], uses: Uses) -> Plan:
+    """The plan that what the rules found comes to.
+
+    An attempt that leaves a name over is given up; a name that no attempt is to blame for goes as a parameter or, where
+    it is none, is an obstacle.
+    """
+    refused: set[Attempt] = set()
+    spare: set[Variable] = set(uses.handed)
+    while True:
+        ledger = _decided(found, refused, Uses(uses.program, uses.tracer, frozenset(spare), uses.only_computes))
+        left = list(ledger.left_over())
+        stuck = {uses.program.statement(n) for n, _ in left}
+        blamed = {a for a in ledger.attempts if any(_is_in(uses.program, e.node, stuck) for e in _edits_in(a))}
+        if blamed:
+            refused |= blamed
+        elif {variable for _, variable in left} <= spare:
+            break
+        else:
+            spare |= {variable for _, variable in left}
+    plan = ledger.plan()
+    places = {(uses.program.statement(n), variable) for n, variable in left}
+    for statement, (_, name) in sorted(places, key=lambda one: (uses.program.line(one[0]), one[1][1])):
+        message = f"`{name}` would be left over, as nothing but this line reads it: take it out by hand first"
+        plan.obstacles.append(Obstacle(NAME, uses.program.path(statement), statement, message))
+    return plan
+
+
+def tidied(found: Sequence[Found], uses: Uses) -> Plan:
+    """The plan that what some rules found comes to, before others read what comes out: names may be left over."""
+    return _decided(found, set(), uses).plan()
+
+
+def _is_in(program: Program, node: ast.AST, statements: set[ast.stmt]) -> bool:
+    return bool(statements) and (node in statements or any(a in statements for a in program.ancestors(node)))
+
+
+def _edits_in(attempt: Attempt) -> Iterator[Edit]:
+    return edits_of(one for one in attempt.found if isinstance(one, Change))
+
+
+def _decided(found: Sequence[Found], refused: set[Attempt], uses: Uses) -> _Ledger:
+    """Make all attempts that can be made: one that needs a variable to be unread may let the next be made."""
+    waiting = [a for a in _attempts(found) if a.unread and a not in refused]
+    refused = refused | set(waiting)
+    while True:
+        ledger = _Ledger(_resolved(found, refused), uses)
+        ready = [a for a in waiting if all(map(ledger.is_dead, a.unread))]
+        if not ready:
+            return ledger
+        waiting = [a for a in waiting if a not in ready]
+        refused = refused - set(ready)
+
+
+def _attempts(found: Iterable[Found]) -> Iterator[Attempt]:
+    for one in found:
+        if isinstance(one, Attempt):
+            yield one
+            yield from _attempts((*one.found, *one.otherwise))
+
+
+def _resolved(found: Iterable[Found], refused: set[Attempt]) -> list[tuple[Change | Remark | Obstacle, Attempt | None]]:
+    """What is made, each with the attempt that it belongs to."""
+    made: list[tuple[Change | Remark | Obstacle, Attempt | None]] = []
+    for one in found:
+        if not isinstance(one, Attempt):
+            made.append((one, None))
+        else:
+            inner = _resolved(one.otherwise if one in refused else one.found, refused)
+            made += [(leaf, one if of is None and one not in refused else of) for leaf, of in inner]
+    return made
+
+
+class _Ledger:
+    """Some changes, with what becomes unused by them; computed from the names that they take away, each once."""
+
+    def __init__(self, resolved: list[tuple[Change | Remark | Obstacle, Attempt | None]], uses: Uses) -> None:
+        self.uses = uses
+        self.program = uses.program
+        self.resolved = resolved
+        self.attempts = {a for _, a in resolved if a is not None}
+        self.changes = self._without_doubles([c for c, _ in resolved if isinstance(c, Change)])
+        self.made: list[Change] = []
+        while True:
+            self._trace()
+            needed = list(self._needed())
+            if needed == self.changes:
+                break
+            self.changes = needed
+
+    # What goes.
+
+    def _trace(self) -> None:
+        """Follow what the changes take away to all that only it used."""
+        self.made = []
+        self.gone: set[ast.AST] = set()
+        self.removed: set[ast.AST] = set()
+        self.dropped: set[tuple[ast.AST, str]] = set()
+        self.touched: dict[Variable, None] = {}
+        self.waiting: list[Variable] = []
+        self.added = added_reads(self.program, self.changes)
+        self.filled = {e.node for e in edits_of(self.changes) if isinstance(e, Insert)}
+        self.rule_of: dict[ast.AST, str] = {}
+        for change in self.changes:
+            self._note(change)
+        for statement in list(self.removed):
+            self._look_round(statement)
+        while self.waiting:
+            scope, name = self.waiting.pop(0)
+            for change in list(self._unused(scope, name)):
+                self._make(change)
+
+    def _make(self, change: Change) -> None:
+        self.made.append(change)
+        self._note(change)
+        for edit in change.edits:
+            if isinstance(edit, (Remove, DropNames)):
+                self._look_round(edit.node)
+
+    def _note(self, change: Change) -> None:
+        for edit in change.edits:
+            if isinstance(edit, Remove):
+                self.removed.add(edit.node)
+                self.rule_of[edit.node] = change.rule
+            elif isinstance(edit, DropNames):
+                self.dropped |= {(edit.node, name) for name in edit.names}
+                if all((edit.node, a.asname or a.name.split(".")[0]) in self.dropped for a in edit.node.names):
+                    self.removed.add(edit.node)
+                    self.rule_of[edit.node] = change.rule
+        for name in sorted(vanished([change]) - self.gone, key=_place):
+            self.gone.add(name)
+            assert isinstance(name, ast.Name)
+            owner = self.program.scope(name).owner(name.id)
+            if owner is not None:
+                self.touched[owner, name.id] = None
+                self.waiting.append((owner, name.id))
+
+    def is_dead(self, variable: Variable) -> bool:
+        """Whether nothing of the user's code, and nothing new, reads a variable that something read."""
+        reads = self.program.reads_of(*variable)
+        return bool(reads) and all(r in self.gone for r in reads)
+
+    def _unused(self, scope: Scope, name: str) -> Iterator[Change]:
+        """What goes with a variable."""
+        is_handed = (scope, name) in self.uses.handed
+        is_read = (scope, name) in self.added and not is_handed
+        if scope.kind not in ("module", "function") or is_read or name in self._exported(scope):
+            return
+        if not scope.binds(name) or not self.is_dead((scope, name)):
+            return
+        if is_handed:
+            yield from self._parameter(scope, name)
+            return
+        for write in scope.writes[name]:
+            yield from self._binding(scope, name, write)
+
+    def _exported(self, scope: Scope) -> set[str]:
+        """Names that other files of the program import from a module, or that `__all__` lists."""
+        found = set(self.program.imported_from.get(scope, ())) if scope.kind == "module" else set()
+        for statement in scope.body if scope.kind == "module" else ():
+            if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+                texts = [n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant)]
+                found.update(t for t in texts if isinstance(t, str))
+        return found
+
+    def _binding(self, scope: Scope, name: str, write: ast.AST) -> Iterator[Change]:
+        """The statement that gives a variable a value, if it does nothing else."""
+        statement, path = self.program.statement(write), self.program.path(write)
+        reason = f"nothing reads `{name}` any more"
+        if statement in self.removed or any(a in self.removed for a in self.program.ancestors(write)):
+            return
+        if isinstance(write, ast.alias) and isinstance(statement, (ast.Import, ast.ImportFrom)):
+            is_tried = isinstance(self.program.parent(statement), ast.Try)
+            if (statement, name) not in self.dropped and not is_tried:
+                yield Change(NAME, path, statement.lineno, reason, (DropNames(statement, (name,)),))
+            return
+        is_alone = len(self.program.block(statement)) == 1
+        whole: ast.stmt | None = None
+        if isinstance(statement, ast.Assign) and isinstance(write, ast.Name):
+            unread = all(self._is_unread(scope, bound) for bound in _bound(statement))
+            if unread and self.uses.only_computes(statement.value):
+                whole = self._choice(statement, name) if is_alone else statement
+        elif isinstance(statement, ast.AugAssign) and statement.target is write and is_pure(statement.value):
+            whole = statement
+        if whole is not None:
+            outer = self.program.parent(whole)
+            if isinstance(outer, ast.If) and self._is_empty(outer, whole) and is_pure(outer.test):
+                whole = outer
+            self.removed |= {statement, whole}
+            yield Change(NAME, path, whole.lineno, reason, (Remove(whole),))
+
+    def _is_unread(self, scope: Scope, name: str) -> bool:
+        is_exported = name in self._exported(scope)
+        is_added = any(s is scope and n == name for s, n in self.added)
+        return not is_added and not is_exported and scope.binds(name) and self._all_gone(scope, name)
+
+    def _all_gone(self, scope: Scope, name: str) -> bool:
+        return all(r in self.gone for r in self.program.reads_of(scope, name))
+
+    def _choice(self, statement: ast.stmt, name: str) -> ast.stmt | None:
+        """The `if` with nothing in any of its branches but a value for a name."""
+        choice: ast.AST | None = statement
+        found = None
+        while isinstance(choice := self.program.parent(choice or statement), ast.If) and _only_gives(choice, name):
+            found = choice
+        return found
+
+    # Blocks with nothing left in them.
+
+    def _look_round(self, statement: ast.AST) -> None:
+        """An `if use_cuda:` that only held what goes; a loop over a batch, and `with torch.no_grad():`, too."""
+        outer = self.program.parent(statement)
+        if not isinstance(outer, (ast.If, ast.For, ast.With)) or outer in self.removed:
+            return
+        if not self._is_empty(outer, None) or not self._does_nothing_else(outer):
+            return
+        rules = {self.rule_of.get(s, NAME) for s in _held(outer)}
+        where = {ast.If: "under this condition", ast.For: "in this loop"}.get(type(outer), "in this block")
+        rule = NAME if len(rules) > 1 else rules.pop()
+        self._make(
+            Change(rule, self.program.path(outer), outer.lineno, f"nothing is left to do {where}", (Remove(outer),))
+        )
+
+    def _is_empty(self, outer: ast.If | ast.For | ast.With, besides: ast.stmt | None) -> bool:
+        held = _held(outer)
+        return all(s in self.removed or s is besides for s in held) and self.filled.isdisjoint(held)
+
+    def _does_nothing_else(self, node: ast.If | ast.For | ast.With) -> bool:
+        """Whether a condition, or going over something, does nothing by itself."""
+        if isinstance(node, ast.If):
+            return is_pure(node.test)
+        if isinstance(node, ast.With):
+            calls = [i.context_expr for i in node.items]
+            return all(isinstance(c, ast.Call) and self.program.called(c) & _GRADIENTS for c in calls)
+        functions = [n.func for n in ast.walk(node.iter) if isinstance(n, ast.Call)]
+        named = all(ast.unparse(f).rpartition(".")[2] in _VIEWS for f in functions)
+        return named and not any(self._is_read_below(n, node) for n in ast.walk(node.target) if isinstance(n, ast.Name))
+
+    def _is_read_below(self, target: ast.Name, loop: ast.For) -> bool:
+        """Whether something outside a loop reads what its target was given last."""
+        frame = self.program.frame(loop)
+        outside = [r for r in frame.reads.get(target.id, ()) if not self.program.inside(r, loop)]
+        return any(target in reaching(self.program, r, frame.writes.get(target.id, [])) for r in outside)
+
+    # Parameters.
+
+    def _parameter(self, function: Scope, name: str) -> Iterator[Change]:
+        """A parameter goes from its function, from every call of it, and from others that the same calls may go to."""
+        flow = self.program.flow
+        alike = {f for call in flow.callers.get(function, ()) for f in flow.callees[call]} | {function}
+        if not all(self._can_lose(f, name) for f in alike):
+            return
+        edits: dict[str, list[Edit]] = {}
+        for other in sorted(alike, key=lambda f: (f.module, f.node.lineno)):  # type: ignore[attr-defined]  # functions have lines
+            edits.setdefault(other.module, []).append(DropParameter(other.node, name))  # type: ignore[arg-type]
+        for call in flow.callers.get(function, ()):
+            argument = self.uses.tracer.argument(call, function, name)
+            if argument is not None:
+                edits.setdefault(self.program.path(call), []).append(DropArgument(call, argument))
+        line = function.node.lineno  # type: ignore[attr-defined]
+        for path, listed in edits.items():
+            yield Change(NAME, path, line, f"nothing reads `{name}` any more", tuple(listed))
+
+    def _can_lose(self, function: Scope, name: str) -> bool:
+        """Whether a function has a parameter that nothing reads any more, and that no other change concerns."""
+        taken = _parameters_changed([*self.changes, *self.made])
+        is_there = any(p.arg == name for p in function.parameters)
+        is_known = function not in self.program.flow.lost
+        return is_there and is_known and self._all_gone(function, name) and (function.node, name) not in taken
+
+    # What is not needed of the changes.
+
+    def _without_doubles(self, changes: list[Change]) -> list[Change]:
+        """The changes, but for those of what another takes out, and for lines that another puts in the same place."""
+        removed = [(e.node, i) for i, c in enumerate(changes) for e in c.edits if isinstance(e, Remove)]
+        first: dict[ast.AST, int] = {}
+        for node, index in removed:
+            first.setdefault(node, index)
+        lines: set[tuple[ast.stmt, str, str]] = set()
+        found = []
+        for index, change in enumerate(changes):
+            if all(self._is_taken(e, index, first) for e in change.edits):
+                continue
+            edits = tuple(e for e in change.edits if not (isinstance(e, Insert) and (e.node, e.where, e.code) in lines))
+            lines.update((e.node, e.where, e.code) for e in edits if isinstance(e, Insert))
+            if edits:
+                found.append(change if len(edits) == len(change.edits) else replace(change, edits=edits))
+        return found
+
+    def _is_taken(self, edit: Edit, index: int, first: dict[ast.AST, int]) -> bool:
+        """Whether the node of an edit goes by another change; of two that take out the same, the first does it."""
+        if isinstance(edit, Insert):
+            return False
+        own = first.get(edit.node)
+        if own is not None and (own < index or not isinstance(edit, Remove)):
+            return True
+        return any(a in first and first[a] != index for a in self.program.ancestors(edit.node))
+
+    def _needed(self) -> Iterator[Change]:
+        """The changes that are not about the value of a variable that nothing reads any more, nor wait again."""
+        waits = {(e.code, e.node) for e in edits_of(self.changes) if isinstance(e, Insert) and e.where == "before"}
+        for change in self.changes:
+            if change.gives is not None and change.gives not in self.added and self.is_dead(change.gives):
+                continue
+            edits = tuple(
+                e
+                for e in change.edits
+                if not isinstance(e, Insert)
+                or not (self._is_idle(e) or any((e.code, s) in waits for s in e.unless_before))
+            )
+            if len(edits) == len(change.edits):
+                yield change
+            elif edits:
+                yield replace(change, rule=NAME, reason="nothing reads its value any more", edits=edits)
+
+    def _is_idle(self, insert: Insert) -> bool:
+        """Whether a new line only gives a value to a variable that nothing reads any more."""
+        name, equals, _ = insert.code.partition(" = ")
+        scope = self.program.frame(insert.node).owner(name) if equals and name.isidentifier() else None
+        if scope is None or not self.is_dead((scope, name)):
+            return False
+        others = [replace(c, edits=tuple(e for e in c.edits if e is not insert)) for c in self.changes]
+        return (scope, name) not in added_reads(self.program, others)
+
+    # What is left.
+
+    def left_over(self) -> Iterator[tuple[ast.Name, Variable]]:
+        """The reads that go of local variables and parameters that stay, though nothing else reads them."""
+        changes = [*self.changes, *self.made]
+        added, renamed = added_reads(self.program, changes), _parameters_changed(changes)
+        removed = {n for e in edits_of(changes) if isinstance(e, Remove) for n in ast.walk(e.node)}
+        removed |= {n for e in edits_of(changes) if isinstance(e, Unwrap) for part in e.gone for n in ast.walk(part)}
+        for scope, name in self.touched:
+            if scope.kind != "function" or not scope.binds(name) or (scope, name) in added:
+                continue
+            if not self.is_dead((scope, name)) or (scope.node, name) in renamed:
+                continue
+            left = [w for w in scope.writes[name] if w not in removed and not self._may_stay(scope, name, w)]
+            if left:
+                yield from ((read, (scope, name)) for read in self.program.reads_of(scope, name))
+
+    def _may_stay(self, scope: Scope, name: str, write: ast.AST) -> bool:
+        """Whether a name is bound by a loop, as a counter may be; by each call of a method; by an import that goes."""
+        parent = self.program.parent(write)
+        is_counter = isinstance(parent, (ast.For, ast.AsyncFor)) and parent.target is write
+        is_instance = scope.is_method and bool(scope.parameters) and write is scope.parameters[0]
+        is_dropped = isinstance(write, ast.alias) and (parent, name) in self.dropped
+        return is_counter or is_instance or is_dropped
+
+    def plan(self) -> Plan:
+        """All of it, with the notes that go with it."""
+        changes = list(self._apart([*self.changes, *self.made]))
+        out, removed = taken_out(changes), {e.node for e in edits_of(changes) if isinstance(e, Remove)}
+        changed = {c.path for c in changes}
+        plan = Plan(changes, obstacles=[one for one, _ in self.resolved if isinstance(one, Obstacle)])
+        said: set[str] = set()
+        remarks = [one for one, _ in self.resolved if isinstance(one, Remark)]
+        for remark in sorted(remarks, key=lambda r: r.once):
+            at = remark.of or remark.node
+            is_gone = at in removed if isinstance(at, ast.stmt) else at in out
+            holds = {
+                When.ALWAYS: True,
+                When.KEPT: at not in out,
+                When.GONE: is_gone,
+                When.CHANGED: remark.path in changed,
+            }
+            if holds[remark.when] and not (remark.once and remark.message in said):
+                said.add(remark.message)
+                plan.remarks.append(remark)
+        return plan
+
+    def _apart(self, changes: list[Change]) -> Iterator[Change]:
+        """Headers over several statements, without those that go, and not over lines that others put between them."""
+        edits = list(edits_of(changes))
+        apart = {e.node for e in edits if isinstance(e, Unwrap)}
+        before = {e.node for e in edits if isinstance(e, Insert) and e.where == "before"} | apart
+        after = {e.node for e in edits if isinstance(e, Insert) and e.where == "after"} | apart
+        for change in changes:
+            wrap = change.edits[0] if len(change.edits) == 1 else None
+            if not isinstance(wrap, Wrap):
+                yield change
+                continue
+            for part in _parts(wrap.statements, before, after, self.removed):
+                line = change.line if part[0] is wrap.node else part[0].lineno
+                yield replace(change, line=line, edits=(Wrap(part, wrap.header),))
+
+
+def _parts(
+    run: Sequence[ast.stmt], before: set[ast.stmt], after: set[ast.stmt], removed: set[ast.AST]
+) -> Iterator[tuple[ast.stmt, ...]]:
+    part: list[ast.stmt] = []
+    for statement in run:
+        if part and statement in before:
+            yield tuple(part)
+            part = []
+        if statement not in removed:
+            part.append(statement)
+        if part and statement in after:
+            yield tuple(part)
+            part = []
+    if part:
+        yield tuple(part)
+
+
+def _place(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _held(node: ast.If | ast.For | ast.With) -> list[ast.stmt]:
+    return [*node.body, *getattr(node, "orelse", [])]
+
+
+def _bound(statement: ast.Assign) -> list[str]:
+    """The names that an assignment binds; one that none has for something else."""
+    target = statement.targets[0] if len(statement.targets) == 1 else None
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    return [part.id if isinstance(part, ast.Name) else "" for part in parts]
+
+
+def _only_gives(choice: ast.If, name: str) -> bool:
+    return is_pure(choice.test) and all(
+        _only_gives(s, name)
+        if isinstance(s, ast.If)
+        else isinstance(s, ast.Assign) and [ast.unparse(t) for t in s.targets] == [name] and is_pure(s.value)
+        for s in [*choice.body, *choice.orelse]
+    )
+
+
+def _parameters_changed(changes: Iterable[Change]) -> set[tuple[ast.AST, str | None]]:
+    """The parameters that get another name, or go, each with its function."""
+    edits = list(edits_of(changes))
+    renamed = {(e.node, e.instead_of) for e in edits if isinstance(e, AddParameter)}
+    return renamed | {(e.node, e.name) for e in edits if isinstance(e, DropParameter)}
+
+
+def edits_of(changes: Iterable[Change]) -> Iterator[Edit]:
+    """All edits of some changes."""
+    for change in changes:
+        yield from change.edits
+
+
+def vanished(changes: Iterable[Change]) -> set[ast.AST]:
+    """The names that the user's code no longer reads or writes once some changes are made."""
+    return {n for n in taken_out(changes) if isinstance(n, ast.Name)}
+
+
+def taken_out(changes: Iterable[Change]) -> set[ast.AST]:
+    """All nodes that the user's code no longer has once some changes are made."""
+    out: set[ast.AST] = set()
+    for edit in edits_of(changes):
+        if isinstance(edit, Remove):
+            out.update(ast.walk(edit.node))
+        elif isinstance(edit, DropArgument):
+            out.update(ast.walk(edit.argument))
+        elif isinstance(edit, Unwrap):
+            out.update(n for part in edit.gone for n in ast.walk(part))
+        elif isinstance(edit, Replace):
+            kept = {n for k in edit.keeps for n in ast.walk(k)}
+            out.update(n for n in ast.walk(edit.node) if n not in kept)
+    return out
+
+
+def added_reads(program: Program, changes: Iterable[Change]) -> set[tuple[Scope | None, str]]:
+    """The names that new code reads, each with the scope whose it is there."""
+    found: set[tuple[Scope | None, str]] = set()
+    for edit in edits_of(changes):
+        if isinstance(edit, Replace):
+            node, read = edit.node, frozenset(edit.reads)
+        elif isinstance(edit, Insert):
+            node, read = edit.node, names_read_in(ast.parse(edit.code))
+        elif isinstance(edit, Wrap):
+            node, read = edit.statements[0], names_read_in(ast.parse(f"{edit.header}\n    pass"))
+        else:
+            continue
+        found.update((program.scope(node).owner(name), name) for name in read)
+    return found

@@ -29,7 +29,6 @@ from accelify.codemod.result import FileResult, Note, Status, Tier
 from accelify.codemod.rules import LAUNCH_RULES, SETTING_RULES
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.roles import Roles
 from accelify.codemod.understand import modelled
 from accelify.errors import CannotParse
@@ -125,9 +124,8 @@ def hand_start_to_launcher(
         edits.branches or edits.removed or edits.choices or edits.tests or launching.spawns
     ):
         return None
-    training = Loops(program, roles, tracer).find()
-    script = modelled(program, roles, tracer, training, None, options, ())
-    plan = tidied(found, Uses(program, tracer, frozenset(script.handed), script.only_computes))
+    script = modelled(program, options)
+    plan = tidied(found, Uses(program, tracer, script.handed, script.written.only_computes))
     plan.evidence = Evidence(program, script).at
     originals = {f.path: f for f in files}
     try:

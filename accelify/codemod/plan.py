@@ -30,9 +30,9 @@ def plan_for(files: Sequence[Parsed], project: Project, named: Sequence[Parsed],
         if verdict.script is None:
             return None
         made = plan(verdict)
-        made.waits = verdict.script.waits
+        made.waits = verdict.script.run.waits
         made.stands_alone = _stands_alone(verdict.script, made)
-        made.is_trial = verdict.script.is_trial
+        made.is_trial = verdict.script.run.is_trial
         made.evidence = Evidence(program, verdict.script).at
         changed = {c.path for c in made.changes} - {p.path for p in roots}
         more = [p for p in files if p.path in changed and ".backward" in p.text]
@@ -60,8 +60,7 @@ def plan(verdict: Verdict) -> Plan:
     precision = script.precision
     if made.obstacles and precision is not None and precision.is_taken_over and not precision.library:
         trouble = made.obstacles[0]
-        precision.stays = (trouble.node, trouble.message)
-        made = _settled(verdict, script)
+        return plan(understand(script.program, script.options, (trouble.node, trouble.message)))
     return made
 
 
@@ -69,4 +68,4 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     """What all rules find, and what becomes unused by it."""
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
     found.extend(one for _, find in RULES for one in find(script))
-    return settle(found, Uses(script.program, script.tracer, frozenset(script.handed), script.only_computes))
+    return settle(found, Uses(script.program, script.tracer, script.handed, script.written.only_computes))

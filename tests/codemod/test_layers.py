@@ -22,6 +22,7 @@ LAYERS = (
     ("script",),
     ("leftovers",),
     ("rules",),
+    ("obstacles",),
     ("understand",),
     ("records", "evidence"),
     ("plan",),
@@ -38,7 +39,6 @@ STILL_ABOVE = {
     ("metrics.batch_numbers", "script"),
     ("metrics.decisions", "script"),
     ("metrics.progress", "script"),
-    ("preparing.placing", "script"),
 }
 MODULES_IN_A_FOLDER = 15
 

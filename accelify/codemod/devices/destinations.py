@@ -62,7 +62,7 @@ def _is_only_parameter(script: Script, move: Move) -> bool:
     frame = script.program.frame(move.call)
     if not isinstance(move.device, ast.Name) or move.device.id not in {p.arg for p in frame.parameters}:
         return False
-    devices = {m.device for m in script.moves}
+    devices = {m.device for m in script.devices.moves}
     return all(r in devices for r in script.program.reads_of(frame, move.device.id))
 
 

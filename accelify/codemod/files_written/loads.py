@@ -39,9 +39,9 @@ def may_be_of(script: Script, load: ast.Call, path: ast.expr, save: ast.Call) ->
     target = save.args[1] if len(save.args) > 1 else None
     if target is not None and _path(script, path) == _path(script, target):
         return not _comes_first(script, load, save)
-    names = script.stored.names(target) if target is not None else frozenset()
-    if names & script.stored.names(path):
-        return script.stored.is_before(save, load)
+    names = script.written.stored.names(target) if target is not None else frozenset()
+    if names & script.written.stored.names(path):
+        return script.written.stored.is_before(save, load)
     if script.path(save) == script.path(load) or isinstance(path, ast.Constant):
         return False
     return any(leads_to(script, call, save) for call in _before(script, load, _DEPTH))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accelify.codemod.metrics.sums import bound_in
+from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.scopes import names_in
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def picked_by_number(script: Script) -> Iterator[tuple[str, ast.Subscript]]:
     """The number, and what is picked by it for the model or the loss, of data that the loop does not yield."""
-    for loop in script.shared_loops:
+    for loop in script.metrics.shared_loops:
         counter = _counter(script, loop)
         for node in ast.walk(loop) if counter is not None else ():
             if (
@@ -36,10 +37,16 @@ def _counter(script: Script, loop: ast.For | ast.AsyncFor) -> str | None:
     return first.id if isinstance(first, ast.Name) else None
 
 
+def _computes(script: Script, call: ast.Call) -> bool:
+    """Whether a call runs a prepared model, or compares what it makes with something."""
+    tensors = Tensors(script.program, script.roles, script.prepared)
+    return tensors.is_model_call(call) or tensors.is_loss(call)
+
+
 def _is_trained_on(script: Script, picked: ast.Subscript, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether the model or the loss gets something, as it is or under a name that it is given."""
     statement = script.program.statement(picked)
     named = names_in(*statement.targets) if isinstance(statement, ast.Assign) else set()
-    computed = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and script.computes(n))
+    computed = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and _computes(script, n))
     given = [a for call in computed for a in [*call.args, *(k.value for k in call.keywords)]]
     return any(script.program.inside(picked, a) or names_in(a) & named for a in given)

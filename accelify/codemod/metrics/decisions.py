@@ -21,10 +21,12 @@ def decided_apart(script: Script) -> Iterator[ast.If | ast.While]:
                     continue
                 is_between = any(
                     (s in loops[:k] or script.program.inside(s, loop)) and not script.program.inside(node, s)
-                    for s in script.shared_loops
+                    for s in script.metrics.shared_loops
                 )
                 # Between the epochs, what is reduced is everyone's.
-                if script.locality.is_own(node.test) or (not is_between and _looks_own(script, node.test, measured)):
+                if script.metrics.locality.is_own(node.test) or (
+                    not is_between and _looks_own(script, node.test, measured)
+                ):
                     seen.add(node)
                     yield node
 
@@ -32,7 +34,7 @@ def decided_apart(script: Script) -> Iterator[ast.If | ast.While]:
 def _looks_own(script: Script, test: ast.expr, measured: set[str]) -> bool:
     """Whether a condition reads a batch, or what a loop measures."""
     read = [n for n in ast.walk(test) if isinstance(n, (ast.Name, ast.Attribute))]
-    of_batch = any(script.is_part_of_a_batch(n) for n in read if isinstance(n, ast.Name))
+    of_batch = any(script.roles.is_part_of_a_batch(n) for n in read if isinstance(n, ast.Name))
     return of_batch or bool(set(map(ast.unparse, read)) & measured) or _asks_a_tensor(test)
 
 

@@ -17,7 +17,7 @@ DEPTH = 3  # Units: functions between a loop and what it calls in the end
 
 def overstated_bars(script: Script) -> Iterator[ast.expr]:
     """The `total=len(data) // batch_size` of the bars round loops that are dealt out."""
-    for loop in dict.fromkeys([*script.shared_loops, *script.evaluations]):
+    for loop in dict.fromkeys([*script.metrics.shared_loops, *script.metrics.evaluations]):
         heads = [a.items for a in script.program.ancestors(loop) if isinstance(a, (ast.With, ast.AsyncWith))]
         for place in (loop.iter, *(item.context_expr for items in heads for item in items)):
             for call in (n for n in ast.walk(place) if isinstance(n, ast.Call)):
@@ -56,7 +56,7 @@ def _told(script: Script) -> Iterator[tuple[ast.expr, list[bool]]]:
 
 def _is_in_a_share(script: Script, call: ast.AST, depth: int) -> bool:
     """Whether a loop that is dealt out makes a call, itself or by functions that it calls."""
-    if any(script.program.inside(call, loop) for loop in script.shared_loops):
+    if any(script.program.inside(call, loop) for loop in script.metrics.shared_loops):
         return True
     callers = script.program.flow.callers.get(script.program.frame(call), ()) if depth else ()
     return any(_is_in_a_share(script, caller, depth - 1) for caller in callers)
@@ -64,7 +64,7 @@ def _is_in_a_share(script: Script, call: ast.AST, depth: int) -> bool:
 
 def overlong_rounds(script: Script) -> Iterator[ast.expr]:
     """The `len(data) // batch_size` of `for step in range(...)`, each of which takes the next batch of a share."""
-    for loop in script.shared_loops:
+    for loop in script.metrics.shared_loops:
         call = loop.iter if isinstance(loop, ast.For) else None
         if not isinstance(call, ast.Call) or "range" not in script.program.called(call) or not call.args:
             continue

@@ -20,6 +20,7 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Obstacle, Replace
 from accelify.codemod.script import Script
+from accelify.codemod.training.losses import is_by_function, losses_of
 
 NAME = "backward"
 _POSITIONAL = ("gradient", "retain_graph", "create_graph")
@@ -46,8 +47,11 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
             edits=(
                 Replace(
                     call,
-                    partial(added_up if script.is_by_function(call) else through_accelerator, accelerator=accelerator),
-                    keeps=(*script.losses(call), *_kept(script, call)),
+                    partial(
+                        added_up if is_by_function(script.program, call) else through_accelerator,
+                        accelerator=accelerator,
+                    ),
+                    keeps=(*losses_of(script.program, call), *_kept(script, call)),
                     reads=(accelerator.split(".")[0],),
                 ),
             ),
@@ -57,14 +61,14 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
 def _kept(script: Script, call: ast.Call) -> list[ast.expr]:
     """What is handed on beside the losses."""
     named = [k.value for k in call.keywords if k.arg not in ("tensors", "grad_tensors")]
-    return [*call.args[2:], *named] if script.is_by_function(call) else [*call.args, *named]
+    return [*call.args[2:], *named] if is_by_function(script.program, call) else [*call.args, *named]
 
 
 def _obstacle(script: Script, call: ast.Call) -> str | None:
     assert isinstance(call.func, ast.Attribute)
     receiver = call.func.value
-    if script.is_by_function(call):
-        if script.losses(call):
+    if is_by_function(script.program, call):
+        if losses_of(script.program, call):
             return None
         return "cannot tell the losses of `torch.autograd.backward` one by one: add them up, and call `.backward()`"
     if any(script.roles.is_optimizer(v) for v in script.program.values(receiver)):

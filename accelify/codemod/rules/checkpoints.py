@@ -20,7 +20,6 @@ import libcst as cst
 from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, may_be_of
 from accelify.codemod.files_written.saves import Save
-from accelify.codemod.preparing.placing import import_edit
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
@@ -33,8 +32,8 @@ _ASKING = ("exists", "isfile", "isdir", "is_file", "is_dir")
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change for each `torch.save`, and for each load of what was saved."""
     imported: set[Scope] = set()
-    for save in script.saves:
-        if save.call in script.guarding.covered:
+    for save in script.written.saves:
+        if save.call in script.written.guarding.covered:
             continue
         if _has_options(save.call) and not script.options.runtime.has("save_options"):
             message = "Accelerate's `save` takes none of these options of `torch.save`"
@@ -46,8 +45,12 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             if script.distribution is None or not any(asks_for_one(a.test) for a in around):
                 message = "every process writes this file: save from one of them"
                 yield Remark(NAME, script.path(save.call), save.call, message, Tier.ADVICE)
-    made = [s.call for s in script.saves if s.call not in script.guarding.covered and _is_made(script, s)]
-    yield from _waits(script, [*made, *(s.call for s in script.saves if s.call in script.guarding.covered)])
+    made = [
+        s.call for s in script.written.saves if s.call not in script.written.guarding.covered and _is_made(script, s)
+    ]
+    yield from _waits(
+        script, [*made, *(s.call for s in script.written.saves if s.call in script.written.guarding.covered)]
+    )
 
 
 def _has_options(call: ast.Call) -> bool:
@@ -71,7 +74,7 @@ def _saved(script: Script, save: Save, saver: str, imported: set[Scope]) -> Iter
     root = script.program.frame(call).root
     if saver == script.options.runtime.functions:
         if root not in imported:
-            edits.append(import_edit(script, root, f"import {saver}"))
+            edits.append(script.access.import_edit(root, f"import {saver}"))
         imported.add(root)
     yield Change(NAME, script.path(call), call.lineno, "written by one process, and whole or not at all", tuple(edits))
 
@@ -86,7 +89,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
         for call, path in _readers(script, load):
             accelerator = script.accelerator(call)
             statement = _before_asking(script, script.program.statement(call))
-            if call in script.guarding.covered:
+            if call in script.written.guarding.covered:
                 continue
             if accelerator is None or script.path(call) not in script.files:
                 beyond.append((call, path))
@@ -99,7 +102,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
                 reason = "the process that writes this file may not be done yet"
                 yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
     yield from _waits_outside(script, [s for s in saves if script.accelerator(s) is None], beyond)
-    yield from _waits_after(script, [s for s in saves if s not in script.guarding.covered], beyond)
+    yield from _waits_after(script, [s for s in saves if s not in script.written.guarding.covered], beyond)
 
 
 def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:
@@ -107,9 +110,9 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
     library = script.options.runtime.functions
     for load, path in loads:
         frame = script.program.frame(load)
-        is_led = frame in script.leading and script.reach.expression(frame) is None
+        is_led = frame in script.run.leading and script.reach.expression(frame) is None
         roots = [script.program.frame(s).root for s in saves if may_be_of(script, load, path, s)]
-        if is_led and frame.root in roots and script.saver(load) == library:
+        if is_led and frame.root in roots and script.written.saver(load) == library:
             statement = _before_asking(script, script.program.statement(load))
             edit = Insert(statement, "before", f"{library}.wait_for_everyone()")
             reason = "the process that writes this file may not be done yet"

@@ -18,7 +18,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import AddParameter, Attempt, Change, Edit, Found, Obstacle, Replace
-from accelify.codemod.preparing.placing import creation_edit, import_edit, kept_edit
+from accelify.codemod.preparing.placing import kept_edit
 from accelify.codemod.preparing.reach import constructor, method_of, node_of
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
@@ -47,17 +47,17 @@ def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
     for taken in (n for n in names if n in root.writes):
         yield Obstacle(NAME, root.module, root.node, f"the name `{taken}` is taken")
         return
-    edit = import_edit(script, root, f"from {runtime.module} import {', '.join(names)}")
+    edit = script.access.import_edit(root, f"from {runtime.module} import {', '.join(names)}")
     yield Change(NAME, root.module, edit.node.lineno, "the runtime that the script runs on", (edit,))
 
 
 def _create(script: Script, home: Scope) -> Iterator[Change]:
-    after = script.created_after
+    after = script.access.after
     holder = None
     if home.kind == "class":
         holder = constructor(script.program, home) if after is None else script.program.frame(after)
     owner = f"{_self(holder)}." if holder is not None else ""
-    insert = creation_edit(script, home, f"{owner}{script.reach.name} = {_call(script)}")
+    insert = script.access.creation_edit(home, f"{owner}{script.reach.name} = {_call(script)}")
     line = insert.node.lineno
     if after is not None:
         line = after.end_lineno or after.lineno
@@ -68,9 +68,9 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
 
 def _call(script: Script) -> str:
     settings = [script.options.runtime.sharing] if script.options.keep_global_batch else []
-    if script.cpu is not None:
+    if script.devices.cpu is not None:
         source = script.program.flow.parsed_of[script.reach.homes[0].module].text
-        settings.append(f"cpu={snippets.quoted_as(source, script.cpu.text)}")
+        settings.append(f"cpu={snippets.quoted_as(source, script.devices.cpu.text)}")
     if script.precision is not None and script.precision.is_taken_over:
         settings.append(f"mixed_precision={script.precision.code}")
     return snippets.call_statement("", "Accelerator", ", ".join(settings), len("accelerator = "))

@@ -52,7 +52,11 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             edits=(
                 Replace(
                     source,
-                    partial(dealt_out, accelerator=accelerator, condition=script.trains_only_if(data.loop or source)),
+                    partial(
+                        dealt_out,
+                        accelerator=accelerator,
+                        condition=script.metrics.measured.trains_only_if(data.loop or source),
+                    ),
                     keeps=(source,),
                     reads=(accelerator.split(".")[0],),
                 ),
@@ -61,13 +65,13 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         )
         assert data.loop is not None
         message = "N processes take N items of this loop at a time: the global batch is N times as large"
-        if script.has_no_length(source):
+        if script.roles.has_no_length(source):
             message += "; what has no length loses an incomplete last round"
         yield Remark(NAME, path, data.loop, message, Tier.REVIEW)
         yield from _counted(script, data.loop)
         yield from _scheduled(script, data.loop)
     kinds = {d.kind for d in script.training.data}
-    draws = "random" in kinds or ("loaders" in kinds and script.draws_in_its_data)
+    draws = "random" in kinds or ("loaders" in kinds and script.run.draws_in_its_data)
     if draws and not _sets_learning_rate(script):
         yield from _random(script)
     elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
@@ -124,7 +128,7 @@ def _sets_learning_rate(script: Script) -> bool:
     places: set[ast.AST] = {loop for loops in listed for loop in loops[:1]}
     places |= {f.node for f in map(script.program.frame, script.training.backwards) if f.kind == "function"}
     counted = Counted(script.program, script.tracer, {loop for loops in listed for loop in loops})
-    is_dealt = bool(script.shared_loops)
+    is_dealt = bool(script.metrics.shared_loops)
     return any(
         is_dealt or not counted.is_set_alike(node)
         for place in places

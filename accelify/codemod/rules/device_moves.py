@@ -32,13 +32,13 @@ NAME = "device_moves"
 
 def find(script: Script) -> Iterator[Found]:
     """A change for each statement whose moves go, and for each move that gets another device."""
-    dropped = {m.call: m for m in script.moves if script.is_needless(m)}
+    dropped = {m.call: m for m in script.devices.moves if script.devices.is_needless(m)}
     for statement in dict.fromkeys(script.program.statement(call) for call in dropped):
         kept = [m for call, m in dropped.items() if script.program.statement(call) is statement]
         otherwise = tuple(found for move in kept for found in _redirect(script, move))
         yield Attempt((_drop(script, statement, dropped),), otherwise=otherwise)
     yield from _helpers(script)
-    for move in script.moves:
+    for move in script.devices.moves:
         if move.call not in dropped:
             yield from _redirect(script, move)
 
@@ -195,16 +195,16 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     inside_data = is_worker_code(script, move.call)
     is_number = is_number_of_a_gpu(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
-    if script.goes_to_cpu(move):
+    if script.devices.goes_to_cpu(move):
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
         assert move.device is not None
         if not is_of_process(script, move.device) and not is_where_another_is(move.device):
             message = f"stays: `{ast.unparse(move.device)}` has to be `accelerator.device`, and is set elsewhere"
-            of = move.device if move.device in script.named_devices else None
+            of = move.device if move.device in script.devices.named else None
             yield Remark(NAME, path, move.call, message, Tier.ADVICE, When.KEPT, of)
         return
-    if move.device in script.named_devices:
+    if move.device in script.devices.named:
         return
     if is_number and (accelerator is None or inside_data):
         message = "this is one particular GPU, for every process: use the accelerator's device"

@@ -38,7 +38,7 @@ def find(script: Script) -> Iterator[Found]:
     """A change for each assignment of a device that is still read."""
     done: set[ast.AST] = set()
     for statement, target in _assignments(script):
-        if statement in done or script.is_for_the_cpu(statement):
+        if statement in done or script.devices.is_for_the_cpu(statement):
             continue
         accelerator = script.accelerator(statement)
         if accelerator is None:
@@ -135,7 +135,7 @@ def _among_others(script: Script) -> Iterator[tuple[ast.Assign, ast.Name]]:
             if isinstance(node, ast.Assign) and isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
                 parts = [part for part in target.elts if isinstance(part, ast.Name)]
                 held = [part for part in parts if _holds_device(script, part, node.value)]
-                if len(parts) == len(target.elts) and len(held) == 1 and script.only_computes(node.value):
+                if len(parts) == len(target.elts) and len(held) == 1 and script.written.only_computes(node.value):
                     yield node, held[0]
 
 
@@ -188,7 +188,9 @@ def without_number(node: cst.CSTNode) -> cst.BaseExpression:
 def _lost_choice(script: Script, statement: ast.stmt) -> Iterator[Remark]:
     """An option of the script that chose the device chooses it no more."""
     tests = [a.test for a in script.program.ancestors(statement) if isinstance(a, ast.If)]
-    message = script.ignored_options(statement, *filter(_is_about_devices, tests))
+    message = script.devices.ignored_options(
+        script.options.runtime.launch, statement, *filter(_is_about_devices, tests)
+    )
     if message:
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
@@ -242,7 +244,7 @@ def _is_device_value(script: Script, node: ast.Assign) -> bool:
     target, value = node.targets[0], node.value
     if not isinstance(target, (ast.Name, ast.Attribute)):
         return False
-    if script.is_the_cpu(ast.unparse(target)):
+    if script.devices.is_the_cpu(ast.unparse(target)):
         return False
     values = script.program.values(value)
     name = target.id if isinstance(target, ast.Name) else target.attr

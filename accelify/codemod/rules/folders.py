@@ -21,7 +21,6 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Replace
-from accelify.codemod.preparing.placing import import_edit
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import main_guard
@@ -47,7 +46,7 @@ def find(script: Script) -> Iterator[Found]:
         if script.program.frame(call) not in script.program.reachable:
             continue
         if _makes_a_folder(script, call):
-            clocks.update(dict.fromkeys(script.clocks_behind(_path_of(call))))
+            clocks.update(dict.fromkeys(script.written.clocks.behind(_path_of(call))))
         if not _fails_the_second_time(script, call):
             continue
         path = script.path(call)
@@ -74,7 +73,7 @@ def _makes_a_folder(script: Script, call: ast.Call) -> bool:
     is_made = bool(script.program.called(call) & _MAKERS) and bool(call.args)
     is_path = isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir" and not script.program.called(call)
     own = script.program.flow.callees.get(call)
-    return (is_made or (is_path and not own)) and call not in script.guarding.covered
+    return (is_made or (is_path and not own)) and call not in script.written.guarding.covered
 
 
 def _fails_the_second_time(script: Script, call: ast.Call) -> bool:
@@ -146,7 +145,7 @@ def _next_free(script: Script) -> Iterator[Remark]:
     message = "a process that comes later finds what another has just made, and counts on: hand one name to all of them"
     for call in script.program.calls:
         frame = script.program.frame(call)
-        if frame not in script.program.reachable or call in script.guarding.covered:
+        if frame not in script.program.reachable or call in script.written.guarding.covered:
             continue
         name = ast.unparse(call.func).rpartition(".")[2]
         is_library = name == "increment_path" and script.path(call) in script.files
@@ -172,7 +171,7 @@ def _one_name(script: Script, clock: ast.Call) -> Change | Remark:
         return Remark(NAME, path, clock, message, Tier.REVIEW)
     edits: list[Edit] = [Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))]
     if is_function:
-        edits.append(import_edit(script, root, f"import {speaker}"))
+        edits.append(script.access.import_edit(root, f"import {speaker}"))
     reason = "all processes take the first one's clock, for one folder"
     return Change(NAME, path, clock.lineno, reason, tuple(edits))
 
@@ -188,7 +187,7 @@ def _is_run_by_all(script: Script, call: ast.Call, depth: int) -> bool:
     """Whether a call is not under a condition, or in a loop, that may not be the same for all processes."""
     program = script.program
     frame = program.frame(call)
-    if call in script.guarding.covered:
+    if call in script.written.guarding.covered:
         return False
     for around in program.ancestors(call):
         if around is frame.node:

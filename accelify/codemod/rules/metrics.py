@@ -61,7 +61,7 @@ _AFTER_SUMS = 100  # in the order of what is inserted after a loop
 
 def find(script: Script) -> Iterator[Change | Remark]:
     """A statement after a loop for the sums that are reduced alike; one in a loop that evaluates, for its rows."""
-    for gathering in script.gathered:
+    for gathering in script.metrics.gathered:
         accelerator = script.accelerator(gathering.loop)
         names = ", ".join(gathering.names)
         yield Change(
@@ -71,15 +71,15 @@ def find(script: Script) -> Iterator[Change | Remark]:
             reason=f"{names}: the rows of all processes, each counted once",
             edits=(Insert(gathering.forward, "after", f"{names} = {accelerator}.gather_for_metrics(({names}))"),),
         )
-    for dealing in script.dealt:
+    for dealing in script.metrics.dealt:
         yield _dealt(script, dealing)
         yield from _shown(script, dealing)
-    for metered in script.metered:
+    for metered in script.metrics.metered:
         yield from _metered(script, metered)
-    for order, reduction in enumerate(script.reductions):
+    for order, reduction in enumerate(script.metrics.reductions):
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None
-        trim = script.trim(reduction)
+        trim = script.metrics.trim(reduction)
         edits = [Insert(reduction.anchor, "after", _statement(reduction, accelerator), order=order)]
         if trim is not None:
             names = ", ".join(trim.names)
@@ -185,7 +185,7 @@ def _whole(reduction: Reduction, trim: Trim | None) -> str:
 def _running(script: Script, reduction: Reduction) -> Iterator[Remark]:
     """What the loop itself shows of a sum before it is reduced."""
     for name in reduction.names:
-        for read in script.read_in(reduction.loop, name)[:1]:
+        for read in script.metrics.sums.read_in(reduction.loop, name)[:1]:
             message = f"`{name}` is this process's share until the loop is over"
             yield Remark(NAME, script.path(read), read, message, Tier.ADVICE)
 

@@ -25,7 +25,7 @@ NAME = "named_devices"
 
 def find(script: Script) -> Iterator[Attempt]:
     """A change for each such argument."""
-    for argument in script.named_devices:
+    for argument in script.devices.named:
         accelerator = script.accelerator(argument)
         assert accelerator is not None
         edit = Replace(argument, partial(its_device, accelerator=accelerator), reads=(accelerator.split(".")[0],))

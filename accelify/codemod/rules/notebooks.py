@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.files.notebook import Notebook
-from accelify.codemod.preparing.placing import creation_edit
 from accelify.codemod.script import Script
 
 NAME = "notebooks"
@@ -29,7 +28,7 @@ def find(script: Script) -> Iterator[Remark]:
 
 def _launched(script: Script, path: str, notebook: Notebook) -> Remark:
     homes = [home for home in script.reach.homes if home.module == path]
-    made = creation_edit(script, homes[0], "").node
+    made = script.access.creation_edit(homes[0], "").node
     name = next((home.name for home in homes if home.kind == "function"), None)
     if name is not None:
         what = f"start it by `notebook_launcher({name})`"
@@ -44,8 +43,8 @@ def _launched(script: Script, path: str, notebook: Notebook) -> Remark:
 
 def _trained_at(script: Script, path: str) -> Iterator[int]:
     """The lines of a file where something is prepared, trained, evaluated, moved, or written."""
-    nodes: list[ast.AST] = [*script.training.backwards, *script.shared_loops, *script.evaluations]
+    nodes: list[ast.AST] = [*script.training.backwards, *script.metrics.shared_loops, *script.metrics.evaluations]
     nodes += [g.anchor for g in script.preparation.groups if g.anchor is not None]
-    nodes += [*(m.call for m in script.moves), *(s.call for s in script.saves)]
-    nodes += [run[-1] for run in script.guarding.runs]
+    nodes += [*(m.call for m in script.devices.moves), *(s.call for s in script.written.saves)]
+    nodes += [run[-1] for run in script.written.guarding.runs]
     yield from (script.program.line(n) for n in nodes if script.path(n) == path)

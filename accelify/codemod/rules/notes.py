@@ -22,6 +22,8 @@ from accelify.codemod.metrics.sums import added, added_in, bound_in
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.losses import Losses, losses_of
 
 NAME = "notes"
 _JOINING = {f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "stack")} | {
@@ -37,7 +39,7 @@ _SHARE = "where this is given a prepared loader it goes over this process's shar
 
 def find(script: Script) -> Iterator[Remark]:
     """The notes of the changed files."""
-    shared = script.shared_loops
+    shared = script.metrics.shared_loops
     for loop in shared:
         if script.distribution is None:  # else the script knows, and reduces by itself
             yield from _sums(script, loop)
@@ -45,7 +47,7 @@ def find(script: Script) -> Iterator[Remark]:
         yield from _carried(script, loop)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
-            if isinstance(node, (ast.For, ast.AsyncFor)) and node not in [*shared, *script.evaluations]:
+            if isinstance(node, (ast.For, ast.AsyncFor)) and node not in [*shared, *script.metrics.evaluations]:
                 yield from _evaluation(script, node)
     yield from _elsewhere(script)
     yield from _uneven(script)
@@ -74,13 +76,13 @@ def _elsewhere(script: Script) -> Iterator[Remark]:
         if parsed.path in script.files:
             continue
         for node in parsed.parents:
-            is_loop = isinstance(node, ast.For) and script.program.frame(node) in script.run_by_training
+            is_loop = isinstance(node, ast.For) and script.program.frame(node) in script.run.run
             if is_loop and script.prepared.is_loader_for_some(node.iter):  # type: ignore[attr-defined]  # a loop
                 yield Remark(NAME, parsed.path, node, _SHARE, Tier.REVIEW)
 
 
 def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    seen = {name for r in script.reductions if r.loop is loop for name in r.names}
+    seen = {name for r in script.metrics.reductions if r.loop is loop for name in r.names}
     bound = bound_in(loop) - added_in(loop).keys()
     for node in ast.walk(loop):
         if not isinstance(node, (ast.AugAssign, ast.Assign)):
@@ -110,19 +112,19 @@ def _is_read_after(script: Script, target: ast.expr, loop: ast.For | ast.AsyncFo
 def _is_counted_by_data(script: Script, node: ast.stmt, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether `correct += 1` stands under a condition that the batch decides; steps are counted alike everywhere."""
     round_it = (a for a in script.program.ancestors(node) if isinstance(a, ast.If) and script.program.inside(a, loop))
-    return any(script.locality.is_own(a.test) for a in round_it)
+    return any(script.metrics.locality.is_own(a.test) for a in round_it)
 
 
 def _lists(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     """Lists and meters into which a loop puts what it measures, and which are read after it."""
     frame, end = script.program.frame(loop), loop.end_lineno or loop.lineno
-    seen = {name for shared, names in script.put_together if shared is loop for name in names}
+    seen = {name for shared, names in script.metrics.put_together if shared is loop for name in names}
     for node in ast.walk(loop):
         into, given = _collected(script, node)
-        if into is None or into.id in seen or script.adds_up_itself(into) or _goes_over_all(script, node, loop):
+        if into is None or into.id in seen or script.roles.adds_up_itself(into) or _goes_over_all(script, node, loop):
             continue
         is_read = any(r.lineno > end for r in frame.reads.get(into.id, ()))
-        if is_read and frame.binds(into.id) and any(map(script.locality.is_own, given)):
+        if is_read and frame.binds(into.id) and any(map(script.metrics.locality.is_own, given)):
             seen.add(into.id)
             message = f"`{into.id}` collects this process's share only: gather it where the whole is meant"
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
@@ -151,7 +153,7 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.For | ast.AsyncFor) 
     """Whether a place in a loop over `loaders[phase]` is for a phase whose loader is whole in every process."""
     phase = script.training.phases.get(loop)
     source = script.tracer.inside(loop.iter)
-    if phase is None or any(d.loop is loop for d in script.dealt) or not isinstance(source, ast.Subscript):
+    if phase is None or any(d.loop is loop for d in script.metrics.dealt) or not isinstance(source, ast.Subscript):
         return False
     if not isinstance(phase.test, ast.Compare) or ast.unparse(source.slice) != ast.unparse(phase.test.left):
         return False
@@ -206,7 +208,7 @@ def _uneven(script: Script) -> Iterator[Remark]:
     """Steps that one process may take and another not: they would wait for each other."""
     for node in decided_apart(script):
         message = "this is decided from what one process sees: "
-        if script.ends_apart:
+        if script.run.ends_apart:
             message += (
                 "processes may take different numbers of steps. One at the script's end takes part in the "
                 "others' with nothing in hand; let nothing that needs all processes follow the training"
@@ -225,7 +227,7 @@ def _summed(script: Script) -> Iterator[Remark]:
     if kinds <= {"full"} or (kinds <= {"full", "sequence"} and not script.preparation.sharded):
         return  # all compute on the same data, and that is said
     for backward in script.training.backwards:
-        if not any(map(script.is_sum, script.losses(backward))):
+        if not any(map(Losses(script.program, script.roles).is_sum, losses_of(script.program, backward))):
             continue
         if script.options.keep_global_batch:
             message = (
@@ -266,18 +268,20 @@ def _is_numbered(call: ast.Call) -> bool:
 
 def _lost_choices(script: Script) -> Iterator[Remark]:
     """An option of the script that chose the device, and chooses it no more."""
-    if script.cpu is not None:
+    if script.devices.cpu is not None:
         return
-    needless = [m.device for m in script.moves if m.device is not None and script.is_needless(m)]
-    for device in [*script.named_devices, *needless]:
+    needless = [m.device for m in script.devices.moves if m.device is not None and script.devices.is_needless(m)]
+    for device in [*script.devices.named, *needless]:
         text = ast.unparse(device)
-        if device in script.named_devices or text.startswith(OPTIONS):
+        if device in script.devices.named or text.startswith(OPTIONS):
             message = f"{text} no longer chooses the device of this: `{script.options.runtime.launch} --cpu` does"
             yield Remark(NAME, script.path(device), device, message, Tier.REVIEW, When.GONE, once=True)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
             if isinstance(node, (ast.Assign, ast.If)) and _chooses_a_device(node):
-                message = script.ignored_options(node.test if isinstance(node, ast.If) else node)
+                message = script.devices.ignored_options(
+                    script.options.runtime.launch, node.test if isinstance(node, ast.If) else node
+                )
                 if message:
                     yield Remark(NAME, path, node, message, Tier.REVIEW, When.GONE, once=True)
 
@@ -289,7 +293,7 @@ def _chooses_a_device(node: ast.Assign | ast.If) -> bool:
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    if not script.iterates_a_loader(loop) or _goes_over_parts(script, loop) or script.experience.holds(loop.iter):
+    if not _iterates_a_loader(script, loop) or _goes_over_parts(script, loop) or script.run.experience.holds(loop.iter):
         return
     if script.prepared.is_loader_for_some(loop.iter):
         yield Remark(NAME, script.path(loop), loop, _SHARE, Tier.REVIEW)
@@ -304,11 +308,16 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
 
 
+def _iterates_a_loader(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop goes over a loader of batches."""
+    return Loops(script.program, script.roles, script.tracer).is_loader_loop(loop)
+
+
 def _metrics_in(script: Script, loop: ast.For | ast.AsyncFor) -> set[str]:
     """The metrics that get something in a loop and add up over the processes by themselves: `acc(x, y)`."""
     calls = [n.func for n in ast.walk(loop) if isinstance(n, ast.Call)]
     given = [f.value if isinstance(f, ast.Attribute) and f.attr == "update" else f for f in calls]
-    return {f"`{ast.unparse(g)}`" for g in given if script.adds_up_itself(g)}
+    return {f"`{ast.unparse(g)}`" for g in given if script.roles.adds_up_itself(g)}
 
 
 def _goes_over_parts(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
@@ -316,4 +325,4 @@ def _goes_over_parts(script: Script, loop: ast.For | ast.AsyncFor) -> bool:
     if any(isinstance(n, ast.Slice) for n in ast.walk(loop.iter)):
         return True
     round_it = [n for n in script.program.loops_round(loop) if isinstance(n, ast.For) and n is not loop]
-    return any(script.iterates_a_loader(n) and names_in(loop.iter) & bound_in(n) for n in round_it)
+    return any(_iterates_a_loader(script, n) and names_in(loop.iter) & bound_in(n) for n in round_it)

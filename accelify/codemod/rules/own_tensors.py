@@ -34,10 +34,10 @@ _LIMIT = 100  # columns
 
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each tensor that is brought to the device; a note at the first one that keeps the script from it."""
-    for bring in script.brought.bringing:
+    for bring in script.devices.brought.bringing:
         reason = "models are on the device, and this would be in the CPU's memory"
         yield Change(NAME, script.path(bring.node), bring.node.lineno, reason, (_edit(bring),))
-    node = script.homemade
+    node = script.devices.homemade
     if node is not None:
         message = (
             f"`{_short(node)}` is in the CPU's memory, and the script names no device: it stays on the CPU; for GPUs, "

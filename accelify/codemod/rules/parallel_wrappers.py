@@ -66,7 +66,9 @@ def _unwrap(script: Script, call: ast.Call) -> Change | Attempt:
     if not _is_idle(script, statement):
         return unwrapped
     taken_out = Change(NAME, path, call.lineno, reason, (Remove(statement),))
-    moves = any(script.is_needless(m) and script.program.inside(m.call, statement) for m in script.moves)
+    moves = any(
+        script.devices.is_needless(m) and script.program.inside(m.call, statement) for m in script.devices.moves
+    )
     return Attempt((taken_out,), otherwise=(unwrapped,)) if moves else taken_out
 
 
@@ -82,7 +84,7 @@ def _is_idle(script: Script, statement: ast.stmt) -> bool:
 
 def _inside(script: Script, node: ast.expr) -> ast.expr:
     """What is left of an expression without its wrappers and needless moves."""
-    needless = {m.call: m.receiver for m in script.moves if script.is_needless(m)}
+    needless = {m.call: m.receiver for m in script.devices.moves if script.devices.is_needless(m)}
     while isinstance(node, ast.Call):
         if node in script.wrappers and (model := wrapped_by(node)) is not None:
             node = model
@@ -104,7 +106,7 @@ def _members(script: Script) -> Iterator[Change]:
     for node in list(script.program.flow.values):
         if not isinstance(node, ast.Attribute) or node.attr != "module" or not isinstance(node.ctx, ast.Load):
             continue
-        is_run = script.path(node) in script.files or script.program.frame(node) in script.run_by_training
+        is_run = script.path(node) in script.files or script.program.frame(node) in script.run.run
         if is_run and _may_be_wrapped(script, node.value) and not _is_in_a_wrapper(script, node):
             statement, choice = script.program.parent(node), _choice(script, node)
             edit: Replace | Remove = Replace(node, inner, (node.value,))

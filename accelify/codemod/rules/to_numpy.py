@@ -28,13 +28,13 @@ NAME = "to_numpy"
 
 def find(script: Script) -> Iterator[Change]:
     """A change for each tensor on the device that becomes an array, or another on the CPU."""
-    if script.homemade is not None:
+    if script.devices.homemade is not None:
         return  # it stays on the CPU
     for call in script.program.calls:
         if script.program.frame(call) not in script.program.reachable:
             continue
         for tensor in read_on_cpu(script.program, call):
-            if tensor in script.brought.read or _is_there(script, tensor):
+            if tensor in script.devices.brought.read or _is_there(script, tensor):
                 yield Change(
                     NAME,
                     script.path(call),
@@ -45,7 +45,7 @@ def find(script: Script) -> Iterator[Change]:
 
 
 def _is_there(script: Script, tensor: ast.expr) -> bool:
-    return script.path(tensor) in script.files and script.on_device.holds(tensor)
+    return script.path(tensor) in script.files and script.devices.on_device.holds(tensor)
 
 
 def on_the_cpu(tensor: cst.CSTNode) -> cst.BaseExpression:

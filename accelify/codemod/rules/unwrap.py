@@ -26,7 +26,7 @@ _SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "lightning.seed_every
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change for each place where the model itself is meant."""
-    for node in script.unwrapped:
+    for node in script.wrapping.unwrapped if script.wrapping is not None else ():
         accelerator, path = script.accelerator(node), script.path(node)
         if accelerator is None:
             yield Obstacle(
@@ -52,6 +52,6 @@ def _random_numbers(script: Script) -> Iterator[Remark]:
             "loaders side by side start later here, so shuffled ones draw other orders than before, each a fair one"
         )
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-    if script.draws_in_its_data:
+    if script.run.draws_in_its_data:
         message = "a batch is fetched before the one before it is used, so random numbers come in another order"
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)

@@ -39,7 +39,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
     """A guard for each run of statements that write, waits where others read it, and notes on what is left."""
     if script.distribution is not None:
         return
-    for run in script.guarding.runs:
+    for run in script.written.guarding.runs:
         header = Wrap(run, f"if {script.accelerator(run[0])}.is_main_process:")
         yield Change(NAME, script.path(run[0]), run[0].lineno, "written by one process", (header,))
     yield from _handed_on(script)
@@ -52,15 +52,15 @@ def _waits(script: Script) -> Iterator[Change]:
     paths = [
         (call, argument)
         for call in script.program.calls
-        if call in script.guarding.covered and script.outputs.effect(call) is Effect.WRITES
+        if call in script.written.guarding.covered and script.written.outputs.effect(call) is Effect.WRITES
         for argument in call.args[:2]
         if not isinstance(argument, ast.Constant) or isinstance(argument.value, str)
     ]
     written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
-    named = [(call, script.stored.names(path)) for call, path in paths]
+    named = [(call, script.written.stored.names(path)) for call, path in paths]
     done: list[ast.stmt] = []
     for call in sorted(script.program.calls, key=script.program.line):
-        read = [] if call in script.guarding.covered else _read_by(script, call)
+        read = [] if call in script.written.guarding.covered else _read_by(script, call)
         is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
         if not is_written and not any(_is_named(script, call, path, named) for path in read):
             continue
@@ -78,8 +78,8 @@ def _waits(script: Script) -> Iterator[Change]:
 
 def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tuple[ast.Call, frozenset[str]]]) -> bool:
     """Whether a call may read a file that was written before under the same name, in whatever way that was put."""
-    names = script.stored.names(path)
-    return any(names & found and script.stored.is_before(write, read) for write, found in written)
+    names = script.written.stored.names(path)
+    return any(names & found and script.written.stored.is_before(write, read) for write, found in written)
 
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
@@ -105,7 +105,7 @@ def _waited_before(script: Script, statement: ast.stmt) -> Iterator[ast.stmt]:
         yield later
         block = script.program.block(later)
         for earlier in reversed(block[: block.index(later)]):
-            if any(n in script.guarding.covered for n in ast.walk(earlier) if isinstance(n, ast.stmt)):
+            if any(n in script.written.guarding.covered for n in ast.walk(earlier) if isinstance(n, ast.stmt)):
                 break
             yield earlier
 
@@ -118,7 +118,7 @@ def _place(script: Script, argument: ast.expr) -> object:
 
 def _handed_on(script: Script) -> Iterator[Change]:
     """A writer that is handed on is made by the process that writes; the others hand on nothing."""
-    for call in script.guarding.handed_on:
+    for call in script.written.guarding.handed_on:
         accelerator = script.accelerator(call)
         assert accelerator is not None
         edit = Replace(call, partial(only_main, accelerator=accelerator), (call,), (accelerator.split(".")[0],))
@@ -134,17 +134,15 @@ def only_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
 def _left(script: Script) -> Iterator[Remark]:
     """One note for each function that writes on every process."""
     left: dict[object, list[ast.Call]] = {}
-    for call in script.guarding.unguarded:
+    for call in script.written.guarding.unguarded:
         if script.program.statement(call) in _written_with_saves(script):
             continue
-        if "torch.save" not in script.program.called(call) and call not in script.guarding.handed_on:
+        if "torch.save" not in script.program.called(call) and call not in script.written.guarding.handed_on:
             left.setdefault(script.program.frame(call), []).append(call)
     for call in script.program.calls:
         frame = script.program.frame(call)
-        is_run = frame in script.run_by_training or (
-            script.path(call) in script.files and frame in script.program.reachable
-        )
-        if is_run and call not in script.guarding.covered and script.program.called(call) & _COMMANDS:
+        is_run = frame in script.run.run or (script.path(call) in script.files and frame in script.program.reachable)
+        if is_run and call not in script.written.guarding.covered and script.program.called(call) & _COMMANDS:
             left.setdefault(frame, []).append(call)
     for calls in left.values():
         first = min(calls, key=lambda c: c.lineno)
@@ -158,8 +156,8 @@ def _left(script: Script) -> Iterator[Remark]:
 
 def _written_with_saves(script: Script) -> set[ast.stmt]:
     """The statements that one process runs for a checkpoint that it saves."""
-    opened: set[ast.stmt] = {s.opened for s in script.saves if s.opened is not None}
-    return opened | {script.program.statement(c) for s in script.saves for c in s.copies}
+    opened: set[ast.stmt] = {s.opened for s in script.written.saves if s.opened is not None}
+    return opened | {script.program.statement(c) for s in script.written.saves for c in s.copies}
 
 
 def _asked_of_all(script: Script, calls: list[ast.Call]) -> Iterator[str]:
@@ -168,5 +166,5 @@ def _asked_of_all(script: Script, calls: list[ast.Call]) -> Iterator[str]:
         for node in ast.walk(script.program.statement(call)):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
-            if node.func.attr == "compute" and script.adds_up_itself(node.func.value):
+            if node.func.attr == "compute" and script.roles.adds_up_itself(node.func.value):
                 yield f"`{ast.unparse(node)}`"

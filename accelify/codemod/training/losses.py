@@ -13,6 +13,11 @@ _DEPTH = 5
 AUTOGRAD = "torch.autograd.backward"
 
 
+def is_by_function(program: Program, backward: ast.Call) -> bool:
+    """Whether a backward pass is not a loss's method but `torch.autograd.backward`."""
+    return AUTOGRAD in program.called(backward)
+
+
 def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
     """The losses of a backward pass: of `loss.backward()`, or of `torch.autograd.backward([one, other])`.
 

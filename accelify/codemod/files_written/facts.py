@@ -1,0 +1,93 @@
+"""What the rules are told of files: what is written, by which process, and what is read again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from accelify.codemod.files_written.clocks import Clocks
+from accelify.codemod.files_written.guarding import Guarding
+from accelify.codemod.files_written.one_process import Calm
+from accelify.codemod.files_written.paths import Files
+from accelify.codemod.files_written.saves import Save, save_of
+from accelify.codemod.libraries.runtimes import Runtime
+from accelify.codemod.preparing.placing import Access
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.training.facts import Run
+from accelify.codemod.training.outputs import Effect, Outputs
+from accelify.codemod.training.roles import Roles
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The table.
+
+    outputs: what the script's calls write. guarding: what one process alone is to write; a script that distributes
+    itself has decided that by itself. stored: which files are written, and read after that. saves: the calls of
+    `torch.save`. saver: what has the `save` for a place: the accelerator, or the library where that does not reach;
+    None where neither can. clocks: the calls that read the time into a path, or what else differs between processes.
+    """
+
+    outputs: Outputs
+    guarding: Guarding
+    stored: Files
+    saves: tuple[Save, ...]
+    saver: Callable[[ast.Call], str | None]
+    clocks: Clocks
+
+    def only_computes(self, node: ast.expr) -> bool:
+        """Whether an expression does nothing but give a value, wherever the project's own functions go."""
+        calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+        calm = self.guarding.calm
+        return is_pure(node) or (calm.is_calm(node) and all(calm.effect(c) is Effect.NOTHING for c in calls))
+
+
+def written_of(
+    program: Program,
+    roles: Roles,
+    tracer: Tracer,
+    files: frozenset[str],
+    access: Access,
+    run: Run,
+    runtime: Runtime,
+    *,
+    by_hand: bool,
+) -> Written:
+    """The table of some files."""
+    outputs, saver = Outputs(program, roles), _Saver(program, access, run, runtime, by_hand).of
+    guarding = Guarding(Calm(program, outputs, set() if by_hand else set(files), access.at))
+    reached = run.run | program.run_from(run.leading)
+    saves = tuple(
+        save_of(program, call, saver(call), runtime.module)
+        for call in program.calls
+        if "torch.save" in program.called(call) and (program.path(call) in files or program.frame(call) in reached)
+    )
+    return Written(outputs, guarding, Files(program, tracer), saves, saver, Clocks(program, tracer))
+
+
+@dataclass(frozen=True, slots=True)
+class _Saver:
+    program: Program
+    access: Access
+    run: Run
+    runtime: Runtime
+    by_hand: bool
+
+    def of(self, call: ast.Call) -> str | None:
+        """What has the `save` for a place."""
+        frame = self.program.frame(call)
+        accelerator = self.access.at(call)
+        if accelerator is not None or self.access.reach.expression(frame) is not None:
+            return accelerator
+        library = self.runtime.functions
+        is_past = frame.kind == "module" and not self._is_past_training(call)
+        return None if is_past or self.by_hand or library.split(".")[0] in frame.root.writes else library
+
+    def _is_past_training(self, call: ast.Call) -> bool:
+        """Whether a module trains above a call: `trainer.fit()` and then `torch.save(trainer.model, path)`."""
+        frame = self.program.frame(call)
+        above = [c for c in self.program.calls_in(frame) if c.lineno < call.lineno] if frame.kind == "module" else []
+        return any(callee in self.run.leading for c in above for callee in self.program.flow.callees.get(c, ()))

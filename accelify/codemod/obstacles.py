@@ -1,0 +1,174 @@
+"""Why can a training loop not be migrated, beside what single rules find?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.distributed.findings import is_part_of_a_name, reason_for
+from accelify.codemod.libraries import names
+from accelify.codemod.preparing.wrapped_training import WrappedTraining
+from accelify.codemod.script import Script
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Argument, Collection, External, Instance, Made, Parameters
+from accelify.codemod.training.loops import Training
+from accelify.codemod.training.roles import Roles, stepped
+
+Found = Iterator[tuple[ast.AST, str, str]]  # the place, the rule, and the reason
+
+
+def obstacles_of(script: Script) -> Found:
+    """All of them."""
+    program, training = script.program, script.training
+    yield from ((node, "prepare", message) for node, message in script.preparation.obstacles)
+    if not script.preparation.trains_something and not updates_by_hand(program, training):
+        message = "cannot tell which model and which optimizer this backward pass trains"
+        yield training.backwards[0], "prepare", message
+    yield from ((node, "accelerator", message) for node, message in script.reach.obstacles)
+    yield from _single_steps(script)
+    yield from _several_devices(program, script.files)
+    yield from _in_processes(program, training)
+    yield from _without_a_loss(program)
+    yield from _by_own_gradients(program, script.roles, script)
+    if script.wrapping is not None:
+        passed = WrappedTraining(program, script.roles, script.tracer, training, script.wrapping).obstacles()
+        yield from ((node, "unwrap", message) for node, message in passed)
+    if script.distribution is not None:
+        yield from ((node, "distributed", reason) for node, reason in script.distribution.foreign)
+        yield from _dealt_by_hand(script)
+    files = script.files | {p.path for p in program.named}
+    yield from _by_hand(program, files, is_known=script.distribution is not None)
+
+
+def updates_by_hand(program: Program, training: Training) -> bool:
+    """Whether the training code reads gradients itself: `w.data -= lr * w.grad`."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "grad" and program.frame(node) in training.frames
+        for node in program.flow.values
+    )
+
+
+def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+    """Functions that take one step with an optimizer that they are given, by a caller who is not known."""
+    for home in script.reach.homes:
+        if home.kind != "function" or script.program.flow.callers.get(home):
+            continue
+        steps = [s for s in script.training.steps if script.program.frame(s) is home]
+        given = [s for s in steps if any(isinstance(v, Argument) for v in script.program.values(stepped(s)))]
+        if given and not any(script.program.loops_round(s) for s in steps):
+            message = f"nothing here calls `{home.name}`, which takes a single step with what is set up elsewhere"
+            yield home.node, "accelerator", message
+
+
+def _dealt_by_hand(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+    """Data that processes train on, and that no sampler deals out to them: each may have a share of its own already."""
+    assert script.distribution is not None
+    message = "no sampler deals these data out to the processes: each may have a share of its own already"
+    dealt = script.distribution.samplers
+    for _, source in script.preparation.sharded:
+        yield source, "distributed", message
+    made = [v for v in script.preparation.loaders if isinstance(v, (Made, Instance))]
+    for loader in made:
+        if not isinstance(loader, Made) or loader.node not in dealt:
+            yield getattr(loader, "node", script.training.backwards[0]), "distributed", message
+    if script.preparation.loaders and not made:
+        yield script.training.backwards[0], "distributed", message
+
+
+def _several_devices(program: Program, files: frozenset[str]) -> Iterator[tuple[ast.AST, str, str]]:
+    """Signs that a model is spread over several GPUs of one process."""
+    found: dict[str, ast.AST] = {}
+    listed = _lists_for_wrappers(program)
+    for path in sorted(files):
+        for node in program.flow.parsed_of[path].parents:
+            if program.parent(node) in listed:
+                continue
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if text.startswith("cuda:") and text.partition(":")[2].isdigit() and not _is_fallback(program, node):
+                found.setdefault(text, node)
+    if len(found) > 1:
+        first = next(iter(found.values()))
+        yield first, "devices", f"{' and '.join(sorted(found))}: the script spreads itself over several GPUs by hand"
+
+
+def _lists_for_wrappers(program: Program) -> set[ast.AST]:
+    """Lists of devices for `nn.DataParallel(model, device_ids=["cuda:0", "cuda:1"])`, which goes."""
+    return {
+        value.node
+        for call in program.calls
+        if any(map(names.is_wrapper, program.called(call)))
+        for argument in [*call.args[1:], *(k.value for k in call.keywords)]
+        for value in program.values(argument)
+        if isinstance(value, Collection)
+    }
+
+
+def _is_fallback(program: Program, node: ast.AST) -> bool:
+    """Whether a device is the one that a condition names for when there is no GPU: `... else "cuda:1"`."""
+    parent = program.parent(node)
+    return isinstance(parent, ast.IfExp) and parent.orelse is node and isinstance(parent.body, ast.Constant)
+
+
+def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AST, str, str]]:
+    """Backward passes of a class that runs in a process or a thread of its own."""
+    for backward in training.backwards:
+        scope: Scope | None = program.frame(backward)
+        while scope is not None and scope.kind != "class":
+            scope = scope.parent
+        family = [scope, *program.flow.ancestors(scope)] if scope is not None else []
+        bases = [b for c in family if isinstance(c.node, ast.ClassDef) for b in c.node.bases]
+        for name in sorted({n for b in bases for n in program.externals(b) if names.runs_beside(n)}):
+            message = f"`{name}` runs this beside others: call it in turn, and start it by `accelify launch`"
+            yield backward, "distributed", message
+
+
+def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+    """Gradients that the script takes itself of models that no optimizer steps: nothing would average them."""
+    for call in program.calls:
+        if "torch.autograd.grad" not in program.called(call) or program.frame(call) not in program.reachable:
+            continue
+        inputs = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == "inputs")]
+        owners = {v.owner for i in inputs for v in program.values(i) if isinstance(v, Parameters)}
+        if any(roles.is_model(o) and o not in script.preparation.models for o in owners):
+            message = (
+                "these gradients train a model without an optimizer: nothing averages them over the processes; "
+                "step it by an optimizer, or average them by `accelerator.reduce`"
+            )
+            yield call, "backward", message
+
+
+def _without_a_loss(program: Program) -> Iterator[tuple[ast.AST, str, str]]:
+    """Backward passes through the function, not through a loss's method."""
+    for call in program.calls:
+        is_reached = isinstance(call.func, ast.Name) and program.frame(call) in program.reachable
+        if is_reached and "torch.autograd.backward" in program.called(call):
+            message = "`torch.autograd.backward` takes several losses: add them up and call `.backward()` on the sum"
+            yield call, "backward", message
+
+
+def _by_hand(program: Program, files: frozenset[str], *, is_known: bool) -> Iterator[tuple[ast.AST, str, str]]:
+    """Signs that a script already distributes itself where that was not looked for, or scales losses by a library."""
+    seen: set[tuple[str, str]] = set()
+    for node, values in list(program.flow.values.items()):
+        if not isinstance(node, (ast.Attribute, ast.Name)) or program.path(node) not in files:
+            continue
+        if is_part_of_a_name(program, node):
+            continue
+        for name in (v.name for v in values if isinstance(v, External)):
+            kind = None
+            if names.is_distributed(name) and not is_known and program.question_round(node) is None:
+                kind = ("distributed", reason_for(name))
+            elif name.startswith(("apex.fp16_utils", "apex.optimizers.FP16")):
+                kind = (
+                    "amp",
+                    f"`{name}`: mixed precision by apex is not migrated; use torch.amp or `mixed_precision=`",
+                )
+            if (
+                kind is not None
+                and program.scope(node).root.module
+                and (kind[1], program.path(node)) not in seen
+                and program.frame(node) in program.reachable
+            ):
+                seen.add((kind[1], program.path(node)))
+                yield node, *kind

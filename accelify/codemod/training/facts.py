@@ -1,0 +1,90 @@
+"""What the rules are told of the training code, beside its loops and roles."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from accelify.codemod.libraries.runtimes import Runtime
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.purity import function_draws
+from accelify.codemod.semantics.scopes import Scope, main_guard
+from accelify.codemod.semantics.values import Argument, Instance, Member
+from accelify.codemod.training.experience import Experience
+from accelify.codemod.training.loops import Training
+from accelify.codemod.training.roles import Roles, stepped
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How the training code is run.
+
+    leading: the functions and modules that training is called from, on whatever way, and those that train. run: the
+    functions that the changed files may run, and their own. experience: what environments told this process, and what
+    was made of it. draws_in_its_data: whether a data set of the project's own draws at random what it hands out.
+    ends_apart: whether processes draw what they train on, and one that has ended does not keep the others waiting.
+    waits: whether callers who are not known hand over an optimizer, what holds it, or the batches of each step.
+    is_trial: whether a module tries itself out: it trains under its `__main__` guard alone, on random numbers.
+    """
+
+    leading: frozenset[Scope]
+    run: frozenset[Scope]
+    experience: Experience
+    draws_in_its_data: bool
+    ends_apart: bool
+    waits: bool
+    is_trial: bool
+
+
+def run_of(
+    program: Program, roles: Roles, tracer: Tracer, training: Training, files: frozenset[str], runtime: Runtime
+) -> Run:
+    """How the training code of some files is run."""
+    kinds = {d.kind for d in training.data}
+    return Run(
+        leading=frozenset(_leading(program, training)),
+        run=frozenset(program.run_by(files)),
+        experience=Experience(program, tracer),
+        draws_in_its_data=_draws_in_its_data(program, roles),
+        ends_apart="random" in kinds and "loaders" not in kinds and runtime.has("seed_by_rank"),
+        waits=_waits(program, training),
+        is_trial=_is_trial(program, training),
+    )
+
+
+def _leading(program: Program, training: Training) -> set[Scope]:
+    found: set[Scope] = set()
+    waiting = [program.frame(b) for b in training.backwards]
+    while waiting:
+        frame = waiting.pop()
+        if frame not in found:
+            found.add(frame)
+            callers = program.flow.callers.get(frame, ())
+            waiting += [*map(program.frame, callers), *([frame.parent] if frame.parent is not None else ())]
+    return found
+
+
+def _draws_in_its_data(program: Program, roles: Roles) -> bool:
+    for call in program.calls:
+        if not call.args or not any(roles.is_loader(v) for v in program.values(call)):
+            continue
+        for value in program.values(call.args[0]):
+            getter = program.flow.method(value.cls, "__getitem__") if isinstance(value, Instance) else None
+            if getter is not None and function_draws(program, getter):
+                return True
+    return False
+
+
+def _waits(program: Program, training: Training) -> bool:
+    if not any(training.loops.values()):
+        return True
+    stepped_on = {v for s in training.steps for v in program.values(stepped(s))}
+    return any(isinstance(v.root if isinstance(v, Member) else v, Argument) for v in stepped_on)
+
+
+def _is_trial(program: Program, training: Training) -> bool:
+    if {data.kind for data in training.data} != {"random"}:
+        return False
+    guards: dict[ast.AST, ast.If | None] = {b: main_guard(program.frame(b).root) for b in training.backwards}
+    return all(guard is not None and program.inside(backward, guard) for backward, guard in guards.items())

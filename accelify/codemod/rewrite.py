@@ -142,7 +142,33 @@ def _rewrite(
     changed = {r.path for r in results}
     elsewhere = records.notes_elsewhere(made, changed)
     results[:1] = [replace(r, notes=(*r.notes, *elsewhere)) for r in results[:1]]
-    return [*results, *[u for u in unchanged if u.path not in changed]]
+    results += [u for u in unchanged if u.path not in changed]
+    return _with_outside_callers(results, made, files, named, project, options) if with_callers else results
+
+
+def _with_outside_callers(
+    results: list[FileResult],
+    made: Plan,
+    files: Sequence[Parsed],
+    named: Sequence[Parsed],
+    project: Project,
+    options: Options,
+) -> list[FileResult]:
+    """The results with those of files that call what changes by its old parameters; else a note that names them."""
+    from accelify.codemod.outside_callers import outside_callers
+
+    outside = outside_callers(made, files, project)
+    others = [parsed for parsed, _ in outside]
+    if options.follow and 0 < len(others) <= _MOST_CALLERS:
+        together = _rewrite([*named, *others], project, options, with_callers=False)
+        if not any(r.status is Status.DECLINED for r in together):
+            return together
+    for parsed, called in sorted(outside, key=lambda one: one[0].path):
+        functions = " and ".join(f"`{name}`" for name in sorted(called))
+        message = f"{parsed.path} calls {functions} by the parameters from before: change it too"
+        note = Note(1, "callers", Tier.REVIEW, message)
+        results = [replace(r, notes=(*r.notes, note)) if r is results[0] else r for r in results]
+    return results
 
 
 def _launcher_pass(

@@ -26,7 +26,7 @@ LAYERS = (
     ("understand",),
     ("records", "evidence"),
     ("plan",),
-    ("launcher_pass",),
+    ("launcher_pass", "outside_callers"),
     ("why",),
     ("rewrite",),
     ("batch",),

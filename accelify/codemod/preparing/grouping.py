@@ -58,7 +58,7 @@ class Grouper:
         """The block in which an item is ready, and the index of the statement after which it is."""
         if item.statement is None:
             return item.frame.body, -1
-        statement = self._hoisted(item.statement, item.anchor or item.text, item if item.kind == "loader" else None)
+        statement = self._hoisted(item.statement, item.anchor or item.text, item)
         if item.without_optimizer:
             statement = self._bound_above(statement, item.text)
         block = self.program.block(statement)
@@ -83,11 +83,13 @@ class Grouper:
 
     # Where a name is bound for certain.
 
-    def _hoisted(self, statement: ast.stmt, text: str, loader: Item | None) -> ast.stmt:
+    def _hoisted(self, statement: ast.stmt, text: str, item: Item) -> ast.stmt:
         """The outermost statement after which a name is bound whichever way the script went, and not needed before."""
         while True:
             parent = self.program.parent(statement)
-            if loader is not None and isinstance(parent, ast.If) and self._is_needed_in(self._first_if(parent), loader):
+            if isinstance(parent, ast.If) and self._is_needed_in(self._first_if(parent), item):
+                return statement
+            if isinstance(parent, (ast.Try, ast.ExceptHandler)) and self._is_needed_after(statement, parent, item):
                 return statement
             if isinstance(parent, ast.If) and self._binds_always(parent, text):
                 statement = parent
@@ -107,11 +109,17 @@ class Grouper:
             else:
                 return statement
 
-    def _is_needed_in(self, node: ast.If, loader: Item) -> bool:
-        """Whether a branch goes over a loader that one of them binds: `loader = make(); batches = iter(loader)`."""
+    def _is_needed_in(self, node: ast.If, item: Item) -> bool:
+        """Whether a branch trains, or goes over a loader that one of them binds: `batches = iter(make())`."""
         inside = [s for branch in (node.body, node.orelse) for b in branch for s in ast.walk(b)]
-        plain = [s for s in inside if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], loader.text)]
-        return any(self._uses(s, loader) for s in plain)
+        plain = [s for s in inside if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], item.text)]
+        return any(self._uses(s, item) for s in plain)
+
+    def _is_needed_after(self, statement: ast.stmt, parent: ast.Try | ast.ExceptHandler, item: Item) -> bool:
+        """Whether what follows a statement under a `try` needs an item, so that it cannot wait for the end of that."""
+        block = self.program.block(statement)
+        later = [*block[block.index(statement) + 1 :], *(parent.orelse if isinstance(parent, ast.Try) else ())]
+        return any(self._uses(s, item) for s in later)
 
     def _is_elif(self, node: ast.If) -> bool:
         parent = self.program.parent(node)

@@ -6,7 +6,7 @@ import ast
 
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
@@ -124,9 +124,12 @@ class Owners:
         """The expressions `E` of the `E.parameters()` that an expression is made from."""
         found: list[ast.expr] = []
         for node in ast.walk(value):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PARAMETERS:
+            handed = self._owners_in_results(node, depth) if isinstance(node, ast.Call) else []
+            if handed:
+                found.extend(handed)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PARAMETERS:
                 if is_plain(node.func.value) and not self._is_comprehended(node.func.value):
-                    found.append(node.func.value)
+                    found.extend(self._gone_over(node.func.value) or [node.func.value])
             elif (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Load)
@@ -135,6 +138,42 @@ class Owners:
             ):
                 found.extend(self._owners_through(node, depth))
         return found
+
+    def _owners_in_results(self, call: ast.Call, depth: int) -> list[ast.expr]:
+        """The models whose parameters a function of the project's own gives back: `model` of `model.trainable()`."""
+        found: dict[str, ast.expr] = {}
+        for callee in self.program.flow.callees.get(call, ()) if depth else ():
+            for value in returned([callee]):
+                for inner in self._owners_in(value, depth - 1) if value is not None else ():
+                    owner = self._as_called(inner, call, callee)
+                    if owner is not None:
+                        found.setdefault(ast.unparse(owner), owner)
+        return list(found.values())
+
+    def _as_called(self, expression: ast.expr, call: ast.Call, callee: Scope) -> ast.expr | None:
+        """The thing that a caller gave, of which an expression of the called function is a part, or the whole."""
+        root = expression
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        if not isinstance(root, ast.Name) or self.program.scope(root).owner(root.id) is not callee:
+            return None
+        if callee.is_method and callee.parameters and root.id == callee.parameters[0].arg:
+            return self._model_asked(call, callee)
+        given = self.tracer.argument(call, callee, root.id)
+        return given if given is not None and is_plain(given) else None
+
+    def _gone_over(self, node: ast.expr) -> list[ast.expr]:
+        """The parts of `(model.a, model.b)`, for the variable of a loop over them."""
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+        if owner is None or not isinstance(node, ast.Name):
+            return []
+        loops = [self.program.parent(w) for w in self.tracer.writes(owner, node.id)]
+        listed = [
+            loop.iter.elts
+            for loop in loops
+            if isinstance(loop, (ast.For, ast.AsyncFor)) and isinstance(loop.iter, (ast.Tuple, ast.List))
+        ]
+        return [e for elements in listed for e in elements if is_plain(e)] if len(listed) == len(loops) else []
 
     def _is_comprehended(self, node: ast.expr) -> bool:
         """Whether a name is a comprehension's own, so that no statement can speak of it."""

@@ -44,13 +44,19 @@ class Access:
             return False
         if root in self.reach.guarded:
             return self.program.inside(node, self.reach.guarded[root])
-        imports = self.import_block(root)
-        return not imports or getattr(node, "lineno", 0) > imports[-1].lineno
+        last = self._created_below(root)
+        return last is None or getattr(node, "lineno", 0) > last.lineno
 
     def import_block(self, root: Scope) -> list[ast.stmt]:
         """The run of imports nearest above the first place in a module that needs the accelerator."""
         runs = self._import_runs(root)
         return runs[-1] if runs else []
+
+    def _created_below(self, root: Scope) -> ast.stmt | None:
+        """The statement of a module below which it creates the accelerator: an import, or what may set anything."""
+        first = self._first_use(root)
+        running = [s for s in root.body if s.lineno < first and _runs_other_code(s)]
+        return next(reversed([*self.import_block(root)[-1:], *running]), None)
 
     def _import_runs(self, root: Scope) -> list[list[ast.stmt]]:
         """The runs of imports above the first place in a module that needs the accelerator."""
@@ -104,11 +110,11 @@ class Access:
             return kept_edit(init, code)
         if home.kind != "module":
             return Insert(body_start(home.body), "before", code, order=_FIRST)
-        guard, block = self.reach.guarded.get(home), self.import_block(home)
+        guard, last = self.reach.guarded.get(home), self._created_below(home)
         if guard is not None:
             return Insert(guard.body[0], "before", code, order=_FIRST)
-        if block:
-            return Insert(block[-1], "after", code, gap=1, order=2)
+        if last is not None:
+            return Insert(last, "after", code, gap=1, order=2)
         return Insert(body_start(home.body), "before", code, gap=1, order=2)
 
     def _position(self, block: list[ast.stmt], new: ast.stmt) -> tuple[ast.stmt, str]:
@@ -145,6 +151,14 @@ def kept_edit(init: Scope, code: str) -> Insert:
         and ast.unparse(first.value.func).endswith("__init__")
     )
     return Insert(first, "after" if is_super else "before", code, order=_FIRST)
+
+
+def _runs_other_code(statement: ast.stmt) -> bool:
+    """`exec(open("configurator.py").read())`, which reads what the user says of the settings above it."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return False
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    return any(isinstance(c.func, ast.Name) and c.func.id == "exec" for c in calls)
 
 
 def _is_future(statement: ast.stmt) -> bool:

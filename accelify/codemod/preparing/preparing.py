@@ -257,6 +257,11 @@ class Preparer:
                 self._loader(source, data)
 
     def _loader(self, source: ast.expr, data: Data) -> None:
+        inner = self._inside_generators(source)
+        if inner:
+            for loader in inner:
+                self._loader(loader, replace(data, sources=(loader,)))
+            return
         chains = [c for found in self.tracer.chains(source) for c in handed_back(self.program, self.tracer, found)]
         if not chains and self._is_of_unknown_make(source, data):
             self.found.sharded.append((data, source))
@@ -281,6 +286,15 @@ class Preparer:
             elif not (isinstance(binding.value, ast.Constant) and binding.value.value is None):
                 self._add_loader(self._item("loader", binding))
         self._note_loaders(source)
+
+    def _inside_generators(self, source: ast.expr) -> list[ast.expr]:
+        """The loaders that generator functions build themselves, and whose batches a source yields.
+
+        Prepared where they are built: a generator is no loader, and what it yields is not for `prepare` to move.
+        """
+        loops = Loops(self.program, self.roles, self.tracer)
+        found = [list(loops.yielded_from(generator.scope)) for generator in loops.generators(source)]
+        return [loader for listed in found for loader in listed] if all(found) else []
 
     def _is_called_by_overriders(self, method: Scope) -> bool:
         """Whether only methods that override it call a method, and their callers, as its own others, are not known."""

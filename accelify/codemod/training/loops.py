@@ -188,6 +188,23 @@ class Loops:
         else:
             found.add(value)
 
+    def generators(self, node: ast.expr) -> list[Generated]:
+        """The generators that an expression yields from, if they are called where it gets its name."""
+        found: set[Value] = set()
+        for value in self.program.values(node):
+            self._owners_of(value, found, 4)
+        made = [b.value for chain in self.tracer.chains(node) for b in chain[-1:] if b.value is not None]
+        held = {v for value in made for v in self.program.values(value)} if made else found
+        return [v for v in found if isinstance(v, Generated) and v in held]
+
+    def yielded_from(self, generator: Scope) -> Iterator[ast.expr]:
+        """The loaders whose batches a generator function yields, as it names them."""
+        for node in ast.walk(generator.node):
+            if isinstance(node, ast.YieldFrom) and any(self.roles.is_loader(v) for v in self.owners(node.value)):
+                yield node.value
+            elif isinstance(node, (ast.For, ast.AsyncFor)) and self.is_loader_loop(node) and _yields(node):
+                yield node.iter
+
     def is_loader_loop(self, loop: Loop) -> bool:
         """Whether a loop goes over a loader."""
         if not isinstance(loop, (ast.For, ast.AsyncFor)) or self.sources.is_part_of_a_batch(loop):
@@ -285,3 +302,7 @@ def _receiver(call: ast.Call) -> ast.expr:
 
 
 __all__ = ["LOOPS", "Data", "Loop", "Loops", "Training"]
+
+
+def _yields(loop: ast.For | ast.AsyncFor) -> bool:
+    return any(isinstance(n, ast.Yield) for n in ast.walk(loop))

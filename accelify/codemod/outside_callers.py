@@ -17,7 +17,7 @@ def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> li
     for parsed in files:
         changed = _changed_functions(made, parsed)
         for other in project.importers([parsed]) if changed else ():
-            called = frozenset(_last_name(n.func) for n in other.parents if isinstance(n, ast.Call)) & changed
+            called = _called(other) & changed
             if called and absolute(other.path) not in known:
                 before = found[other.path][1] if other.path in found else frozenset()
                 found[other.path] = (other, called | before)
@@ -32,6 +32,14 @@ def _changed_functions(made: Plan, parsed: Parsed) -> frozenset[str]:
         holder.name if node.name == "__init__" and isinstance(holder, ast.ClassDef) else node.name
         for node, holder in holders
     )
+
+
+def _called(parsed: Parsed) -> frozenset[str]:
+    """The last names of what a file calls, as they are where it imports them from."""
+    aliases = [a for n in parsed.parents if isinstance(n, ast.ImportFrom) for a in n.names]
+    names = {a.asname: a.name for a in aliases if a.asname is not None}
+    found = [_last_name(n.func) for n in parsed.parents if isinstance(n, ast.Call)]
+    return frozenset(names.get(name, name) for name in found)
 
 
 def _last_name(function: ast.expr) -> str:

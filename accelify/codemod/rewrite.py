@@ -161,7 +161,8 @@ def _with_outside_callers(
     others = [parsed for parsed, _ in outside]
     if options.follow and 0 < len(others) <= _MOST_CALLERS:
         together = _rewrite([*named, *others], project, options, with_callers=False)
-        if not any(r.status is Status.DECLINED for r in together):
+        migrated = {r.path for r in together if r.status is Status.MIGRATED}
+        if migrated.issuperset([*(r.path for r in results if r.status is Status.MIGRATED), *(p.path for p in others)]):
             return together
     for parsed, called in sorted(outside, key=lambda one: one[0].path):
         functions = " and ".join(f"`{name}`" for name in sorted(called))

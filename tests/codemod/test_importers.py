@@ -339,3 +339,24 @@ def test_a_module_is_known_by_its_package_and_name(tmp_path: Path) -> None:
         "main.py": Status.MIGRATED,
         "parts/engine.py": Status.MIGRATED,
     }
+
+
+def test_another_script_that_calls_the_file_changes_with_it(tmp_path: Path) -> None:
+    found = rewritten(tmp_path, "train_a.py", engine=ENGINE, train_a=CALLER, train_b=CALLER)
+    assert {path: r.status for path, r in found.items()} == dict.fromkeys(
+        ("engine.py", "train_a.py", "train_b.py"), Status.MIGRATED
+    )
+    assert b"engine.train(model, loader, optimizer, accelerator)" in found["train_b.py"].after
+
+
+def test_another_script_by_another_name_changes_with_it(tmp_path: Path) -> None:
+    other = MAIN.format(imports="from engine import train as fit", call="fit")
+    found = rewritten(tmp_path, "train_a.py", engine=ENGINE, train_a=CALLER, train_b=other)
+    assert b"fit(model, loader, optimizer, accelerator)" in found["train_b.py"].after
+
+
+def test_another_script_that_cannot_change_is_named(tmp_path: Path) -> None:
+    other = "import accelerate\nimport engine\n\nprint(accelerate)\nengine.train(None, [], None, None)\n"
+    found = rewritten(tmp_path, "train_a.py", engine=ENGINE, train_a=CALLER, train_b=other)
+    assert {path: r.status for path, r in found.items()} == dict.fromkeys(("engine.py", "train_a.py"), Status.MIGRATED)
+    assert any("train_b.py calls `train`" in n.message for r in found.values() for n in r.notes)

@@ -1,0 +1,79 @@
+"""Where `prepare` stands: after all that it needs, before the first use, on every way to the loop."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+
+from tests.codemod.pairs import migrated
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+"""
+BUILD = """\
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+TRAIN = """\
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+PREPARE = "model, optimizer = accelerator.prepare(model, optimizer)"
+
+
+def function(body: str) -> str:
+    """A script whose training function has a loader, and then some more lines."""
+    lines = "loader = DataLoader(data, batch_size=size)\n" + body
+    return f"{HEAD}\n\ndef run(size):\n{indent(lines, '    ')}\n\nrun(4)\n"
+
+
+def is_before_the_loop(text: str) -> bool:
+    return text.index(PREPARE) < text.index("for x, y in loader")
+
+
+def in_try(handler: str, end: str = "    return loss.item()\n") -> str:
+    return f"try:\n{indent(BUILD + TRAIN, '    ')}{end}except RuntimeError as e:\n{indent(handler, '    ')}"
+
+
+LEAVES = "model = optimizer = None\nif 'out of memory' in str(e):\n    return float('inf')\nelse:\n    raise\n"
+RETURNS = "model, optimizer = None, None\nreturn None\n"
+GOES_ON = "model = optimizer = None\nprint('no memory')\n"
+
+
+@pytest.mark.parametrize("handler", [LEAVES, RETURNS, GOES_ON])
+def test_what_a_try_trains_is_prepared_in_it(handler: str) -> None:
+    assert is_before_the_loop(migrated(function(in_try(handler))))
+
+
+def test_a_handler_that_builds_another_is_followed_by_prepare() -> None:
+    build = f"try:\n{indent(BUILD, '    ')}except RuntimeError:\n{indent(BUILD, '    ')}"
+    after = migrated(function(build + TRAIN))
+    assert after.count(".prepare(") == 1
+    assert after.index("except") < after.index(".prepare(") < after.index("for x, y in loader")
+
+
+@pytest.mark.parametrize("condition", ["size > 2", "torch.cuda.is_available()", "size in (1, 2)"])
+def test_each_branch_that_trains_prepares_its_own(condition: str) -> None:
+    branch = indent(BUILD + TRAIN, "    ")
+    after = migrated(function(f"if {condition}:\n{branch}else:\n{branch}"))
+    assert after.count(PREPARE) == 2
+    first, second = after.split("else:")
+    assert is_before_the_loop(first)
+    assert is_before_the_loop(second)
+
+
+@pytest.mark.parametrize("end", ["raise ValueError(size)", "return None", "raise SystemExit"])
+def test_one_prepare_where_branches_only_build(end: str) -> None:
+    branch = indent(BUILD, "    ")
+    choice = f"if size == 1:\n{branch}elif size == 4:\n{branch}else:\n    {end}\n"
+    after = migrated(function(choice + TRAIN))
+    assert after.count(".prepare(") == 1
+    assert after.index(end) < after.index(".prepare(")

@@ -1,0 +1,97 @@
+"""What is prepared: loaders that generators build, models whose parameters take a roundabout way."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.pairs import migrated
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+STEP = """\
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+DRAWN = """\
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = {batches}
+for i in range(10):
+    x, y = next(batches)
+    x, y = x.to(device), y.to(device)
+"""
+GENERATORS = [
+    (
+        "def feed(size):\n    loader = DataLoader(data, batch_size=size)\n    while True:\n        for b in loader:\n"
+        "            yield b\n",
+        "iter(feed(4))",
+        "loader = accelerator.prepare(loader)",
+    ),
+    (
+        "def feed(size):\n    while True:\n        yield from DataLoader(data, batch_size=size)\n",
+        "feed(4)",
+        "yield from accelerator.prepare(DataLoader(data, batch_size=size))",
+    ),
+    (
+        "class Feed:\n    def __init__(self, size):\n        self.loader = DataLoader(data, batch_size=size)\n\n"
+        "    def forever(self):\n        while True:\n            for b in self.loader:\n                yield b\n",
+        "Feed(4).forever()",
+        "self.loader = accelerator.prepare(self.loader)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("generator", "batches", "prepared"), GENERATORS)
+def test_a_loader_that_a_generator_builds_is_prepared_there(generator: str, batches: str, prepared: str) -> None:
+    after = migrated(f"{HEAD}\n\n{generator}\n\n{DRAWN.format(batches=batches)}{STEP}")
+    assert prepared in after
+    assert f"batches = {batches}\n" in after
+    assert "x, y = x.to(device), y.to(device)" in after  # nothing says that the generator moves what it yields
+
+
+NET = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def trainable(self):
+        return {result}
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+
+loader = DataLoader(data, batch_size=2)
+model = Net()
+{optimizer}
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+"""
+LEARNED = "[p for p in self.parameters() if p.requires_grad]"
+GROUPS = '[{"params": self.a.parameters(), "lr": 0.1}, {"params": self.b.parameters()}]'
+SGD = "optimizer = torch.optim.SGD({}, lr=0.1)"
+LOOP = "learned = []\nfor part in (model.a, model.b):\n    learned += list(part.parameters())\n"
+
+
+@pytest.mark.parametrize(
+    ("result", "optimizer"),
+    [
+        (LEARNED, SGD.format("model.trainable()")),
+        (GROUPS, SGD.format("model.trainable()")),
+        ("filter(lambda p: p.requires_grad, self.parameters())", SGD.format("list(model.trainable())")),
+        (LEARNED, SGD.format("filter(lambda p: p.requires_grad, model.parameters())")),
+        (LEARNED, LOOP + SGD.format("learned")),
+    ],
+)
+def test_a_model_is_known_by_its_parameters(result: str, optimizer: str) -> None:
+    after = migrated(HEAD + "\n\n" + NET.format(result=result, optimizer=optimizer) + STEP)
+    assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in after

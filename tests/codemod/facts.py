@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from textwrap import dedent
+from typing import TypeVar
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
@@ -19,6 +20,7 @@ from accelify.codemod.training.loops import Loops, Training
 from accelify.codemod.training.roles import Roles
 from accelify.codemod.understand import Verdict, understand
 
+Node = TypeVar("Node", bound=ast.AST)
 MARK = "# <- here"
 
 
@@ -65,22 +67,21 @@ class Facts:
         return self.verdict.script
 
     def __getitem__(self, text: str) -> ast.AST:
-        return find([f.tree for f in self.files], text)
+        return find(self._trees, text, ast.AST)
 
     def expression(self, text: str) -> ast.expr:
-        node = self[text]
-        assert isinstance(node, ast.expr), ast.dump(node)
-        return node
+        """The first expression that is spelled like a text, or starts so."""
+        return find(self._trees, text, ast.expr)
 
     def call(self, text: str) -> ast.Call:
-        node = self[text]
-        assert isinstance(node, ast.Call), ast.dump(node)
-        return node
+        return find(self._trees, text, ast.Call)
 
     def statement(self, text: str) -> ast.stmt:
-        node = self[text]
-        assert isinstance(node, ast.stmt), ast.dump(node)
-        return node
+        return find(self._trees, text, ast.stmt)
+
+    @property
+    def _trees(self) -> list[ast.Module]:
+        return [parsed.tree for parsed in self.files]
 
     @property
     def marked(self) -> list[ast.AST]:
@@ -113,20 +114,23 @@ class Facts:
         return described(self.program.flow.variable(self.scope(scope), name))
 
 
-def find(trees: Iterable[ast.AST], text: str) -> ast.AST:
-    """The first node that is spelled like a text or, if none is, starts so; `x#2` is the second."""
+def find(trees: Iterable[ast.AST], text: str, kind: type[Node]) -> Node:
+    """The first node of a kind that is spelled like a text or, if none is, starts so; `x#2` is the second."""
     text, _, number = text.partition("#")
-    nodes = [n for t in trees for n in _in_order(t) if isinstance(n, (ast.stmt, ast.expr, ast.arg, ast.alias))]
-    nodes = [n for n in nodes if not isinstance(n, ast.Expr)]
-    spelled = {node: ast.unparse(node) for node in nodes}
-    found = [n for n in nodes if spelled[n] == text] or [n for n in nodes if spelled[n].startswith(text)]
+    nodes = [n for t in trees for n in _in_order(t) if isinstance(n, kind) and not isinstance(n, ast.Expr)]
+    spelled = {n: ast.unparse(n) for n in nodes if isinstance(n, (ast.stmt, ast.expr, ast.arg, ast.alias))}
+    found = [n for n in nodes if spelled.get(n) == text] or [n for n in nodes if spelled.get(n, "").startswith(text)]
     assert found, f"nothing is spelled {text!r}"
     return found[int(number or 1) - 1]
 
 
 def _in_order(tree: ast.AST) -> list[ast.AST]:
-    nodes = [n for n in ast.walk(tree) if hasattr(n, "lineno")]
-    return sorted(nodes, key=lambda n: (n.lineno, n.col_offset, -(n.end_lineno or 0), -(n.end_col_offset or 0)))
+    return sorted((n for n in ast.walk(tree) if hasattr(n, "lineno")), key=_place)
+
+
+def _place(node: ast.AST) -> tuple[int, ...]:
+    start, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+    return (*start, *(-n for n in end))
 
 
 def texts(nodes: Iterable[ast.AST]) -> list[str]:

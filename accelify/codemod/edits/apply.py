@@ -324,7 +324,15 @@ def without_parameter(node: cst.FunctionDef, edit: DropParameter) -> cst.Functio
     named = [p for p in params.kwonly_params if p.name.value != edit.name]
     if kept and len(kept) < len(params.params) and params.params[-1].name.value == edit.name and not named:
         kept[-1] = kept[-1].with_changes(comma=params.params[-1].comma)
-    return node.with_changes(params=params.with_changes(params=kept, kwonly_params=named))
+    star = params.star_arg
+    if params.kwonly_params and not named:
+        ending = params.kwonly_params[-1].comma
+        if isinstance(star, cst.Param):
+            star = star.with_changes(comma=ending)
+        elif isinstance(star, cst.ParamStar):  # of `(a, *, gone)` the bare `*` goes, too
+            star = cst.MaybeSentinel.DEFAULT
+            kept[-1:] = [p.with_changes(comma=p.comma if params.star_kwarg else ending) for p in kept[-1:]]
+    return node.with_changes(params=params.with_changes(params=kept, kwonly_params=named, star_arg=star))
 
 
 def without_arguments(original: cst.CSTNode, node: cst.CSTNode, gone: set[cst.CSTNode]) -> cst.CSTNode:

@@ -8,8 +8,10 @@ from typing import Any  # JSON
 import pytest
 
 from accelify.codemod.files.diff import unified_diff
+from accelify.codemod.files.notebook import Notebook, cell_magic, is_read, masked, read, without_sources
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_source
+from accelify.errors import CannotParse
 from tests.codemod.notebooks import CELLS, IMPORTS, OPTIMIZER, SETUP, TRAINING, content, sources, written
 
 AFTER = [
@@ -198,3 +200,59 @@ def test_another_language_is_left_alone() -> None:
     book = content(*CELLS)
     book["metadata"] = {"kernelspec": {"language": "R", "name": "ir", "display_name": "R"}}
     assert run(written(book)).status is Status.UNCHANGED
+
+
+# Facts of notebooks, without a rewrite.
+
+
+def book(*cells: str) -> Notebook:
+    return read(written(content(*cells)).decode(), "book.ipynb")
+
+
+def test_lines_of_the_python_text_and_of_cells() -> None:
+    found = book("a = 1\nb = 2", "c = 3")
+    lines = found.python.split("\n")
+    assert found.place(lines.index("b = 2") + 1)[1] == 2
+    assert found.place(lines.index("c = 3") + 1) == (found.cells[1].number, 1)
+    assert found.line(found.cells[0].number, 2) == 2
+    assert found.line(found.cells[0].number, 3) is None
+    assert found.line(99, 1) is None
+
+
+def test_cells_get_their_new_python() -> None:
+    found = book("a = 1", "b = 2")
+    assert found.with_python(found.python) == found.text
+    assert book("a = 1", "b = 3").text == found.with_python(found.python.replace("b = 2", "b = 3"))
+    with pytest.raises(CannotParse, match="run into"):
+        found.with_python("a = 1\nb = 2\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_python", "magic"),
+    [("a = 1", True, ""), ("%%time\na = 1", True, "%%time"), ("%%bash\nls", False, "%%bash"), ("%time a()", True, "")],
+)
+def test_which_cells_are_python(source: str, is_python: bool, magic: str) -> None:
+    assert is_read(source) is is_python
+    assert cell_magic(source) == magic
+
+
+@pytest.mark.parametrize(
+    "source", ["!ls -l", "%matplotlib inline", "x = !ls", "x = %time f()", "f?", "ls -l", "%%time\na = 1", "!a \\\n b"]
+)
+def test_what_is_no_python_is_masked_line_for_line(source: str) -> None:
+    python, stand_ins = masked(source, iter("abcdef").__next__)
+    compile(python, "<cell>", "exec")
+    assert python.count("\n") == source.count("\n")
+    for stand_in, original in stand_ins.items():
+        assert stand_in in python
+        assert original in source
+
+
+def test_python_is_not_masked() -> None:
+    for source in ("a = 1", "a % b", "x = y if z else w  # what?", "s = '!ls'", "f(\n!=\n)"[:1]):
+        assert masked(source, iter("abc").__next__) == (source, {})
+
+
+def test_a_notebook_without_its_cells() -> None:
+    assert without_sources(book("a").text) == without_sources(book("b").text)
+    assert without_sources(book("a").text) != without_sources(book("a", "b").text)

@@ -1,0 +1,130 @@
+"""Facts about scripts that distribute themselves: what is understood of them, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.distributed.distribution import Distributions
+from tests.codemod.distributed.scripts import distributed, found
+from tests.codemod.facts import Facts, texts
+
+START = "dist.init_process_group('nccl')\n"
+
+
+def reasons(text: str) -> list[str]:
+    return [reason for _, reason in found(distributed(START + text)).foreign]
+
+
+def is_there(text: str) -> bool:
+    facts = Facts(text)
+    return Distributions(facts.program, facts.tracer, ["main.py"]).is_there
+
+
+def test_whether_a_script_distributes_itself() -> None:
+    assert is_there("import torch.distributed as dist\ndist.init_process_group('nccl')\n")
+    assert not is_there("import torch\ntorch.zeros(1)\n")
+    assert not is_there("import torch\nm = torch.nn.DataParallel(net)\n")
+    assert not is_there("from torch.nn.parallel import DistributedDataParallel as D\nisinstance(m, D)\n")
+
+
+def test_starting_ending_and_placing_go() -> None:
+    text = "rank = dist.get_rank()\ntorch.cuda.set_device(rank)\ndist.barrier()\ndist.destroy_process_group()\n"
+    result = found(distributed(START + text))
+    assert result.is_understood, result.foreign
+    assert set(texts(result.removed)) == {
+        "dist.init_process_group('nccl')",
+        "torch.cuda.set_device(rank)",
+        "dist.destroy_process_group()",
+    }
+    assert texts(result.barriers) == ["dist.barrier()"]
+    assert list(result.ranks.values()) == ["process_index"]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("x = dist.get_rank()", "process_index"),
+        ("x = dist.get_world_size()", "num_processes"),
+        ("x = int(os.environ['LOCAL_RANK'])", "local_process_index"),
+        ("x = int(os.environ.get('RANK', 0))", "process_index"),
+    ],
+)
+def test_what_tells_a_process_which_it_is(text: str, word: str) -> None:
+    result = found(distributed(f"{START}{text}\n"))
+    assert set(result.ranks.values()) == {word}
+    assert result.is_understood
+
+
+def test_questions_whether_this_is_the_first() -> None:
+    text = "rank = dist.get_rank()\nif rank == 0:\n    a()\nif rank != 0:\n    b()\nif rank == 1:\n    c()\n"
+    result = found(distributed(START + text))
+    assert list(result.firsts.values()) == ["is_main_process", "not is_main_process"]
+
+
+def test_sums_over_all_processes() -> None:
+    text = "x = torch.zeros(1)\ndist.all_reduce(x)\ny = torch.ones(1)\ndist.all_reduce(y, op=dist.ReduceOp.AVG)\n"
+    result = found(distributed(START + text))
+    assert list(result.reductions.values()) == ["sum", "mean"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dist.all_reduce(x, op=dist.ReduceOp.MAX)",
+        "x = torch.zeros(1)\ny = x\ndist.all_reduce(y)",
+        "x = torch.zeros(1)\nh = dist.all_reduce(x, async_op=True)",
+        "def f(x):\n    dist.all_reduce(x)\nf(torch.zeros(1))",
+        "dist.all_gather(out, x)",
+        "dist.new_group([0])",
+        "print(os.environ['RANK'])",
+        "x = int(os.environ.get('WORLD_SIZE', 5))",
+        "m = DDP(net, process_group=g)",
+        "if many:\n    m = DDP(net)",
+        "if rank > -1:\n    pass\nlocal_rank = 0\nif local_rank == -1:\n    pass",
+        "if dist.get_rank() == 0:\n    w = torch.load(p)",
+        "s = DistributedSampler(d)\nother(s)",
+        "s = DistributedSampler(d, shuffle=p)\nl = DataLoader(d, sampler=s)",
+        "dist.init_process_group('gloo')",
+    ],
+)
+def test_what_is_not_understood(text: str) -> None:
+    assert reasons(text + "\n"), text
+
+
+def test_a_start_under_a_condition_or_in_a_way_of_its_own() -> None:
+    assert found(distributed("if many:\n    dist.init_process_group('nccl')\n")).foreign
+    assert found(distributed("dist.init_process_group('nccl', timeout=t)\n")).foreign
+    assert found(distributed("x = dist.get_rank()\n")).foreign  # where it starts cannot be told
+
+
+def test_samplers_and_their_loaders() -> None:
+    text = """\
+s = DistributedSampler(d)
+loader = DataLoader(d, sampler=s, batch_size=2)
+t = DistributedSampler(e, shuffle=False)
+other = DataLoader(e, sampler=t)
+for epoch in range(2):
+    s.set_epoch(epoch)
+    train_sampler.set_epoch(epoch)
+"""
+    result = found(distributed(START + text))
+    assert {c.args[0].id: shuffles for c, shuffles in result.samplers.items()} == {"d": True, "e": False}  # type: ignore[attr-defined]
+    assert "s = DistributedSampler(d)" in texts(result.removed)
+
+
+def test_a_wrapper_is_known() -> None:
+    assert reasons("m = DDP(net, device_ids=[0], find_unused_parameters=True)\n") == []
+
+
+def test_a_function_that_only_sets_up_goes_with_its_calls() -> None:
+    text = "def setup():\n    os.environ['MASTER_ADDR'] = 'localhost'\n    dist.init_process_group('nccl')\nsetup()\n"
+    result = found(distributed(text))
+    assert {t.partition("\n")[0] for t in texts(result.removed)} >= {"def setup():", "setup()"}
+    assert result.is_understood
+
+
+def test_an_older_launcher_s_option() -> None:
+    text = "p = argparse.ArgumentParser()\np.add_argument('--local_rank', type=int)\nf(p.parse_args().local_rank)\n"
+    result = found(distributed("import argparse\n" + START + text))
+    assert "local_process_index" in result.ranks.values()
+    assert any("--local_rank" in t for t in texts(result.removed))

@@ -1,0 +1,165 @@
+"""Facts about applying edits: each kind alone, and what happens to comments and blank lines round it."""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+import pytest
+
+from accelify.codemod.edits import snippets
+from accelify.codemod.edits.apply import Applied, apply
+from accelify.codemod.edits.values import (
+    AddParameter,
+    Change,
+    DropArgument,
+    DropNames,
+    DropParameter,
+    Edit,
+    Insert,
+    Remove,
+    Replace,
+    Unwrap,
+    Wrap,
+)
+from tests.codemod.facts import Facts
+
+
+def applied(facts: Facts, *edits: Edit) -> Applied:
+    return apply(facts.files[0], [Change("test", "main.py", 1, "why", edits)])
+
+
+def passed(node: cst.CSTNode) -> cst.CSTNode:
+    return snippets.passed_to(node, "g")
+
+
+def test_nothing_to_do() -> None:
+    facts = Facts("a  =  1 # x\n\n\n\nb\n")
+    assert applied(facts).text == facts.files[0].text
+
+
+def test_an_expression_is_replaced_and_gets_what_is_replaced_inside_it() -> None:
+    facts = Facts("y = f(x)\n")
+    result = applied(facts, Replace(facts["x"], passed), Replace(facts["f(x)"], passed))
+    assert result.text == "y = g(f(g(x)))\n"
+
+
+def test_removed_statements_and_their_comments() -> None:
+    facts = Facts("a()\n\n# of b\nb()  # at b\n\nc()\n")
+    result = applied(facts, Remove(facts.files[0].tree.body[1]))
+    assert result.text == "a()\n\nc()\n"
+    assert sorted(result.dropped) == ["# at b", "# of b"]
+
+
+def test_the_last_statement_of_a_block_leaves_a_pass() -> None:
+    facts = Facts("if x:\n    a()\nb()\n")
+    assert applied(facts, Remove(facts.program.statement(facts["a()"]))).text == "if x:\n    pass\nb()\n"
+
+
+def test_one_of_several_statements_on_a_line() -> None:
+    facts = Facts("a(); b(); c()\n")
+    assert applied(facts, Remove(facts.program.statement(facts["c()"]))).text == "a(); b()\n"
+
+
+def test_new_statements() -> None:
+    facts = Facts("if x:\n\ta()\n")
+    at = facts.program.statement(facts["a()"])
+    result = applied(facts, Insert(at, "before", "b()"), Insert(at, "after", "if y:\n    c()"))
+    assert result.text == "if x:\n\tb()\n\ta()\n\tif y:\n\t\tc()\n"
+    assert result.missed == []
+
+
+def test_new_statements_in_order_and_with_a_gap() -> None:
+    facts = Facts("a()\nb()\n")
+    at = facts.program.statement(facts["a()"])
+    result = applied(facts, Insert(at, "after", "second()", gap=1, order=2), Insert(at, "after", "first()", order=1))
+    assert result.text == "a()\nfirst()\n\nsecond()\n\nb()\n"
+
+
+def test_names_of_an_import() -> None:
+    facts = Facts("from a import b, c as d, e\nimport f\n")
+    first, second = facts.files[0].tree.body
+    assert isinstance(first, ast.ImportFrom)
+    assert isinstance(second, ast.Import)
+    assert applied(facts, DropNames(first, ("d", "e"))).text == "from a import b\nimport f\n"
+    assert applied(facts, DropNames(first, ("b", "d", "e")), DropNames(second, ("f",))).text.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("before", "position", "after"),
+    [
+        ("def f(): pass\n", 0, "def f(new): pass\n"),
+        ("def f(a, b=1): pass\n", 1, "def f(a, new, b=1): pass\n"),
+        ("def f(self, *, a): pass\n", 1, "def f(self, new, *, a): pass\n"),
+        ("def f(\n    a,\n    b,\n): pass\n", 0, "def f(\n    new,\n    a,\n    b,\n): pass\n"),
+    ],
+)
+def test_a_parameter_more(before: str, position: int, after: str) -> None:
+    facts = Facts(before)
+    function = facts["def f"]
+    assert isinstance(function, ast.FunctionDef)
+    assert applied(facts, AddParameter(function, "new", position)).text == after
+
+
+def test_a_parameter_less_or_renamed() -> None:
+    facts = Facts("def f(a, b, *, c=1): pass\nf(1, 2, c=3)\n")
+    function = facts["def f"]
+    assert isinstance(function, ast.FunctionDef)
+    assert applied(facts, DropParameter(function, "b")).text.startswith("def f(a, *, c=1)")
+    assert applied(facts, DropParameter(function, "c")).text.startswith("def f(a, b): pass")
+    assert applied(facts, AddParameter(function, "new", 0, instead_of="a")).text.startswith("def f(new, b, *, c=1)")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("def f(*, b): pass\n", "def f(): pass\n"),
+        ("def f(a, *, b, **c): pass\n", "def f(a, **c): pass\n"),
+        ("def f(a, *, b, c): pass\n", "def f(a, *, c): pass\n"),
+        ("def f(a, *rest, b): pass\n", "def f(a, *rest): pass\n"),
+        ("def f(\n    a,\n    *,\n    b,\n): pass\n", "def f(\n    a,\n): pass\n"),
+    ],
+)
+def test_a_keyword_less(before: str, after: str) -> None:
+    facts = Facts(before)
+    function = facts["def f"]
+    assert isinstance(function, ast.FunctionDef)
+    assert applied(facts, DropParameter(function, "b")).text == after
+
+
+def test_an_argument_less() -> None:
+    facts = Facts("f(1, 2, c=3)\n")
+    call = facts.call("f(1")
+    assert applied(facts, DropArgument(call, call.args[1])).text == "f(1, c=3)\n"
+    assert applied(facts, DropArgument(call, call.keywords[0].value)).text == "f(1, 2)\n"
+
+
+def test_a_branch_takes_the_place_of_its_condition() -> None:
+    facts = Facts("if x:\n    a()  # first\n    b()\nelse:\n    c()  # other\nd()\n")
+    choice = facts["if x"]
+    assert isinstance(choice, ast.If)
+    kept = applied(facts, Unwrap(choice, is_body=True))
+    assert kept.text == "a()  # first\nb()\nd()\n"
+    assert kept.dropped == ["# other"]
+    assert applied(facts, Unwrap(choice, is_body=False)).text == "c()  # other\nd()\n"
+
+
+def test_an_if_whose_body_goes_is_negated() -> None:
+    facts = Facts("if x:\n    a()\nelse:\n    b()\n")
+    assert applied(facts, Remove(facts.program.statement(facts["a()"]))).text == "if not x:\n    b()\n"
+
+
+def test_statements_under_a_header() -> None:
+    facts = Facts("a()\nb()\n# of c\nc()\nd()\n")
+    _, second, third, _ = facts.files[0].tree.body
+    assert (
+        applied(facts, Wrap((second, third), "if main:")).text == "a()\nif main:\n    b()\n    # of c\n    c()\nd()\n"
+    )
+
+
+def test_a_statement_with_no_place_is_missed() -> None:
+    facts = Facts("def f(): pass\n")
+    inner = facts["pass"]
+    assert isinstance(inner, ast.stmt)
+    result = applied(facts, Insert(inner, "before", "a()"))
+    assert "a()" in result.text or result.missed == ["a()"]

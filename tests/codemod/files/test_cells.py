@@ -1,0 +1,58 @@
+"""Facts about lines as users count them: in a notebook, a cell and a line in it."""
+
+from __future__ import annotations
+
+import json
+
+from accelify.codemod.files.cells import placed, told
+from accelify.codemod.files.notebook import Notebook
+from accelify.codemod.files.parse import parse
+from accelify.codemod.result import FileResult, Note, Status, Tier
+
+CELLS = ["import torch\n", "x = 1\ny = 2", "%%writefile a.py\nloss.backward()", "z = 3"]
+
+
+def notebook() -> tuple[bytes, Notebook]:
+    cells = [
+        {"cell_type": "code", "metadata": {}, "source": source.splitlines(True), "outputs": [], "execution_count": None}
+        for source in CELLS
+    ]
+    data = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
+    found = parse("a.ipynb", data).decoded.notebook
+    assert found is not None
+    return data, found
+
+
+def line_of(found: Notebook, text: str) -> int:
+    return found.python.split("\n").index(text) + 1
+
+
+def test_places_in_a_text() -> None:
+    _, found = notebook()
+    line = line_of(found, "y = 2")
+    books = {"a.ipynb": found}
+    assert "cell 2" in told(f"a.ipynb:{line}: odd", books)
+    assert told("b.py:3: odd", books) == "b.py:3: odd"
+    assert told(f"see line {line}", books) == f"see line {line}"
+    assert told(f"see line {line}", books, found) == "see cell 2, line 2"
+
+
+def test_notes_are_placed_in_their_cells() -> None:
+    data, found = notebook()
+    note = Note(line_of(found, "z = 3"), "data", Tier.ADVICE, "why")
+    (result,) = placed([FileResult("a.ipynb", Status.UNCHANGED, data, data, notes=(note,))], {"a.ipynb": found})
+    own, unread = result.notes
+    assert (own.cell, own.line) == (4, 1)
+    assert (unread.cell, unread.rule) == (3, "notebooks")
+
+
+def test_a_declined_notebook_says_nothing_of_cells_that_are_not_read() -> None:
+    data, found = notebook()
+    (result,) = placed([FileResult("a.ipynb", Status.DECLINED, data, data)], {"a.ipynb": found})
+    assert result.notes == ()
+
+
+def test_other_files_stay_as_they_are() -> None:
+    result = FileResult("a.py", Status.UNCHANGED, b"", b"", notes=(Note(3, "data", Tier.ADVICE, "why"),))
+    assert placed([result], {}) == [result]
+    assert placed([result], {"b.ipynb": notebook()[1]})[0].notes[0].line == 3

@@ -1,0 +1,94 @@
+"""Facts about a parsed file: its text, its nodes, what is wrong with it, and its bytes again."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.files.parse import encoded, parse, parse_text
+from accelify.errors import CannotParse, CannotRead
+
+
+def test_text_has_one_kind_of_line_ends() -> None:
+    parsed = parse("a.py", b"a\r\nb\rc\n\x0cd")
+    assert parsed.text == "a\nb\nc\nd"
+    assert parsed.lines == ["a", "b", "c", "d"]
+
+
+def test_nodes_parents_and_statements() -> None:
+    parsed = parse("a.py", b"x = f(y)\n")
+    name = next(n for n in parsed.nodes if isinstance(n, ast.Name) and n.id == "y")
+    assert isinstance(parsed.parents[name], ast.Call)
+    assert parsed.statement(name) is parsed.tree.body[0]
+    assert parsed.nodes[0] is parsed.tree
+    assert parsed.source(parsed.parents[name]) == "f(y)"
+
+
+def test_columns_are_counted_in_characters() -> None:
+    parsed = parse("a.py", 'x = "ä", y\n'.encode())
+    name = next(n for n in parsed.nodes if isinstance(n, ast.Name) and n.id == "y")
+    assert parsed.column(1, name.col_offset) == 9
+    assert parse("a.py", b'x = "a", y\n').column(1, 9) == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "is_migrated"),
+    [
+        ("from accelerate import Accelerator", True),
+        ("import pytorch_lightning as pl", True),
+        ("from accelify.runtime import Accelerator", True),
+        ("from .accelerate import x", False),
+        ("import torch", False),
+        ("import accelerated", False),
+        ("accelerate = 1", False),
+    ],
+)
+def test_whether_a_library_runs_the_training_already(text: str, is_migrated: bool) -> None:
+    assert parse("a.py", text.encode()).is_migrated is is_migrated
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("print 'x'", "Python 2"),
+        ("exec 'x'", "Python 2"),
+        ("try:\n    pass\nexcept E, e:\n    pass", "Python 2"),
+        ("if a <> b:\n    pass", "Python 2"),
+        ("x = 0777", "Python 2"),
+        ("x.cuda(async=True)", "non_blocking"),
+        ("x = (", "never closed"),
+        ("(" * 500 + ")" * 500, "nested"),
+    ],
+)
+def test_what_cannot_be_parsed(text: str, reason: str) -> None:
+    with pytest.raises(CannotParse, match=reason):
+        parse("a.py", text.encode())
+
+
+def test_where_it_cannot_be_parsed() -> None:
+    with pytest.raises(CannotParse) as error:
+        parse_text("a = 1\nb = = 2\n", "a.py")
+    assert (error.value.line, error.value.column) == (2, 4)
+
+
+def test_what_is_no_text() -> None:
+    with pytest.raises(CannotRead):
+        parse("a.py", b"a = '\xff'")
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"a\r\nb\r\n", "b", "c", b"a\r\nc\r\n"),
+        (b"a\r\nb\nd\r\n", "d", "c", b"a\r\nb\nc\r\n"),
+        (b"a\n\x0cb\n", "b", "c\nb", b"a\nc\n\x0cb\n"),
+        (b"a\rb", "b", "c", b"a\rc"),
+        (b"\xef\xbb\xbfa\n", "a", "b", b"\xef\xbb\xbfb\n"),
+        (b"# coding: latin-1\n\xe4 = b\n", "b", "c", b"# coding: latin-1\n\xe4 = c\n"),
+    ],
+)
+def test_lines_that_stay_keep_their_bytes(before: bytes, old: str, new: str, after: bytes) -> None:
+    parsed = parse("a.py", before)
+    assert encoded(parsed, parsed.text) == before
+    assert encoded(parsed, parsed.text.replace(old, new)) == after

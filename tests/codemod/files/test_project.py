@@ -1,0 +1,118 @@
+"""Facts about the files that belong to a script: those that it imports, and those that import it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from accelify.codemod.files.project import Project, absolute, groups
+from accelify.errors import CannotParse, CannotRead
+
+FILES = {
+    "train.py": b"import nets\nfrom lib.data import load\nfrom lib import more\nimport torch\n",
+    "nets.py": b"import layers\n",
+    "layers.py": b"x = 1\n",
+    "lib/__init__.py": b"",
+    "lib/data.py": b"from . import more\nfrom .. import top\n",
+    "lib/more.py": b"",
+    "other.py": b"",
+}
+
+
+def project(**more: bytes) -> Project:
+    return Project({**FILES, **{f"{name}.py": data for name, data in more.items()}})
+
+
+@pytest.mark.parametrize(
+    ("importer", "name", "level", "path"),
+    [
+        ("train.py", "nets", 0, "nets.py"),
+        ("train.py", "lib", 0, "lib/__init__.py"),
+        ("train.py", "lib.data", 0, "lib/data.py"),
+        ("lib/data.py", "more", 1, "lib/more.py"),
+        ("lib/data.py", "nets", 0, "nets.py"),
+        ("lib/data.py", "", 1, "lib/__init__.py"),
+        ("lib/data.py", "nets", 1, None),
+        ("train.py", "torch", 0, None),
+        ("train.py", "", 0, None),
+        ("nets.py", "nets", 0, None),  # no file imports itself
+    ],
+)
+def test_the_file_that_an_import_means(importer: str, name: str, level: int, path: str | None) -> None:
+    assert project().resolve(importer, name, level) == path
+
+
+def test_a_program_is_what_a_script_imports_and_what_that_does() -> None:
+    found = project()
+    train = found.load("train.py")
+    assert {p.path for p in found.program([train], follow=True)} == {
+        *("train.py", "nets.py", "layers.py"),
+        *("lib/__init__.py", "lib/data.py", "lib/more.py"),
+    }
+    assert found.program([train], follow=False) == [train]
+
+
+def test_a_file_that_cannot_be_parsed_is_unknown_unless_it_is_named() -> None:
+    found = project(nets=b"x = (\n")
+    assert "nets.py" not in {p.path for p in found.program([found.load("train.py")], follow=True)}
+    with pytest.raises(CannotParse):
+        found.load("nets.py")
+
+
+def test_a_circle_of_imports_ends() -> None:
+    found = Project({"a.py": b"import b\n", "b.py": b"import a\n"})
+    assert {p.path for p in found.program([found.load("a.py")], follow=True)} == {"a.py", "b.py"}
+
+
+def test_whether_a_file_leads_to_training() -> None:
+    found = project(layers=b"loss.backward()\n")
+    assert found.leads_to_training("train.py")
+    assert not found.leads_to_training("other.py")
+    assert not project().leads_to_training("train.py")
+
+
+def test_other_bytes_in_some_files() -> None:
+    changed = project().with_changes({"nets.py": b"y = 2\n"})
+    assert changed.load("nets.py").text == "y = 2\n"
+    assert changed.load("layers.py").text == "x = 1\n"
+
+
+def test_files_from_memory_have_no_importers() -> None:
+    found = project()
+    assert found.importers([found.load("nets.py")]) == []
+
+
+def test_importers_on_disk(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name, text in {
+        "net.py": "x = 1\n",
+        "a.py": "import net\nf()\n",
+        "b.py": "import net\n",
+        "c.py": "f()\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "test_net.py").write_text("import net\nf()\n")
+    found = Project()
+    importers = found.importers([found.load(str(tmp_path / "net.py"))])
+    assert [Path(p.path).name for p in importers] == ["a.py"]  # it calls something, and is no test
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CannotRead):
+        Project().load(str(tmp_path / "missing.py"))
+
+
+def test_files_that_must_be_rewritten_together(tmp_path: Path) -> None:
+    texts = {"a.py": "import torch, net\n", "net.py": "import torch\n", "b.py": "import torch\n", "c.py": "x = 1\n"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in texts]
+    found = {tuple(Path(p).name for p in group) for group in groups(paths, follow=True)}
+    assert found == {("a.py", "net.py"), ("b.py",)}
+    assert len(groups(paths, follow=False)) == 4
+
+
+def test_two_spellings_of_a_path() -> None:
+    assert absolute("a.py") == absolute("./x/../a.py")
+    assert absolute("a.py") != absolute("b.py")

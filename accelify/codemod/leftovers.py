@@ -35,6 +35,7 @@ from accelify.codemod.edits.values import (
     When,
     Wrap,
 )
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.purity import is_pure
@@ -42,8 +43,6 @@ from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import Scope, names_read_in
 
 NAME = "unused"
-_GRADIENTS = {"torch.no_grad", "torch.enable_grad", "torch.inference_mode"}
-_VIEWS = ("list", "range", "len", "keys", "items", "values", "enumerate", "zip")
 
 
 @dataclass(frozen=True)
@@ -291,9 +290,9 @@ class _Ledger:
             return is_pure(node.test)
         if isinstance(node, ast.With):
             calls = [i.context_expr for i in node.items]
-            return all(isinstance(c, ast.Call) and self.program.called(c) & _GRADIENTS for c in calls)
+            return all(isinstance(c, ast.Call) and any(map(names.sets_gradient, self.program.called(c))) for c in calls)
         functions = [n.func for n in ast.walk(node.iter) if isinstance(n, ast.Call)]
-        named = all(ast.unparse(f).rpartition(".")[2] in _VIEWS for f in functions)
+        named = all(map(_is_view, functions))
         return named and not any(self._is_read_below(n, node) for n in ast.walk(node.target) if isinstance(n, ast.Name))
 
     def _is_read_below(self, target: ast.Name, loop: ast.For) -> bool:
@@ -534,3 +533,11 @@ def added_reads(program: Program, changes: Iterable[Change]) -> set[tuple[Scope 
             continue
         found.update((program.scope(node).owner(name), name) for name in read)
     return found
+
+
+def _is_view(function: ast.expr) -> bool:
+    """Whether a call only goes over what a container has, or counts it: `list`, `d.items`, `len`."""
+    if isinstance(function, ast.Attribute):
+        return methods.passes(function.attr) in ("keys", "items", "values")
+    name = ast.unparse(function)
+    return names.iteration(name) is not None or names.is_counter(name) or name == "len"

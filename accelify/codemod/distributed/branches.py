@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.codemod.distributed.conditions import RANKS, Key
 from accelify.codemod.distributed.launching import Launching
-from accelify.codemod.libraries import names, vocabulary
+from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.training.roles import Roles
 
 # What a statement of a branch is for: to start the processes, to wait for the others, to deal data out to them, to
@@ -25,13 +25,6 @@ START, SYNC, DEAL, PLACE, DEVICE, NUMBER, SCALE, SAY, REFUSE, OWN = (
     "say",
     "refuse",
     "own",
-)
-_SAYING = ("print", "warnings.", "logging.")
-_SAMPLERS = ("torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler", "torch.utils.data.sampler.")
-_STARTING = (
-    *("torch.distributed.init_process_group", "torch.distributed.destroy_process_group"),
-    *("torch.distributed.barrier", "torch.cuda.set_device"),
-    "torch.accelerator.set_device_index",
 )
 _SYNCHRONISED = "torch.nn.SyncBatchNorm.convert_sync_batchnorm"
 _ARITHMETIC = (
@@ -154,9 +147,9 @@ class Branches:
             return OWN
         called = self.program.called(node)
         text = ast.unparse(node.func)
-        if called & set(_STARTING) or any(s.call is node for s in self.launching.spawns) or self._runs_worker(node):
+        if any(map(_starts, called)) or any(s.call is node for s in self.launching.spawns) or self._runs_worker(node):
             return START
-        if text.startswith(_SAYING) or text.partition(".")[0] in ("logger", "log", "_logger"):
+        if names.says(text) or text.startswith("warnings.") or text.partition(".")[0] in ("logger", "log", "_logger"):
             return SAY
         if text.endswith(".set_epoch"):
             return DEAL
@@ -203,7 +196,7 @@ class Branches:
         if isinstance(value, ast.Constant):
             return value.value is None
         called = self.program.called(value) if isinstance(value, ast.Call) else set()
-        is_own = any(n.startswith(_SAMPLERS) for n in called)
+        is_own = any(map(names.is_plain_sampler, called))
         return is_own or (isinstance(value, ast.Call) and self.is_distributed_sampler(value))
 
     def _is_number(self, value: ast.expr) -> bool:
@@ -231,7 +224,7 @@ class Branches:
             called = self.program.called(node)
             if node.args and (any(map(names.is_wrapper, called)) or _SYNCHRONISED in called):
                 node = node.args[0]
-            elif isinstance(node.func, ast.Attribute) and node.func.attr in ("cuda", "to", "cpu"):
+            elif isinstance(node.func, ast.Attribute) and methods.moves(node.func.attr):
                 node = node.func.value
             else:
                 break
@@ -301,3 +294,8 @@ class Branches:
         if shuffle is None:
             return False
         return bool(shuffle.value) if isinstance(shuffle, ast.Constant) else ast.unparse(shuffle)
+
+
+def _starts(name: str) -> bool:
+    """Whether a call sets up the group of the processes, or the device of this one."""
+    return names.starts_group(name) or names.picks_device(name) or name == "torch.distributed.barrier"

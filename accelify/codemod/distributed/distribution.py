@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from accelify.codemod.distributed.findings import Distribution, Place, is_part_of_a_name, reason_for
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.reach import method_of
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -38,12 +38,9 @@ _ASKING = (
     *("torch.distributed.is_nccl_available", "torch.distributed.is_gloo_available"),
     "torch.distributed.get_default_backend_for_device",
 )
-_DEVICE = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
 _GROUP = "torch.distributed."
-_STARTING = ("torch.distributed.init_process_group", "torch.distributed.destroy_process_group")
 _ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 _REDUCTIONS = {"SUM": "sum", "AVG": "mean"}
-_VIEWS = ("detach", "view", "flatten", "reshape", "squeeze", "unsqueeze", "contiguous", "to", "float", "cuda")
 
 
 class Distributions:
@@ -123,7 +120,7 @@ class Distributions:
     def _call(self, call: ast.Call) -> None:
         for name in self.program.called(call):
             last = name.rpartition(".")[2]
-            if name in _DEVICE and self.place.is_alone(call):
+            if names.picks_device(name) and self.place.is_alone(call):
                 self.found.remove(self.program.statement(call))
             elif names.is_wrapper(name) and names.is_distributed(name):
                 self._wrapper(call)
@@ -131,10 +128,10 @@ class Distributions:
                 self.found.synchronised.append(call)
             elif last == "DistributedSampler" and names.is_distributed(name):
                 self.samplers.add(call)
-            elif name in ("os.environ.get", "os.getenv") and call.args:
+            elif names.reads_variable(name) and call.args:
                 self.ranks.variable(call, call.args[0])
             elif name in _ASKING or (
-                name.startswith(_GROUP) and not name.startswith(_STARTING) and self.alone.skips(call)
+                name.startswith(_GROUP) and not names.starts_group(name) and self.alone.skips(call)
             ):
                 self.found.knows(call)
             elif name.startswith(_GROUP):
@@ -272,7 +269,7 @@ def _is_inner(value: ast.expr | None) -> bool:
 def _makes_anew(value: ast.expr | None) -> bool:
     """Whether an expression makes a tensor that nothing else holds."""
     if isinstance(value, ast.Call):
-        return not (isinstance(value.func, ast.Attribute) and value.func.attr in _VIEWS)
+        return not (isinstance(value.func, ast.Attribute) and methods.may_share_memory(value.func.attr))
     return isinstance(value, ast.BinOp)
 
 
@@ -327,7 +324,7 @@ class Ranks:
 
     def devices(self, calls: list[ast.Call]) -> None:
         """Where a process's number stands for its GPU."""
-        moves = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda") and c.args]
+        moves = [c for c in calls if isinstance(c.func, ast.Attribute) and methods.moves(c.func.attr) and c.args]
         self.found.devices = {c.args[0] for c in moves if self.rank_of(c.args[0]) is not None}
         for function in self.program.reachable:
             for parameter in function.parameters:

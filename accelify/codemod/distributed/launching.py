@@ -149,7 +149,7 @@ class Launching(Conditions):
         name: ast.expr | None = None
         if isinstance(node, ast.Subscript) and "os.environ" in self.program.externals(node.value):
             name = node.slice
-        elif isinstance(node, ast.Call) and self.program.called(node) & {"os.environ.get", "os.getenv"} and node.args:
+        elif isinstance(node, ast.Call) and any(map(names.reads_variable, self.program.called(node))) and node.args:
             name = node.args[0]
         return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
 

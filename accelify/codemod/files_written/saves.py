@@ -6,10 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.training.outputs import opened_round
-
-_COPIES = {"shutil.copy", "shutil.copy2", "shutil.copyfile", "shutil.move", "os.rename", "os.replace"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,8 @@ def _copies(program: Program, save: ast.Call) -> Iterator[ast.Call]:
     path = ast.unparse(save.args[1]) if len(save.args) > 1 else ""
     for call in program.calls_in(program.frame(save)):
         statement = program.statement(call)
-        is_copy = bool(program.called(call) & _COPIES) and bool(call.args) and ast.unparse(call.args[0]) == path
-        if is_copy and call.lineno > save.lineno and isinstance(statement, ast.Expr) and statement.value is call:
+        is_copy = any(map(names.copies_file, program.called(call)))
+        if not is_copy or not call.args or ast.unparse(call.args[0]) != path:
+            continue
+        if call.lineno > save.lineno and isinstance(statement, ast.Expr) and statement.value is call:
             yield call

@@ -23,8 +23,10 @@ returns=ndarray rows=each device=host traits=needs_host
     numpy: uint8 int8 int16 int32 int64 float16 float32 float64 int_ float_ bool_ double single half intp longlong
 returns=ndarray rows=concatenates device=host traits=needs_host
     numpy: concatenate vstack row_stack append concat
+returns=ndarray rows=concatenates device=host traits=needs_host
+    numpy: stack hstack
 returns=ndarray device=host traits=needs_host
-    numpy: stack hstack dstack column_stack
+    numpy: dstack column_stack
 returns=ndarray rows=selects device=host traits=needs_host
     numpy: take compress delete extract nonzero argwhere flatnonzero unique searchsorted digitize isin in1d
         intersect1d setdiff1d union1d
@@ -170,4 +172,10 @@ returns=dict
     <frame>: to_dict
 returns=string
     <frame>: to_string to_markdown to_latex
+
++ traits=counts
+    numpy: arange
++ traits=same_values
+    <ndarray>: astype copy flatten ravel reshape squeeze view tolist item
+    numpy: array asarray copy ravel reshape squeeze
 """

@@ -106,4 +106,7 @@ effects=writes_files+waits traits=spreads
     torch.distributed.checkpoint: save save_state_dict async_save
 effects=reads_files+waits mutates=0 traits=spreads
     torch.distributed.checkpoint: load load_state_dict
+
++ traits=group
+    torch.distributed: init_process_group destroy_process_group
 """

@@ -82,4 +82,8 @@ mutates=self keeps=0
     <transform>: append
 -
     <transform>: get_params
+
++ traits=plain_loader
+    torch.utils.data: DataLoader
+    torchdata.stateful_dataloader: StatefulDataLoader
 """

@@ -22,8 +22,10 @@ effects=writes_files returns=file traits=opens
     imageio: get_writer
     tempfile: NamedTemporaryFile TemporaryFile mkstemp SpooledTemporaryFile
     tensorflow.io: TFRecordWriter gfile.GFile
-effects=writes_files returns=string traits=makes_folders
-    tempfile: mkdtemp TemporaryDirectory gettempdir mktemp
+effects=writes_files returns=string
+    tempfile: mkdtemp TemporaryDirectory
+effects=reads_environment returns=string
+    tempfile: gettempdir mktemp
 returns=buffer
     io: StringIO BytesIO
 returns=csv_writer keeps=0
@@ -204,4 +206,12 @@ returns=path traits=attribute
     <path>: parent
 returns=list traits=attribute
     <path>: parents parts suffixes
+
++ traits=copies_file
+    shutil: copy copyfile copy2 move
+    os: rename replace
++ traits=looks
+    os.path: exists isfile isdir islink lexists
+    os: access
+    <path>: exists is_file is_dir is_symlink
 """

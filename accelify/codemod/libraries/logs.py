@@ -39,7 +39,7 @@ mutates=self
     <handler>: setFormatter setLevel addFilter close flush
 
 # --- trackers ---
-role=logger returns=tensorboard effects=writes_files traits=opens+makes_folders
+role=logger returns=tensorboard effects=writes_files traits=opens
     torch.utils.tensorboard: *
     tensorboardX: *
     tensorboard_logger: Logger
@@ -85,4 +85,7 @@ role=logger effects=asks_network returns=tracker
     visdom: Visdom
 effects=shows+asks_network mutates=self
     <tracker>: line scatter images image text bar heatmap histogram
+
++ traits=sweeps
+    wandb: agent sweep
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import Role, Trait
+from accelify.codemod.libraries.row import DRAWS, Device, Effect, Role, Rows, Trait
 
 
 def is_optimizer(name: str | None) -> bool:
@@ -101,3 +101,180 @@ def _has_role(name: str | None, role: Role) -> bool:
 def _has_trait(name: str | None, trait: Trait) -> bool:
     row = table.function(name)
     return row is not None and trait in row.traits
+
+
+def is_dataset(name: str | None) -> bool:
+    """Data sets of libraries, which may download themselves."""
+    return _has_role(name, Role.DATASET)
+
+
+def is_plain_sampler(name: str | None) -> bool:
+    """Samplers of one process."""
+    return _has_role(name, Role.SAMPLER) and not is_distributed(name)
+
+
+def is_plain_loader(name: str | None) -> bool:
+    """Torch's own loader, no subclass of it."""
+    return _has_trait(name, Trait.PLAIN_LOADER)
+
+
+def is_factory(name: str | None) -> bool:
+    """Functions of torch that make a tensor of their own: `torch.zeros`, `torch.tensor`; not `torch.zeros_like`."""
+    row = table.function(name)
+    if row is None or row.returns != "tensor" or row.device is None:
+        return False
+    is_made = row.role is Role.FACTORY or Effect.DRAWS_TORCH in row.effects
+    is_like = row.device in (Device.OPTION_OR_ARGUMENT, Device.ARGUMENTS) and Trait.SAME_VALUES not in row.traits
+    return is_made and not is_like
+
+
+def takes_a_device(name: str | None) -> bool:
+    """Functions of torch that make a tensor where `device=` says."""
+    row = table.function(name)
+    return row is not None and row.returns == "tensor" and row.device is Device.OPTION
+
+
+def draws(name: str | None) -> bool:
+    """Functions that draw random numbers, from whichever generator; those of training mode do not count."""
+    row = table.function(name)
+    return row is not None and bool(row.effects & (DRAWS - {Effect.DRAWS_IN_TRAINING}))
+
+
+def is_seed(name: str | None) -> bool:
+    """Functions that seed a generator of torch, of NumPy, of Python, or of all of them."""
+    return _has_role(name, Role.SEED)
+
+
+def joins(name: str | None) -> bool:
+    """Functions that join tensors or arrays in their order: `torch.cat`, `numpy.stack`."""
+    row = table.function(name)
+    return row is not None and row.rows is Rows.CONCATENATES
+
+
+def is_without_gradient(name: str | None) -> bool:
+    """`torch.no_grad`, `torch.inference_mode`."""
+    return _has_trait(name, Trait.NO_GRADIENT)
+
+
+def sets_gradient(name: str | None) -> bool:
+    """`torch.no_grad`, `torch.enable_grad`: contexts and decorators that say whether gradients are computed."""
+    return _has_trait(name, Trait.SETS_GRADIENT)
+
+
+def clips_gradients(name: str | None) -> bool:
+    """`torch.nn.utils.clip_grad_norm_`."""
+    return _has_trait(name, Trait.CLIPS_GRADIENTS)
+
+
+def same_values(name: str | None) -> bool:
+    """Functions of torch whose result has the values of their first argument: `torch.tensor`."""
+    row = table.function(name)
+    return row is not None and row.returns == "tensor" and Trait.SAME_VALUES in row.traits
+
+
+def is_counter(name: str | None) -> bool:
+    """What yields numbers in their order: `range`, `itertools.count`."""
+    return _has_trait(name, Trait.COUNTS)
+
+
+def asks_about(name: str | None) -> bool:
+    """Builtins that tell something about a value or make one number of it: `len`, `isinstance`, `int`."""
+    row = table.function(name)
+    return row is not None and "." not in str(name) and bool(row.traits & {Trait.SHAPE_ONLY, Trait.SCALAR})
+
+
+def keeps_signature(name: str | None) -> bool:
+    """Decorators that leave a function's parameters and results as they are: `torch.no_grad`, `torch.compile`."""
+    row = table.function(name)
+    is_context = row is not None and row.returns == "context"
+    return is_context or name == "torch.compile" or _has_trait(name, Trait.KEEPS_SIGNATURE)
+
+
+def is_file_reader(name: str | None) -> bool:
+    """Functions that read what is in a file: `torch.load`, `open`; not those that ask whether it is there."""
+    row = table.function(name)
+    return row is not None and Effect.READS_FILES in row.effects and row.returns not in ("number", "string", "list")
+
+
+def runs_command(name: str | None) -> bool:
+    """Functions that run another program: `os.system`, `subprocess.run`."""
+    row = table.function(name)
+    return row is not None and {Effect.STARTS, Effect.RUNS_CODE} <= row.effects
+
+
+def copies_file(name: str | None) -> bool:
+    """`shutil.copy`, `os.rename`: what its first argument names is somewhere else afterwards, too."""
+    return _has_trait(name, Trait.COPIES_FILE)
+
+
+def makes_folder(name: str | None) -> bool:
+    """`os.makedirs`, `os.mkdir`."""
+    return _has_trait(name, Trait.MAKES_FOLDERS)
+
+
+def exits(name: str | None) -> bool:
+    """Functions after which nothing else runs: `sys.exit`."""
+    return _has_effect(name, Effect.EXITS)
+
+
+def asks_the_user(name: str | None) -> bool:
+    """`input`."""
+    return _has_effect(name, Effect.READS_INPUT)
+
+
+def says(name: str | None) -> bool:
+    """Functions that print or log."""
+    return _has_effect(name, Effect.PRINTS) or _has_effect(name, Effect.LOGS)
+
+
+def starts_group(name: str | None) -> bool:
+    """`torch.distributed.init_process_group`, `destroy_process_group`."""
+    return _has_trait(name, Trait.GROUP)
+
+
+def picks_device(name: str | None) -> bool:
+    """`torch.cuda.set_device`."""
+    return _has_trait(name, Trait.PICKS_DEVICE)
+
+
+def sweeps(name: str | None) -> bool:
+    """`wandb.agent`, `wandb.sweep`: they run the script several times."""
+    return _has_trait(name, Trait.SWEEPS)
+
+
+def may_differ_in_training(name: str | None) -> bool:
+    """Modules for which training mode makes a difference, and those of libraries for which it may."""
+    return _has_trait(name, Trait.DIFFERS_IN_TRAINING) or _has_trait(name, Trait.MAY_DIFFER_IN_TRAINING)
+
+
+def _has_effect(name: str | None, effect: Effect) -> bool:
+    row = table.function(name)
+    return row is not None and effect in row.effects
+
+
+def is_progress(name: str | None) -> bool:
+    """Progress bars round what is iterated over: `tqdm`."""
+    return _has_role(name, Role.PROGRESS)
+
+
+def is_copy(name: str | None) -> bool:
+    """`list`, `tuple`, `sorted`: containers of all that their argument yields."""
+    row = table.function(name)
+    return row is not None and row.passes == "same" and row.returns in ("list", "tuple")
+
+
+def converts(name: str | None) -> bool:
+    """`int`, `float`, `bool`, `str`: another kind of number, or a text, of one value."""
+    row = table.function(name)
+    is_builtin = row is not None and "." not in str(name)
+    return is_builtin and row is not None and (Trait.SCALAR in row.traits or row.returns == "string") and row.is_pure
+
+
+def reads_variable(name: str | None) -> bool:
+    """`os.environ.get`, `os.getenv`: the environment variable that their first argument names."""
+    row = table.function(name)
+    return (
+        row is not None
+        and Effect.READS_ENVIRONMENT in row.effects
+        and str(name).startswith(("os.environ.", "os.getenv"))
+    )

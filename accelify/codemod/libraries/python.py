@@ -24,7 +24,7 @@ returns=bytes
 returns=number traits=shape_only
     -: callable hasattr isinstance issubclass
 -
-    -: type getattr vars dir slice object property staticmethod classmethod super help copyright
+    -: type getattr vars dir slice object super help copyright
     -: Exception BaseException ValueError TypeError KeyError IndexError RuntimeError NotImplementedError AttributeError
     -: StopIteration KeyboardInterrupt OSError IOError FileNotFoundError FileExistsError AssertionError ImportError
     -: ModuleNotFoundError ZeroDivisionError OverflowError MemoryError SystemExit Warning UserWarning
@@ -61,6 +61,14 @@ effects=exits
     sys: exit
     os: _exit abort
 
+# --- decorators ---
+traits=keeps_signature
+    -: property staticmethod classmethod
+    abc: abstractmethod
+    functools: wraps lru_cache cache cached_property
+    typing: overload final no_type_check
+    torch.jit: ignore unused export
+
 # --- iteration ---
 role=iteration passes=enumerate returns=iterator
     -: enumerate
@@ -90,7 +98,7 @@ returns=iterator
 returns=iterator effects=calls
     -: map
     itertools: accumulate dropwhile filterfalse groupby starmap takewhile
-mutates=0
+mutates=0 passes=element
     -: next anext
 
 # --- containers: `keeps` says which argument is in it afterwards ---
@@ -125,28 +133,40 @@ mutates=self keeps=1 returns=argument
 mutates=self keeps=0+1
     heapq: heappush
 mutates=self
-    <list>: clear pop remove __delitem__
-    <deque>: popleft rotate
-    <dict>: clear pop popitem __delitem__ move_to_end
+    <list>: clear remove __delitem__
+    <deque>: rotate
+    <dict>: clear popitem __delitem__ move_to_end
     <set>: clear pop remove discard difference_update intersection_update symmetric_difference_update
     <counter>: subtract
+mutates=self passes=element
+    <list>: pop
+    <dict>: pop
+    <deque>: popleft
 mutates=self rows=along
     <list>: sort reverse
-returns=list
+returns=list passes=same
     <list>: copy
     <counter>: most_common
 returns=number
     <list> <tuple> <string>: count index
     <dict> <set> <list>: __contains__
+returns=dict passes=same
+    <dict>: copy
 returns=dict
-    <dict>: copy fromkeys
-returns=iterator
-    <dict>: items keys values
+    <dict>: fromkeys
+returns=iterator traits=view passes=items
+    <dict>: items
+returns=iterator traits=view passes=values
+    <dict>: values
+returns=iterator traits=view passes=keys
+    <dict>: keys
     <counter>: elements
 returns=number rows=sum
     <counter>: total
+passes=element
+    <dict>: get
 -
-    <dict>: get __getitem__
+    <dict>: __getitem__
     <list> <tuple>: __getitem__
 returns=set
     <set>: copy difference intersection symmetric_difference union
@@ -180,9 +200,11 @@ returns=number
     <number>: bit_length is_integer conjugate as_integer_ratio
 -
     <iterator>: __iter__
+mutates=self passes=element
+    <iterator>: __next__ next
+    <generator>: __next__ next
 mutates=self
-    <iterator>: __next__ send throw close
-    <generator>: __next__
+    <iterator> <generator>: send throw close
 returns=number traits=attribute
     <number>: real imag
 
@@ -207,7 +229,7 @@ returns=number
     difflib editdistance Levenshtein editdistance_s: *
 -
     operator: *
-    functools: partial wraps lru_cache cache cached_property singledispatch total_ordering partialmethod cmp_to_key
+    functools: partial singledispatch total_ordering partialmethod cmp_to_key
     copy: copy deepcopy
     dataclasses: dataclass field asdict astuple replace fields make_dataclass is_dataclass
     enum abc typing typing_extensions types numbers: *
@@ -472,4 +494,8 @@ effects=changes_library
     warnings: filterwarnings simplefilter resetwarnings
 -
     warnings: catch_warnings
+
++ traits=counts
+    -: range xrange
+    itertools: count
 """

@@ -146,6 +146,20 @@ class Trait(Enum):
     MEASURES_MEMORY = "measures_memory"
     VIEW = "view"  # the result shares its memory with the argument
     SETUP = "setup"  # prepares what comes later; has no part in a step
+    SAME_VALUES = "same_values"  # the result has its argument's values, perhaps elsewhere, in another type or shape
+    COPIES = "copies"  # the result never shares its memory with the argument
+    NO_GRADIENT = "no_gradient"  # no graph of gradients is built under it
+    SETS_GRADIENT = "sets_gradient"  # says whether a graph of gradients is built
+    CLIPS_GRADIENTS = "clips_gradients"
+    COUNTS = "counts"  # yields numbers in their order
+    COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else
+    LOOKS = "looks"  # asks whether a file or a folder is there
+    SWITCHES_MODE = "switches_mode"  # between training and evaluation
+    PLAIN_LOADER = "plain_loader"  # torch's loader itself, of which the accelerator's is a copy
+    GROUP = "group"  # starts or ends the group of the processes
+    PICKS_DEVICE = "picks_device"  # sets the device that a process works on
+    KEEPS_SIGNATURE = "keeps_signature"  # a decorator that leaves parameters and results as they are
+    SWEEPS = "sweeps"  # runs the script again with other settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +174,7 @@ class Row:
     rows: Rows | None = None
     device: Device | None = None
     same: Same = Same.ARGUMENTS
-    passes: str | None = None  # how an iteration passes on what its arguments yield
+    passes: str | None = None  # what it passes on of what its object or its arguments hold: `same`, `element`, ...
     asks: Asks | None = None
     traits: frozenset[Trait] = frozenset()
 
@@ -194,7 +208,11 @@ def row_of(facts: str) -> Row | None:
     """A row from the text of its facts; `unknown` takes names out of a pattern."""
     if facts == "unknown":
         return None
-    given = dict(fact.split("=") for fact in facts.split() if fact != "-")
+    given: dict[str, str] = {}
+    for fact in facts.split():
+        column, _, values = fact.partition("=")
+        if column != "-":
+            given[column] = f"{given[column]}+{values}" if column in given else values
     unknown = given.keys() - {f.name for f in dataclasses.fields(Row)}
     if unknown:
         raise ValueError(f"no such column: {', '.join(sorted(unknown))} in {facts!r}")

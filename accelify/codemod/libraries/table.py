@@ -9,6 +9,9 @@ in the columns of `Row`; the indented lines below it hold the names of which the
     role=loader returns=loader
         torch_geometric.loader: *Loader       # a pattern; of those that match, the longest wins
 
+    + traits=same_values
+        <tensor>: cpu detach clone            # more facts on names that have a row above, whose facts stay
+
 `<tensor>` is a kind of object; `<tensor>.abs` is its method or attribute. A kind has the members of the kinds it is
 based on (`kinds.BASED_ON`). A name without a row is *unknown*, and the lookups return None: it may do anything, and
 its result depends on its arguments. It is never assumed to be harmless.
@@ -70,6 +73,12 @@ def members(name: str) -> tuple[Row, ...]:
     return tuple(dict.fromkeys(row for row in found if row is not None))
 
 
+def kind_made_by(name: str | None) -> str | None:
+    """The kind of object that a call of a name returns; None where it is unknown, or what it is given."""
+    row = function(name)
+    return None if row is None or row.returns in ("self", "argument") else row.returns
+
+
 def is_kind(kind: str | None, base: str) -> bool:
     """Whether a kind of object is another, or based on it: a `dropout` is a `module`."""
     while kind is not None and kind != base:
@@ -86,8 +95,8 @@ def names(where: Callable[[Row], bool]) -> Iterator[str]:
 def entries() -> Iterator[tuple[str, str, str]]:
     """Every name of the table with the text of its facts and the module that has them."""
     for place, facts, words, source in lines():
-        for word in words.split():
-            yield _joined(place, word), facts, source
+        for word in words.split() if not _adds(facts) else ():
+            yield _joined(place, word), _words(place)[word], source
 
 
 @cache
@@ -170,19 +179,29 @@ def _places() -> dict[str, list[tuple[str, str]]]:
 @cache
 def _words(place: str) -> dict[str, str]:
     """The facts of each name of one place, as text."""
-    return {word: facts for facts, words in _places().get(place, ()) for word in words.split()}
+    found: dict[str, str] = {}
+    for adds in (False, True):
+        for facts, words in _places().get(place, ()):
+            if _adds(facts) is adds:
+                found.update({word: f"{found[word]} {facts[1:]}" if adds else facts for word in words.split()})
+    return found
 
 
 @cache
 def _patterns() -> dict[str, tuple[_Pattern, ...]]:
     """The patterns by the first part of their names, the longest first; at "" those that begin with a star."""
     found: dict[str, list[_Pattern]] = {"": []}
-    for place, facts, words, _source in lines():
+    for place, _facts, words, _source in lines():
         for word in words.split() if "*" in words else ():
             if "*" in word:
                 start, *between, end = _joined(place, word).split("*")
-                found.setdefault(start.partition(".")[0], []).append((start, tuple(between), end, facts))
+                found.setdefault(start.partition(".")[0], []).append((start, tuple(between), end, _words(place)[word]))
     return {first: _longest_first(each + found[""] if first else each) for first, each in found.items()}
+
+
+def _adds(facts: str) -> bool:
+    """Whether facts are more of them on names that have a row."""
+    return facts[0] == "+"
 
 
 def _longest_first(patterns: list[_Pattern]) -> tuple[_Pattern, ...]:

@@ -166,9 +166,9 @@ returns=tensor device=arguments
 
 # --- several into one ---
 returns=tensor rows=concatenates device=arguments traits=one_device
-    torch: cat concat concatenate vstack row_stack
+    torch: cat concat concatenate vstack row_stack stack hstack
 returns=tensor device=arguments traits=one_device
-    torch: stack hstack dstack column_stack
+    torch: dstack column_stack
 
 # --- new tensors from a tensor ---
 returns=tensor role=factory device=option_or_argument traits=shape_only
@@ -195,4 +195,16 @@ returns=number traits=attribute same=yes
     <dtype>: is_floating_point itemsize is_complex is_signed
 traits=attribute
     <device>: type index
+
+# --- the same values elsewhere, in another type, shape or kind ---
++ traits=same_values
+    <tensor>: to type type_as cuda cpu xpu pin_memory float double half bfloat16 int long short byte char bool clone
+        detach detach_ contiguous numpy tolist item data view view_as reshape squeeze unsqueeze flatten coalesce
+        to_dense
+    torch: clone detach
++ traits=copies
+    <tensor>: clone
+    torch: clone
++ traits=view
+    <tensor>: detach_ requires_grad_
 """

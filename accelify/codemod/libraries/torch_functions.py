@@ -247,6 +247,22 @@ effects=calls
     torch.utils.benchmark: Timer
 -
     torch.utils: _pytree.*
-    torch.jit: ignore unused export is_scripting is_tracing annotate isinstance fork wait
+    torch.jit: is_scripting is_tracing annotate isinstance fork wait
     torch: Tag layout memory_format qscheme dtype
+
+# --- the same values as a tensor ---
++ traits=same_values
+    torch: tensor as_tensor asarray
+    torch.autograd: Variable
++ traits=no_gradient
+    torch: no_grad inference_mode autograd.no_grad autograd.inference_mode
++ traits=sets_gradient
+    torch: no_grad inference_mode enable_grad set_grad_enabled autograd.no_grad autograd.inference_mode
+        autograd.enable_grad
+    torch.autograd: set_grad_enabled
++ traits=counts
+    torch: arange range
++ traits=picks_device
+    torch.cuda torch.xpu: set_device
+    torch.accelerator: set_device_index set_device_idx
 """

@@ -198,4 +198,7 @@ returns=argument mutates=0
     torch.nn.init: constant_ ones_ zeros_ eye_ dirac_ constant eye dirac
 returns=number
     torch.nn.init: calculate_gain
+
++ traits=switches_mode
+    <module>: train eval
 """

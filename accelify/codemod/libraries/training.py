@@ -21,7 +21,7 @@ returns=module traits=may_differ_in_training
     torch.optim.swa_utils: AveragedModel
 mutates=1 effects=calls
     torch.optim.swa_utils: update_bn
-mutates=self keeps=0 effects=calls
+mutates=self effects=calls
     <optimizer>: step
 mutates=self
     <optimizer>: zero_grad
@@ -160,4 +160,8 @@ effects=shows
     rich.console: Console
     rich: *
 
++ traits=counts
+    tqdm: trange auto.trange notebook.trange std.trange tnrange
++ traits=clips_gradients
+    torch.nn.utils: clip_grad_norm_ clip_grad_value_ clip_grad_norm
 """

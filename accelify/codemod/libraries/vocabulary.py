@@ -8,6 +8,7 @@ from accelify.codemod.libraries.row import Asks
 
 _DEVICE_TYPES = ("cuda", "cpu", "mps", "xpu")
 _DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|gpus?|cuda)(_ids?)?$|^(local_)?rank$")
+_DEVICE_OPTIONS = frozenset({"device", "dev", "use_cuda", "cuda", "gpu"})
 _LOW_PRECISION = {"torch.float16": "fp16", "torch.half": "fp16", "torch.bfloat16": "bf16"}
 _RUN_TRAINING = ("accelify.runtime", "accelerate", "pytorch_lightning", "lightning", "ignite", "fastai", "catalyst")
 # Which process this is, as torchrun, SLURM, MPI and others say it; and what all processes are told alike.
@@ -27,6 +28,16 @@ _ASKED_BY_VARIABLE = {
     **dict.fromkeys(("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), Asks.SIZE),
 }
 
+_SETTINGS = frozenset("parse_args parse_known_args yaml.load safe_load json.load EasyDict edict Namespace".split())
+
+_ANSWERED_BY_WRAPPER = frozenset(
+    "train eval training parameters zero_grad to cuda cpu float double half requires_grad_ share_memory forward apply "
+    "buffers __class__ module".split()
+)
+_KEPT_BY_OPTIMIZERS = frozenset(
+    "step zero_grad param_groups state state_dict load_state_dict defaults add_param_group".split()
+)
+
 
 def is_device_text(value: object) -> bool:
     """`"cuda"`, `"cuda:1"`, `"cpu"`, `"mps"`."""
@@ -36,6 +47,11 @@ def is_device_text(value: object) -> bool:
 def is_device_name(last: str) -> bool:
     """The last names of what holds devices: `device`, `gpu_id`, `teacher_device`, `rank`."""
     return _DEVICE_NAME.search(last) is not None
+
+
+def is_device_option(name: str) -> bool:
+    """Parameters of a script's own functions that say where to compute: `device`, `use_cuda`."""
+    return name in _DEVICE_OPTIONS
 
 
 def low_precision(name: str) -> str | None:
@@ -61,3 +77,18 @@ def is_launcher_variable(name: str) -> bool:
 def asked_by_variable(name: str) -> Asks | None:
     """What an environment variable says of the run: that of the rank, the number of processes."""
     return _ASKED_BY_VARIABLE.get(name)
+
+
+def reads_settings(name: str) -> bool:
+    """Calls, as they are spelled or by their last name, that give the options of a run."""
+    return name in _SETTINGS
+
+
+def is_answered_by_wrapper(attribute: str) -> bool:
+    """Members of a module that the wrapper of `torch.nn.parallel` answers as the module itself would."""
+    return attribute in _ANSWERED_BY_WRAPPER
+
+
+def is_kept_by_optimizers(attribute: str) -> bool:
+    """Members of an optimizer that an optimizer wrapped by an accelerator has, too."""
+    return attribute in _KEPT_BY_OPTIMIZERS

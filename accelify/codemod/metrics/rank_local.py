@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from accelify.codemod.semantics.contents import FILLS
+from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.purity import draws_at_random, function_draws
 from accelify.codemod.semantics.reaching import reaching
@@ -159,7 +159,7 @@ class Locality:
             targets, value = [node.target], node.value
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             function = node.value.func
-            if isinstance(function, ast.Attribute) and function.attr in FILLS and node.value.args:
+            if isinstance(function, ast.Attribute) and methods.puts_in(function.attr) and node.value.args:
                 targets, value = [function.value], node.value
         if value is None or not self.is_own(value):
             return []

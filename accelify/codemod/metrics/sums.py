@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.metrics.sum_uses import Use, Uses, line_of
 from accelify.codemod.metrics.summands import Summand
 from accelify.codemod.preparing.prepared import Prepared
-from accelify.codemod.semantics.contents import FILLS
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.purity import CLOCKS
@@ -320,7 +320,7 @@ def bound_in(loop: Loop) -> set[str]:
     for node in ast.walk(loop):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLS:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and methods.puts_in(node.func.attr):
             found |= names_in(node.func.value)
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             found |= names_in(node.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.libraries import names
 from accelify.codemod.precision.precision import Precision, condition_code
 from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches
 from accelify.codemod.preparing.settings import Settings
@@ -12,7 +13,6 @@ from accelify.codemod.semantics.values import External
 from accelify.codemod.training.loops import Training
 
 _USES = ("initialize", "scale_loss", "master_params")
-_CLIPS = {"torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"}
 LEVELS = ("O1", "O2")
 _THINGS = ("models", "optimizers")
 # What settings may say where they say what is so without them.
@@ -124,7 +124,7 @@ class Apex:
     def _masters(self, call: ast.Call) -> None:
         """`clip_grad_norm_(amp.master_params(optimizer), 1.0)` clips what the optimizer steps."""
         outer = self.program.parent(call)
-        is_clip = isinstance(outer, ast.Call) and bool(self.program.called(outer) & _CLIPS)
+        is_clip = isinstance(outer, ast.Call) and any(map(names.clips_gradients, self.program.called(outer)))
         assert isinstance(self.found.bindings[0], ast.Assign)
         target = self.found.bindings[0].targets[0]
         assert isinstance(target, ast.Tuple)
@@ -139,7 +139,10 @@ class Apex:
     def _gradients(self) -> None:
         """apex leaves unscaled gradients; with the accelerator only what it clips is unscaled before the step."""
         for call in self.program.calls:
-            if self.program.called(call) & _CLIPS and self.program.frame(call) in self.program.reachable:
+            if (
+                any(map(names.clips_gradients, self.program.called(call)))
+                and self.program.frame(call) in self.program.reachable
+            ):
                 if len(call.args) > 3 or {k.arg for k in call.keywords} - {"max_norm", "norm_type", "clip_value"}:
                     raise NotUnderstood(call, "gradients are clipped in a way of the script's own")
                 self.found.clips.append(call)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from accelify.codemod.libraries import names, vocabulary
+from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.precision.switches import HAS_CUDA, NotUnderstood, Switches, is_none, method_of_call
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.settings import Settings
@@ -285,9 +285,6 @@ def condition_code(conditions: set[str]) -> str:
     return " and ".join(f"({c})" if " or " in c else c for c in ordered)
 
 
-_USES = ("scale", "unscale_", "step", "update")
-
-
 class Scaler:
     """The uses of the one scaler of a script.
 
@@ -356,7 +353,7 @@ class Scaler:
         statement = self.program.statement(node)
         if isinstance(parent, ast.Attribute):
             call = self.program.parent(parent)
-            if parent.attr in _USES and isinstance(call, ast.Call) and call.func is parent:
+            if methods.is_used_of_scaler(parent.attr) and isinstance(call, ast.Call) and call.func is parent:
                 self._call(call)
                 return
             raise NotUnderstood(node, f"`{ast.unparse(parent)}` is read")

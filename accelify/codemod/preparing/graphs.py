@@ -9,15 +9,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.grouping import Item
 from accelify.codemod.preparing.wrapping import Wrapping
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.losses import losses_of
-
-_ENDS = frozenset("detach item numpy tolist size data_ptr".split())  # nothing flows back through these
-_NO_GRADIENTS = ("torch.no_grad", "torch.inference_mode")
 
 
 @dataclass
@@ -61,7 +59,7 @@ class Graphs:
 
     def _says_so(self, node: ast.expr) -> bool:
         function = node.func if isinstance(node, ast.Call) else node
-        return any(name in _NO_GRADIENTS for name in self.program.externals(function))
+        return any(names.is_without_gradient(name) for name in self.program.externals(function))
 
     def reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
         """The assignments whose value a name may have where it is read."""
@@ -145,7 +143,7 @@ class _Walk:
         return call if inside and site is None else site
 
     def _call(self, node: ast.Call, site: ast.AST | None) -> None:
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _ENDS:
+        if isinstance(node.func, ast.Attribute) and methods.ends_graph(node.func.attr):
             return
         if self.graphs.is_without_gradients(node):
             return
@@ -239,7 +237,7 @@ class _Walk:
                     self._written(earlier, site)
 
     def _attribute(self, node: ast.Attribute, site: ast.AST | None) -> None:
-        if node.attr in ("data", "shape"):
+        if methods.ends_graph(node.attr):
             return
         owners = self.program.values(node.value)
         for write in self.program.attribute_writes.get(node.attr, ()):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.purity import draws_weights
 from accelify.codemod.semantics.scopes import Scope
@@ -165,7 +166,7 @@ class Grouper:
         return (
             isinstance(last, ast.Expr)
             and isinstance(last.value, ast.Call)
-            and ast.unparse(last.value.func) in ("exit", "sys.exit", "quit")
+            and names.exits(ast.unparse(last.value.func))
         )
 
     # One block.

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
-
-PARAMETERS = ("parameters", "named_parameters", "trainable_parameters")
-_OF_MODELS = (*PARAMETERS, "train", "eval")  # methods that tell a model from what else a function may be given
 
 
 class Owners:
@@ -60,7 +58,7 @@ class Owners:
         """The models that a function is given beside an optimizer, known by what the training code calls on them."""
         found: list[tuple[ast.expr, Chain]] = []
         for call in self.program.calls:
-            if not isinstance(call.func, ast.Attribute) or call.func.attr not in _OF_MODELS:
+            if not isinstance(call.func, ast.Attribute) or not _tells_a_model(call.func.attr):
                 continue
             if not is_plain(call.func.value) or self.program.frame(call) not in self.training.frames:
                 continue
@@ -127,7 +125,11 @@ class Owners:
             handed = self._owners_in_results(node, depth) if isinstance(node, ast.Call) else []
             if handed:
                 found.extend(handed)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PARAMETERS:
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and methods.gives_parameters(node.func.attr)
+            ):
                 if is_plain(node.func.value) and not self._is_comprehended(node.func.value):
                     found.extend(self._gone_over(node.func.value) or [node.func.value])
             elif (
@@ -194,7 +196,7 @@ class Owners:
                 found.extend(self._owners_in(statement.iter, depth - 1))
         for read in owner.reads.get(node.id, ()):
             parent = self.program.parent(read)
-            if isinstance(parent, ast.Attribute) and parent.attr in ("append", "extend"):
+            if isinstance(parent, ast.Attribute) and methods.puts_in(parent.attr):
                 call = self.program.parent(parent)
                 if isinstance(call, ast.Call):
                     found.extend(e for a in call.args for e in self._owners_in(a, depth - 1))
@@ -226,3 +228,8 @@ def _call_behind(binding: Binding) -> ast.Call | None:
     if value is None and isinstance(binding.statement, ast.Assign):
         value = binding.statement.value
     return value if isinstance(value, ast.Call) else None
+
+
+def _tells_a_model(method: str) -> bool:
+    """Whether a method tells a model from what else a function may be given."""
+    return methods.gives_parameters(method) or methods.switches_mode(method)

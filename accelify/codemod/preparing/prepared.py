@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.handed_back import handed_back
 from accelify.codemod.preparing.preparing import Preparation
@@ -234,7 +235,7 @@ class Prepared:
 def _asked(call: ast.Call) -> ast.expr | None:
     """The iterator of `next(iterator)` and of `iterator.__next__()`."""
     if isinstance(call.func, ast.Attribute):
-        return call.func.value if call.func.attr in ("next", "__next__") and not call.args else None
+        return call.func.value if methods.takes_the_next(call.func.attr) and not call.args else None
     return call.args[0] if isinstance(call.func, ast.Name) and call.func.id == "next" and call.args else None
 
 
@@ -270,7 +271,7 @@ def _parts(node: ast.expr) -> list[ast.expr] | None:
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
-        and node.func.id in ("tuple", "list")
+        and names.is_copy(node.func.id)
         and len(node.args) == 1
     ):
         return list(node.args)

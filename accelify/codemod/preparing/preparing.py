@@ -6,10 +6,10 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.grouping import Group, Grouper, Item
 from accelify.codemod.preparing.handed_back import handed_back, is_handed_through
-from accelify.codemod.preparing.optimizer_models import PARAMETERS, Owners, is_plain
+from accelify.codemod.preparing.optimizer_models import Owners, is_plain
 from accelify.codemod.preparing.reach import node_of
 from accelify.codemod.preparing.sharded_twice import dealt_twice
 from accelify.codemod.semantics.program import Program
@@ -212,7 +212,7 @@ class Preparer:
     def _models_without_optimizer(self) -> None:
         """Models that the script updates by hand."""
         for call in self.program.calls:
-            if not isinstance(call.func, ast.Attribute) or call.func.attr not in PARAMETERS:
+            if not isinstance(call.func, ast.Attribute) or not methods.gives_parameters(call.func.attr):
                 continue
             frame = self.program.frame(call)
             if frame not in self.training.frames or not is_plain(call.func.value):

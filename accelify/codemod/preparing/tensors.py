@@ -5,20 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod.libraries import names
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.roles import Roles
 
-_TAKES_A_DEVICE = {"tensor", "zeros", "ones", "full", "empty", "eye", "arange", "linspace"}
-_DRAWS = {"rand", "randn", "randint", "randperm", "normal"}
-_CREATORS = {
-    *_TAKES_A_DEVICE,
-    *_DRAWS,
-    *("as_tensor", "from_numpy", "Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "IntTensor", "ByteTensor"),
-    *("tril_indices", "triu_indices"),
-}
-_KEPT = ("Parameter", "Buffer", "register_buffer", "register_parameter")
+_KEPT = ("Parameter", "Buffer")
 
 
 class Tensors:
@@ -31,14 +24,15 @@ class Tensors:
 
     def is_creator(self, call: ast.Call) -> bool:
         """`torch.zeros(3)`"""
-        return any(_last(n) in _CREATORS for n in self._torch(call))
+        return any(map(names.is_factory, self._torch(call)))
 
     def takes_a_device(self, call: ast.Call) -> bool:
         """Whether a tensor can be made on a device at once; one that is drawn has the CPU's numbers, if it may."""
         if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg in (None, "out") for k in call.keywords):
             return False
-        names = {_last(n) for n in self._torch(call)}
-        return bool(names) and names <= (_TAKES_A_DEVICE | _DRAWS if requires_grad(call) else _TAKES_A_DEVICE)
+        called = self._torch(call)
+        may_draw = requires_grad(call)
+        return bool(called) and all(names.takes_a_device(n) and (may_draw or not names.draws(n)) for n in called)
 
     def _torch(self, call: ast.Call) -> set[str]:
         return {n for n in self.program.called(call) if n.startswith("torch.")}
@@ -85,7 +79,8 @@ class Tensors:
     def is_kept(self, call: ast.Call) -> bool:
         """Whether a tensor becomes a parameter or a buffer, which move with the model."""
         around = (a for a in self.program.ancestors(call) if isinstance(a, ast.Call))
-        return any(_last(ast.unparse(a.func)) in _KEPT for a in around)
+        last = (_last(ast.unparse(a.func)) for a in around)
+        return any(name in _KEPT or name.startswith("register_") for name in last)
 
     def _is_plain_attribute(self, call: ast.Call) -> bool:
         """`self.scale = torch.ones(1)`"""

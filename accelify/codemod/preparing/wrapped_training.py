@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.preparing.graphs import Graph, Graphs, calls_between, exclude_each_other, innermost_loop
 from accelify.codemod.preparing.grouping import Item
 from accelify.codemod.preparing.wrapping import Wrapping
@@ -25,15 +25,7 @@ from accelify.codemod.semantics.values import (
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
-_PLAIN_LOADERS = {
-    "torch.utils.data.DataLoader",
-    "torch.utils.data.dataloader.DataLoader",
-    "torchdata.stateful_dataloader.StatefulDataLoader",
-}
 _CHANGED = {"batch_size": "None", "sampler": "another sampler", "batch_sampler": "another sampler"}
-_STEPPED_AS_EVER = frozenset(
-    "step zero_grad param_groups state state_dict load_state_dict defaults add_param_group".split()
-)
 Found = Iterator[tuple[ast.AST, str]]
 
 
@@ -188,7 +180,7 @@ class WrappedTraining:
 
     def _are_plain(self, values: Values) -> bool:
         """Whether loaders are torch's own, as far as anyone can tell."""
-        plain = {v for v in values if isinstance(v, Made) and v.name in _PLAIN_LOADERS}
+        plain = {v for v in values if isinstance(v, Made) and names.is_plain_loader(v.name)}
         others = any(isinstance(v, Instance) or self.roles.is_loader(v) for v in values - plain)
         return not others and bool(plain or any(isinstance(v, (Argument, Member)) for v in values))
 
@@ -217,5 +209,5 @@ class WrappedTraining:
                 kinds = {i.kind for i in group.items if i.text == text}
                 if "loader" in kinds and node.attr in _CHANGED:
                     yield node, f"`{text}.{node.attr}` would be {_CHANGED[node.attr]} once the loader is prepared"
-                if "optimizer" in kinds and node.attr not in _STEPPED_AS_EVER:
+                if "optimizer" in kinds and not vocabulary.is_kept_by_optimizers(node.attr):
                     yield node, f"`{text}.{node.attr}` is not there once the optimizer is prepared"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.semantics.program import Program
@@ -15,11 +15,6 @@ from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Collection, External, Instance
 
-# What the wrapper of `torch.nn.parallel` answers as its model would.
-_ANSWERED = frozenset(
-    "train eval training parameters zero_grad to cuda cpu float double half requires_grad_ share_memory forward apply "
-    "buffers __class__ module".split()
-)
 _MOST_STEPS = 40
 Held = frozenset[Item | None]  # the prepared items that something may be; None for anything that is not prepared
 UNPREPARED: Held = frozenset({None})
@@ -227,7 +222,7 @@ class Wrapping:
         for value in self.program.values(member.value):
             if isinstance(value, Instance) and self.program.flow.method(value.cls, member.attr) is not None:
                 return True
-        return member.attr not in _ANSWERED
+        return not vocabulary.is_answered_by_wrapper(member.attr)
 
 
 def _is_after(node: ast.expr, group: Group) -> bool:

@@ -20,13 +20,13 @@ import libcst as cst
 from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, may_be_of
 from accelify.codemod.files_written.saves import Save
+from accelify.codemod.libraries import methods
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "checkpoints"
-_ASKING = ("exists", "isfile", "isdir", "is_file", "is_dir")
 
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
@@ -186,7 +186,7 @@ def _opens(node: ast.expr) -> bool:
 
 
 def _asks_for_a_file(test: ast.expr) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr in _ASKING for n in ast.walk(test))
+    return any(isinstance(n, ast.Attribute) and methods.looks_for_a_file(n.attr) for n in ast.walk(test))
 
 
 def saved_by(call: cst.CSTNode, saver: str) -> cst.BaseExpression:

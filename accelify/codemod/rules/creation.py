@@ -18,13 +18,13 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import AddParameter, Attempt, Change, Edit, Found, Obstacle, Replace
+from accelify.codemod.libraries import vocabulary
 from accelify.codemod.preparing.placing import kept_edit
 from accelify.codemod.preparing.reach import constructor, method_of, node_of
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
 
 NAME = "accelerator"
-_DEVICES = ("device", "dev", "use_cuda", "cuda", "gpu")
 
 
 def find(script: Script) -> Iterator[Found]:
@@ -149,7 +149,9 @@ def _replaceable(script: Script, alike: list[Scope]) -> list[str]:
         [
             p.arg
             for p in function.parameters
-            if p.arg in _DEVICES and len(function.writes[p.arg]) == 1 and _is_always_given(script, function, p.arg)
+            if vocabulary.is_device_option(p.arg)
+            and len(function.writes[p.arg]) == 1
+            and _is_always_given(script, function, p.arg)
         ]
         for function in alike
     ]

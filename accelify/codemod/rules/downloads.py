@@ -13,12 +13,12 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Change, Remark, Wrap
+from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import main_guard
 
 NAME = "downloads"
-_LIBRARIES = ("torchvision.datasets.", "torchaudio.datasets.", "torch_geometric.datasets.", "medmnist.")
 _DEPTH = 3
 
 
@@ -43,7 +43,7 @@ def _downloads(script: Script) -> Iterator[ast.Call]:
         wanted = next((k.value for k in call.keywords if k.arg == "download"), None)
         if wanted is None or (isinstance(wanted, ast.Constant) and not wanted.value):
             continue
-        is_known = any(name.startswith(_LIBRARIES) for name in script.program.called(call))
+        is_known = any(map(names.is_dataset, script.program.called(call)))
         if is_known and _is_run(script, call):
             yield call
 

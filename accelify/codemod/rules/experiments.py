@@ -16,6 +16,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
+from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -28,7 +29,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
         called = script.program.called(call)
         if script.program.frame(call) not in script.program.reachable:
             continue
-        if called & {"wandb.agent", "wandb.sweep"}:
+        if any(map(names.sweeps, called)):
             message = "every process would take runs of the sweep by itself: start the processes from the agent"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         if "wandb.init" not in called:

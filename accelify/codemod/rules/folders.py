@@ -14,6 +14,7 @@ every process may come to, are noted.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 from functools import partial
 
@@ -21,18 +22,15 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Replace
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "folders"
-_MAKERS = {"os.makedirs", "os.mkdir"}
 _MAYBE = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Lambda, ast.BoolOp, ast.IfExp, ast.comprehension)
 _DEPTH = 3
-_ASKING = ("exists", "isdir", "is_dir")
-_STOPS = {"sys.exit", "exit", "quit", "os._exit", "input"}
-_EXISTS = {"BaseException", "Exception", "OSError", "IOError", "EnvironmentError", "FileExistsError"}
 
 
 def find(script: Script) -> Iterator[Found]:
@@ -70,7 +68,7 @@ def find(script: Script) -> Iterator[Found]:
 
 def _makes_a_folder(script: Script, call: ast.Call) -> bool:
     """Whether every process makes a folder by a call."""
-    is_made = bool(script.program.called(call) & _MAKERS) and bool(call.args)
+    is_made = any(map(names.makes_folder, script.program.called(call))) and bool(call.args)
     is_path = isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir" and not script.program.called(call)
     own = script.program.flow.callees.get(call)
     return (is_made or (is_path and not own)) and call not in script.written.guarding.covered
@@ -84,7 +82,7 @@ def _fails_the_second_time(script: Script, call: ast.Call) -> bool:
     if any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args):
         return False
     called = script.program.called(call)
-    if called & _MAKERS:
+    if any(map(names.makes_folder, called)):
         positions = 3 if "os.makedirs" in called else 4
         return 0 < len(call.args) < positions and not _is_caught(script, call)
     # `pathlib` alone has a `mkdir` that need not be told where
@@ -103,7 +101,7 @@ def _is_caught(script: Script, call: ast.Call) -> bool:
                 for n in (ast.walk(h.type) if h.type is not None else ())
                 if isinstance(n, (ast.Name, ast.Attribute))
             }
-            if caught & _EXISTS or any(h.type is None for h in ancestor.handlers):
+            if any(map(_catches_that_it_exists, caught)) or any(h.type is None for h in ancestor.handlers):
                 return True
         if isinstance(ancestor, (ast.FunctionDef, ast.ClassDef)):
             return False
@@ -114,9 +112,7 @@ def _is_caught(script: Script, call: ast.Call) -> bool:
 def _is_checked(script: Script, call: ast.Call) -> bool:
     """Whether a folder is made only where it was found missing."""
     for ancestor in script.program.ancestors(call):
-        if isinstance(ancestor, ast.If) and any(
-            word in ast.unparse(ancestor.test) for word in ("exists", "isdir", "is_dir")
-        ):
+        if isinstance(ancestor, ast.If) and any(map(_looks, ast.walk(ancestor.test))):
             return True
         if isinstance(ancestor, (ast.FunctionDef, ast.ClassDef)):
             return False
@@ -127,15 +123,16 @@ def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
     """Where the script stops, or asks, because a folder that it makes is there: another process may have made it."""
     for call in script.program.calls:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if name not in _ASKING or ast.unparse(_path_of(call)) not in folders:
+        if not methods.looks_for_a_file(name) or ast.unparse(_path_of(call)) not in folders:
             continue
         statement = script.program.statement(call)
         if not isinstance(statement, ast.If):
             continue
         is_missing = isinstance(statement.test, ast.UnaryOp)
         inside = [n for s in (statement.orelse if is_missing else statement.body) for n in ast.walk(s)]
-        names = {ast.unparse(n.func) for n in inside if isinstance(n, ast.Call)}
-        if names & _STOPS or any(isinstance(n, ast.Raise) for n in inside):
+        called = [ast.unparse(n.func) for n in inside if isinstance(n, ast.Call)]
+        is_end = any(names.exits(n) or names.asks_the_user(n) for n in called)
+        if is_end or any(isinstance(n, ast.Raise) for n in inside):
             message = "a process that comes later finds the folder that another has just made, and stops here"
             yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
@@ -149,7 +146,7 @@ def _next_free(script: Script) -> Iterator[Remark]:
             continue
         name = ast.unparse(call.func).rpartition(".")[2]
         is_library = name == "increment_path" and script.path(call) in script.files
-        if is_library or (name in _ASKING and _counts_on(script.program.statement(call))):
+        if is_library or (methods.looks_for_a_file(name) and _counts_on(script.program.statement(call))):
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
@@ -233,3 +230,15 @@ def made_anyway(call: cst.CSTNode) -> cst.BaseExpression:
 
 def _is_exist_ok(argument: cst.Arg) -> bool:
     return argument.keyword is not None and argument.keyword.value == "exist_ok"
+
+
+def _looks(node: ast.AST) -> bool:
+    """Whether something asks if a file or a folder is there."""
+    last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return methods.looks_for_a_file(last)
+
+
+def _catches_that_it_exists(name: str) -> bool:
+    """Whether a class of exceptions covers `FileExistsError`."""
+    caught = getattr(builtins, name, None)
+    return isinstance(caught, type) and issubclass(FileExistsError, caught)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from accelify.codemod.devices.options import OPTIONS
 from accelify.codemod.edits.values import Remark, When
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.batch_numbers import picked_by_number
 from accelify.codemod.metrics.decisions import decided_apart, is_measured
 from accelify.codemod.metrics.progress import overlong_rounds, overlong_schedules, overstated_bars, shrunken_schedules
@@ -26,9 +27,6 @@ from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
 
 NAME = "notes"
-_JOINING = {f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "stack")} | {
-    f"numpy.{n}" for n in ("append", "concatenate", "hstack", "vstack", "stack")
-}
 _STEPS = "each process takes only its share of these steps: `len` of the prepared loader is how many"
 _FEWER = (
     "`len` of a prepared loader counts this process's batches, fewer with more processes: so does this schedule, which "
@@ -136,11 +134,12 @@ def _collected(script: Script, node: ast.AST) -> tuple[ast.Name | None, list[ast
         into = node.func.value
         while isinstance(into, ast.Subscript):
             into = into.value
-        if isinstance(into, ast.Name) and node.func.attr in ("append", "extend", "update"):
+        if isinstance(into, ast.Name) and methods.puts_in(node.func.attr):
             return into, node.args
         return None, []
     call = node.value if isinstance(node, ast.Assign) else None
-    if isinstance(node, ast.Assign) and isinstance(call, ast.Call) and script.program.called(call) & _JOINING:
+    joins = isinstance(call, ast.Call) and any(map(names.joins, script.program.called(call)))
+    if isinstance(node, ast.Assign) and isinstance(call, ast.Call) and joins:
         target = node.targets[0]
         first = call.args[0] if call.args else None
         parts = first.elts if isinstance(first, (ast.Tuple, ast.List)) else call.args[:2]

@@ -17,11 +17,11 @@ from functools import partial
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Obstacle, Remark, Replace
+from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "unwrap"
-_SEEDS = ("torch.manual_seed", "torch.random.manual_seed", "lightning.seed_everything", "transformers.set_seed")
 
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
@@ -43,7 +43,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 def _random_numbers(script: Script) -> Iterator[Remark]:
     """What Accelerate leaves to the script, or does in another order."""
     backward = script.training.backwards[0]
-    if not any(name in _SEEDS for call in script.program.calls for name in script.program.called(call)):
+    if not any(names.is_seed(name) for call in script.program.calls for name in script.program.called(call)):
         message = "nothing seeds torch: what each process draws beside its loader, a split or a permutation, is its own"
         yield Remark(NAME, script.path(backward), backward, f"{message}; `accelerate.utils.set_seed`", Tier.REVIEW)
     zipped = {c for c in script.program.calls if script.program.called(c) == {"zip"} and script.prepared.is_loader(c)}

@@ -21,18 +21,13 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Remark, Replace, Wrap
+from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.training.outputs import Effect
 
 NAME = "writes"
-_READERS = {"torch.load", "numpy.load", "numpy.loadtxt", "pandas.read_csv", "pandas.read_pickle", "PIL.Image.open"} | {
-    *("cv2.imread", "open"),
-}
-_COMMANDS = {"os.system", "os.popen", "subprocess.run", "subprocess.call", "subprocess.check_output"} | {
-    *("subprocess.check_call", "subprocess.Popen"),
-}
 
 
 def find(script: Script) -> Iterator[Change | Remark]:
@@ -78,16 +73,16 @@ def _waits(script: Script) -> Iterator[Change]:
 
 def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tuple[ast.Call, frozenset[str]]]) -> bool:
     """Whether a call may read a file that was written before under the same name, in whatever way that was put."""
-    names = script.written.stored.names(path)
-    return any(names & found and script.written.stored.is_before(write, read) for write, found in written)
+    known_as = script.written.stored.names(path)
+    return any(known_as & found and script.written.stored.is_before(write, read) for write, found in written)
 
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
     """The paths that a call may read, in this process or in another that it starts."""
     called = script.program.called(call)
-    if called & _READERS:
+    if any(map(names.is_file_reader, called)):
         return call.args[:1]
-    if called & _COMMANDS:
+    if any(map(names.runs_command, called)):
         return [n for a in call.args[:1] for n in ast.walk(a) if isinstance(n, (ast.Name, ast.Attribute))]
     return []
 
@@ -142,12 +137,16 @@ def _left(script: Script) -> Iterator[Remark]:
     for call in script.program.calls:
         frame = script.program.frame(call)
         is_run = frame in script.run.run or (script.path(call) in script.files and frame in script.program.reachable)
-        if is_run and call not in script.written.guarding.covered and script.program.called(call) & _COMMANDS:
+        if (
+            is_run
+            and call not in script.written.guarding.covered
+            and any(map(names.runs_command, script.program.called(call)))
+        ):
             left.setdefault(frame, []).append(call)
     for calls in left.values():
         first = min(calls, key=lambda c: c.lineno)
-        names = dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls)
-        named = ", ".join(names)
+        spelled = dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls)
+        named = ", ".join(spelled)
         message = f"{named}: every process writes this; put it under `if accelerator.is_main_process:` if one should"
         if asked := dict.fromkeys(_asked_of_all(script, calls)):
             message += f", but ask for {', '.join(asked)} before that, as all processes must"

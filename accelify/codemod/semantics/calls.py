@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from accelify.codemod.libraries import names
-from accelify.codemod.semantics.containers import Containers, device_of, only
+from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.semantics.containers import PASSED, Containers, device_of, only
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
     NOTHING,
@@ -26,14 +26,6 @@ from accelify.codemod.semantics.values import (
     Values,
 )
 
-# A method of a library's object that returns the object itself, or a tensor on the same device.
-_SAME = frozenset(
-    "to cuda cpu float double half long int bool type type_as train eval requires_grad_ share_memory apply "
-    "detach detach_ clone contiguous view view_as reshape permute transpose squeeze unsqueeze flatten t "
-    "expand expand_as repeat mean sum pin_memory byte clamp clamp_ add sub mul div add_ sub_ mul_ div_ items "
-    "values keys copy copy_ zero_ xpu mps compile index_select gather narrow chunk split unbind max min "
-    "argmax topk resize_ resize_as_ data_ptr bfloat16 unfold masked_fill".split()
-)
 Keywords = list[tuple[str | None, Values]]
 _RUN_UNASKED = ("__enter__", "__exit__", "__del__")  # methods that no call names
 
@@ -160,7 +152,7 @@ class Calls(Containers):
             return wrapped[0]
         if names.is_torch_loader(name):
             self._hand_out(value for given in [*arguments, *(v for _, v in keywords)] for value in given)
-        if name in ("torch.autograd.Variable", "torch.autograd.variable.Variable", "torch.tensor", "torch.as_tensor"):
+        if names.same_values(name):
             return only(arguments[0], Element) if arguments else NOTHING
         return frozenset({Made(node, name)})
 
@@ -247,19 +239,24 @@ class Calls(Containers):
         for owner in owners:
             if isinstance(owner, (External, ModuleValue, ClassValue)):
                 continue
-            if function.attr in ("parameters", "named_parameters", "trainable_parameters"):
+            if methods.gives_parameters(function.attr):
                 found.add(Parameters(owner))
             elif isinstance(owner, Parameters):
                 found.add(owner)
-            elif isinstance(owner, Collection) and function.attr in ("values", "items", "copy", "get", "pop"):
-                found |= self._collection_method(node, owner, function.attr)
-            elif function.attr in ("next", "__next__"):
+            elif isinstance(owner, Collection) and (passed := methods.passes(function.attr)) in PASSED:
+                found |= self._collection_method(node, owner, passed)
+            elif methods.takes_the_next(function.attr):
                 found |= self.elements(owner)
             elif function.attr == "__iter__":
                 found |= self._view(node, "same", "iter", [frozenset({owner})])
-            elif function.attr in _SAME:
+            elif methods.returns_itself(function.attr, self._kind_of(owner)):
                 found.add(owner)
         return frozenset(found)
+
+    def _kind_of(self, value: Value) -> str | None:
+        if isinstance(value, Instance) and self.is_module_class(value.cls):
+            return "module"
+        return table.kind_made_by(value.name) if isinstance(value, Made) else None
 
 
 # What they return; None where they are called like any other function.

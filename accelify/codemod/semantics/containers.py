@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.memory import Key, Memory
 from accelify.codemod.semantics.scopes import Scope, gone_over
 from accelify.codemod.semantics.values import (
@@ -27,6 +27,8 @@ from accelify.codemod.semantics.values import (
     Values,
     View,
 )
+
+PASSED = frozenset({"element", "items", "same", "values"})
 
 
 class Containers(Memory):
@@ -221,7 +223,7 @@ class Containers(Memory):
             self._add(("item", node, "elements"), parts[-1])
         else:
             self._add(("item", node, "elements"), parts[0])
-            if name in ("list", "tuple") or name.split(".")[0] in ("tqdm", "progressbar", "rich"):
+            if names.is_copy(name) or names.is_progress(name):
                 self._add(("item", node, "source"), arguments[0])
         return frozenset({View(kind, node)}) | passed
 
@@ -233,16 +235,7 @@ class Containers(Memory):
 
     def _mutated(self, node: ast.Call, function: ast.Attribute, arguments: list[Values]) -> None:
         """`items.append(x)` and its like fill a collection."""
-        if function.attr not in (
-            "append",
-            "add",
-            "extend",
-            "insert",
-            "update",
-            "add_module",
-            "add_param_group",
-            "setdefault",
-        ):
+        if not methods.puts_in(function.attr):
             return
         for owner in self.values.get(function.value, NOTHING):
             if not arguments:
@@ -255,13 +248,13 @@ class Containers(Memory):
             elif isinstance(owner, (Made, Instance, Member)):
                 self._add(("item", owner, "*"), values)
 
-    def _collection_method(self, node: ast.Call, owner: Collection, name: str) -> Values:
+    def _collection_method(self, node: ast.Call, owner: Collection, passed: str) -> Values:
         everything = self._items(owner.node, "*")
-        if name == "copy":
+        if passed == "same":
             return frozenset({owner})
-        if name in ("get", "pop"):
+        if passed == "element":
             return everything
-        if name == "values":
+        if passed == "values":
             self._put(node, "*", everything)
             return frozenset({View("parts", node)})
         self._put(node, 0, self._keys(owner.node))

@@ -6,11 +6,9 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-
-FILLS = ("append", "extend", "update", "add", "insert", "setdefault")
-PUTS = ("append", "extend", "insert", "add", "appendleft", "update", "setdefault", "put")
 
 
 class Kept:
@@ -43,7 +41,7 @@ class Kept:
 
     def _puts(self) -> Iterator[tuple[ast.expr, ast.expr]]:
         for call in self.program.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in PUTS:
+            if isinstance(call.func, ast.Attribute) and methods.puts_in(call.func.attr):
                 yield from ((call.func.value, a) for a in call.args)
         for parsed in self.program.files:
             for node in parsed.parents:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
+from accelify.codemod.libraries import names
 from accelify.codemod.semantics.expressions import Expressions
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
@@ -24,15 +25,6 @@ from accelify.codemod.semantics.values import (
     ModuleValue,
     Parameters,
     Values,
-)
-
-_SIGNATURE_KEPT = (
-    "torch.no_grad",
-    "torch.inference_mode",
-    "torch.enable_grad",
-    "torch.compile",
-    "torch.autocast",
-    "staticmethod",
 )
 
 
@@ -158,11 +150,11 @@ class Flow(Expressions):
     def _define_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         scope = self.made_by[node]
         value: Values = frozenset({FunctionValue(scope)})
-        harmless = ("staticmethod", "classmethod", "property")
         for decorator in node.decorator_list:
             self.eval(decorator)
-            text = ast.unparse(decorator)
-            if text not in harmless and not text.startswith(_SIGNATURE_KEPT):
+            function = decorator.func if isinstance(decorator, ast.Call) else decorator
+            held = self.values.get(function, NOTHING)
+            if not held or not all(isinstance(v, External) and names.keeps_signature(v.name) for v in held):
                 self.escaped.add(scope)
                 self.lost.add(scope)
         self._set_name(self.scope_of[node], node.name, value)

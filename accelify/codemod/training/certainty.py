@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops import Training
 
-_ASKS = ("len", "isinstance", "hasattr", "bool", "int")
 _OF_ONE = ("rank", "main_process", "is_main", "master", "primary")
-_READS = ("parse_args", "parse_known_args", "yaml.load", "safe_load", "json.load", "EasyDict", "edict", "Namespace")
 _DEPTH = 4
 
 
@@ -50,7 +49,7 @@ class Certainty:
         if asks_for_one(test):
             return False
         for node in ast.walk(test):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) not in _ASKS:
+            if isinstance(node, ast.Call) and not names.asks_about(ast.unparse(node.func)):
                 return False
             if isinstance(node, ast.Name) and not self._is_given(node):
                 return False
@@ -82,8 +81,8 @@ class Certainty:
         """Whether a value is read from constants and options, with nothing but counting and comparing in between."""
         if isinstance(value, ast.Call):
             name = ast.unparse(value.func)
-            is_known = _reads_options(value) or name.endswith(("len", "range", "is_available"))
-            return is_known or (name in ("int", "float", "bool", "str") and self._are_settings(value))
+            is_known = _reads_options(value) or name in ("len", "range") or name.endswith("is_available")
+            return is_known or (names.converts(name) and self._are_settings(value))
         if isinstance(value, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare)):
             return self._are_settings(value)
         if isinstance(value, (ast.Tuple, ast.List, ast.Dict)):
@@ -111,7 +110,7 @@ class Certainty:
 def _reads_options(call: ast.Call) -> bool:
     """`parser.parse_args()`, `yaml.safe_load(file)`."""
     name = ast.unparse(call.func)
-    return name in _READS or name.rpartition(".")[2] in _READS
+    return vocabulary.reads_settings(name) or vocabulary.reads_settings(name.rpartition(".")[2])
 
 
 def asks_for_one(test: ast.expr) -> bool:

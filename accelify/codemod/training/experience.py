@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 
-from accelify.codemod.semantics.contents import PUTS
+from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.purity import asks_environment, tells_about
@@ -15,8 +15,6 @@ from accelify.codemod.semantics.scopes import Scope
 
 Slot = tuple[Scope | None, str]  # a variable; an attribute, of whatever object; what a function gives
 _RESULT = "return"  # no variable can be called so
-_SIZES = ("len", ".size", ".dim", ".numel")
-_PUTS = (*PUTS, "copy_")
 
 
 class Experience:
@@ -90,13 +88,17 @@ class Experience:
                 argument = self.tracer.argument(call, callee, parameter.arg)
                 if argument is not None:
                     yield argument, (callee, parameter.arg)
-        if not callees and isinstance(call.func, ast.Attribute) and call.func.attr in _PUTS:
+        if (
+            not callees
+            and isinstance(call.func, ast.Attribute)
+            and (methods.puts_in(call.func.attr) or call.func.attr == "copy_")
+        ):
             yield from ((argument, slot) for argument in call.args for slot in self._slot(call.func.value))
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
     """A node and all in it, but for what only tells of sizes and kinds."""
-    is_size = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(_SIZES)
+    is_size = isinstance(node, ast.Call) and _asks_for_a_size(node.func)
     if not is_size and not (isinstance(node, ast.expr) and tells_about(node)):
         yield node
         for child in ast.iter_child_nodes(node):
@@ -112,3 +114,8 @@ def _written(node: ast.AST) -> tuple[ast.expr | None, list[ast.expr]]:
     if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
         return node.iter, [node.target]
     return None, []
+
+
+def _asks_for_a_size(function: ast.expr) -> bool:
+    """`len`, `x.size`, `x.numel`."""
+    return methods.is_size(function.attr) if isinstance(function, ast.Attribute) else ast.unparse(function) == "len"

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.libraries import names
-from accelify.codemod.semantics.contents import FILLS
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.purity import draws_at_random, function_draws
 from accelify.codemod.semantics.scopes import Scope, names_written_in
@@ -253,7 +252,7 @@ def _carries(function: ast.AST) -> set[str]:
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == own:
             (read if isinstance(node.ctx, ast.Load) else stored).add(node.attr)
         place: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLS:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and methods.puts_in(node.func.attr):
             place = node.func.value
         if isinstance(place, ast.Attribute) and ast.unparse(place.value) == own:
             stored.add(place.attr)

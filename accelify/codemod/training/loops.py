@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.call_conditions import Wanted, Ways
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -254,7 +255,7 @@ class Loops:
         found = []
         for call in self.program.calls:
             is_next = (isinstance(call.func, ast.Name) and call.func.id == "next" and call.args) or (
-                isinstance(call.func, ast.Attribute) and call.func.attr in ("next", "__next__") and not call.args
+                isinstance(call.func, ast.Attribute) and methods.takes_the_next(call.func.attr) and not call.args
             )
             if not is_next or not any(
                 isinstance(v, Element) and (self.roles.is_loader(v.owner) or self._is_given(v.owner))

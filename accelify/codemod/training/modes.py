@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.call_arguments import Given
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -15,7 +16,6 @@ from accelify.codemod.training.roles import Roles
 
 _DEPTH = 4
 _MODES = ("dropout", "batchnorm", "batch_norm", "instancenorm", "rrelu", "transformer")
-_LIBRARIES = ("torchvision.models", "torch.hub", "timm.", "transformers.", "torch_geometric.nn", "dgl.nn")
 _NAMED = (ast.Name, ast.Attribute)
 
 
@@ -41,7 +41,9 @@ class Modes:
         """Whether anything in the program computes otherwise while it is trained; models of libraries may."""
         for node, values in self.program.flow.values.items():
             named = {v.name for v in values if isinstance(v, External)} if isinstance(node, _NAMED) else set()
-            if any(name.startswith(_LIBRARIES) or any(word in name.lower() for word in _MODES) for name in named):
+            if any(
+                names.may_differ_in_training(name) or any(word in name.lower() for word in _MODES) for name in named
+            ):
                 return True
         return False
 
@@ -52,7 +54,7 @@ class Modes:
             (c.lineno, self._is_eval(c, phase))
             for c in self.program.calls
             if isinstance(c.func, ast.Attribute)
-            and c.func.attr in ("eval", "train")
+            and methods.switches_mode(c.func.attr)
             and self.program.frame(c) is frame
             and c.lineno < self.program.line(node)
             and not (phase is not None and self._is_dead(c, phase))

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in
@@ -13,7 +14,6 @@ from accelify.codemod.semantics.values import Argument, Collection, Element, Gen
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.roles import Roles
 
-_COUNTERS = ("range", "trange", "tqdm.trange", "tqdm.auto.trange", "numpy.arange", "itertools.count", "torch.arange")
 _OF_AN_EPOCH = re.compile(r"(per|each|an|one|in|len)_?epoch(?!s)")  # `steps_per_epoch` counts no epochs
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -39,7 +39,7 @@ class Sources:
         owners = self.owners(source)
         if self.is_part_of_a_batch(loop):
             return None
-        if any(isinstance(o, Made) and o.name in _COUNTERS for o in owners):
+        if any(isinstance(o, Made) and names.is_counter(o.name) for o in owners):
             text = _OF_AN_EPOCH.sub("", ast.unparse(source).lower())
             if "epoch" in text or "step" in text.split("(")[0]:
                 return None
@@ -137,10 +137,12 @@ class Sources:
             if isinstance(ancestor, ast.JoinedStr):
                 return True
             if isinstance(ancestor, ast.Call):
-                text = ast.unparse(ancestor.func)
-                if text in ("print", "str", "len") or text.endswith(
-                    (".format", ".info", ".write", ".add_scalar", ".append", ".plot")
-                ):
+                function = ancestor.func
+                if isinstance(function, ast.Attribute):
+                    is_shown = methods.shows(function.attr) or methods.is_of("string", function.attr)
+                    if is_shown or methods.puts_in(function.attr):
+                        return True
+                elif names.says(ast.unparse(function)) or ast.unparse(function) in ("str", "len"):
                     return True
         return False
 
@@ -186,7 +188,7 @@ def _container(node: ast.expr) -> ast.expr:
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("keys", "values", "items") and not node.args:
             node = node.func.value
-        elif isinstance(node.func, ast.Name) and node.func.id in ("list", "sorted", "tuple") and len(node.args) == 1:
+        elif isinstance(node.func, ast.Name) and names.is_copy(node.func.id) and len(node.args) == 1:
             node = node.args[0]
         else:
             break

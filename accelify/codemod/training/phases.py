@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.call_arguments import Given
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -111,7 +112,7 @@ class Phases:
         read = {n.attr for n in ast.walk(test) if isinstance(n, ast.Attribute)}
         if "training" in read:
             calls = [n.func for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
-            attributes |= {"training"} if any(_name(f) in ("train", "eval") for f in calls) else set()
+            attributes |= {"training"} if any(methods.switches_mode(_name(f)) for f in calls) else set()
         return bool(names_in(test)) and not names_in(test) & names and not read & attributes
 
     # What a loop goes over in which phase.

@@ -462,6 +462,21 @@ def test_what_leaves_the_graph(name: str) -> None:
     assert not getattr(result, "requires_grad", False)
 
 
+def test_what_gives_the_same_values() -> None:
+    seen = 0
+    for name, facts, _source in table.entries():
+        method = name.removeprefix("<tensor>.")
+        if not name.startswith("<tensor>.") or "same_values" not in facts or "attribute" in facts:
+            continue
+        if method in ("item", "bool", "type"):
+            continue
+        with contextlib.suppress(TypeError, RuntimeError, AssertionError):
+            result = getattr(x().round(decimals=1) * 10, method)()
+            assert torch.as_tensor(result).flatten().tolist() == (x().round(decimals=1) * 10).flatten().tolist(), name
+            seen += 1
+    assert seen > 8
+
+
 RETURNED = {
     **dict.fromkeys(("torch.zeros", "torch.rand", "torch.stack", "torch.from_numpy", "torch.abs"), torch.Tensor),
     "torch.device": torch.device,

@@ -146,7 +146,26 @@ def test_names_by_what_is_asked_of_their_rows() -> None:
     assert "torch.zeros" not in seeds
 
 
+def test_more_facts_on_a_name_that_has_a_row() -> None:
+    detach = of_member("tensor", "detach")
+    assert {Trait.SAME_VALUES, Trait.LEAVES_GRAPH, Trait.VIEW} <= detach.traits
+    assert detach.rows is Rows.EACH
+
+
+def test_the_kind_that_a_call_returns() -> None:
+    assert table.kind_made_by("torch.zeros") == "tensor"
+    assert table.kind_made_by("torch.compile") is None
+    assert table.kind_made_by("mylib.make") is None
+
+
 # The data.
+
+
+def test_more_facts_are_said_only_of_names_that_have_a_row() -> None:
+    for place, facts, words, _source in table.lines():
+        if facts[0] == "+":
+            others = {w for p, f, each, _ in table.lines() if p == place and f[0] != "+" for w in each.split()}
+            assert set(words.split()) <= others, place
 
 
 def test_every_row_can_be_read() -> None:

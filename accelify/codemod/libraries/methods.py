@@ -1,0 +1,122 @@
+"""What may a method or an attribute of this name do, of an object of whichever kind? Asked of the table.
+
+For code that does not know the kind of an object. Where it is known, `table.member` says what this one does.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from accelify.codemod.libraries import table
+from accelify.codemod.libraries.row import Effect, Row, Trait
+
+_CONTAINERS = ("list", "dict", "set", "deque", "queue", "counter", "module", "container", "optimizer", "transform")
+_SHOWN = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
+
+
+@cache
+def puts_in(name: str) -> bool:
+    """Methods of containers that put their arguments in: `append`, `update`, `setdefault`, `add_module`."""
+    rows = (table.member(kind, name) for kind in _CONTAINERS)
+    return any(row is not None and bool(row.keeps) for row in rows) and name not in ("load_state_dict", "__setitem__")
+
+
+@cache
+def passes(name: str) -> str | None:
+    """What a method of a container or of an iterator passes on of what is in it: `element`, `items`, `same`."""
+    rows = (table.member(kind, name) for kind in ("dict", "list", "iterator"))
+    return next((row.passes for row in rows if row is not None and row.passes is not None), None)
+
+
+@cache
+def returns_itself(name: str, kind: str | None = None) -> bool:
+    """Methods that return the object itself, or another that lives where it lives: `to`, `train`, `detach`, `sum`.
+
+    Where the object's kind is known, it decides; else any kind may.
+    """
+    kinds = (kind,) if kind is not None else ("tensor", "module", "dict")
+    rows = ((each, table.member(each, name)) for each in kinds)
+    return any(row is not None and _gives_itself(row, each) for each, row in rows)
+
+
+def _gives_itself(row: Row, kind: str) -> bool:
+    is_view = row.returns == "iterator" and Trait.VIEW in row.traits
+    return row.returns in ("self", kind) or is_view or row.passes == "same"
+
+
+def takes_the_next(name: str) -> bool:
+    """`next` and `__next__` of an iterator."""
+    row = table.member("iterator", name)
+    return row is not None and row.passes == "element"
+
+
+def gives_parameters(name: str) -> bool:
+    """`parameters`, `named_parameters`."""
+    return _has(name, Trait.PARAMETERS)
+
+
+def switches_mode(name: str) -> bool:
+    """`train` and `eval`."""
+    return _has(name, Trait.SWITCHES_MODE)
+
+
+def ends_graph(name: str) -> bool:
+    """Methods and attributes of a tensor through which no gradient flows: `detach`, `item`, `size`."""
+    row = table.member("tensor", name)
+    return row is not None and bool(row.traits & {Trait.LEAVES_GRAPH, Trait.SHAPE_ONLY})
+
+
+def keeps_values(name: str) -> bool:
+    """Methods of a tensor that give the same values in another place, type or shape: `cpu`, `float`, `item`, `view`."""
+    row = table.member("tensor", name)
+    return row is not None and Trait.SAME_VALUES in row.traits
+
+
+def may_share_memory(name: str) -> bool:
+    """Methods of a tensor whose result may be the same memory: `view`, `detach`, `to`; not `clone`."""
+    row = table.member("tensor", name)
+    is_tensor = row is not None and row.returns == "tensor"
+    return is_tensor and row is not None and Trait.SAME_VALUES in row.traits and Trait.COPIES not in row.traits
+
+
+def moves(name: str) -> bool:
+    """Methods that may bring a tensor or a module to another device: `to`, `cuda`, `cpu`."""
+    row = table.member("module", name)
+    return row is not None and row.device is not None
+
+
+def is_size(name: str) -> bool:
+    """Methods of a tensor that ask for its shape or its type, not for its values: `size`, `dim`, `numel`."""
+    row = table.member("tensor", name)
+    return row is not None and Trait.SHAPE_ONLY in row.traits and Trait.ATTRIBUTE not in row.traits
+
+
+@cache
+def shows(name: str) -> bool:
+    """Methods that print, log, plot or format: what they are given is not computed with."""
+    rows = table.members(name)
+    return any(row.effects & _SHOWN or Effect.WRITES_FILES in row.effects for row in rows)
+
+
+def is_of(kind: str, name: str) -> bool:
+    """Whether a kind of object has a method or an attribute of this name."""
+    return table.member(kind, name) is not None
+
+
+def is_used_of_scaler(name: str) -> bool:
+    """What a training step calls on a scaler: `scale`, `unscale_`, `step`, `update`."""
+    row = table.member("scaler", name)
+    return row is not None and bool(row.mutates) and name != "load_state_dict"
+
+
+def looks_for_a_file(name: str) -> bool:
+    """Methods that ask whether a file or a folder is there: `exists`, `is_dir`, `isfile` of `os.path`."""
+    return any(_row_has(row, Trait.LOOKS) for row in (table.member("path", name), table.function(f"os.path.{name}")))
+
+
+def _has(name: str, trait: Trait) -> bool:
+    return any(_row_has(row, trait) for row in table.members(name))
+
+
+def _row_has(row: Row | None, trait: Trait) -> bool:
+    return row is not None and trait in row.traits

@@ -1,0 +1,186 @@
+"""Only `libraries/` holds lists of names of libraries: elsewhere, the table is asked.
+
+What counts: two or more texts side by side in a set, list or tuple, in the keys of a dict, or in a text that is split
+into words, of which at least two are names that the table knows: a qualified name or the beginning of one
+(`torch.cuda.`), a builtin function, or a method or an attribute of a kind of object (`append`, `detach`, `shape`). It
+counts where such a collection is bound at module level or in a class, where something is looked up in it
+(`x in (...)`), and where it is given to `startswith` or `endswith`. Tuples of the program's own words, such as the keys
+("item", node), are not looked up, so they do not count.
+
+What does not count: Python's own words. Fields of its syntax tree (`SYNTAX`), methods between two pairs of underscores,
+and the options of a call, which are looked up by `keyword.arg in (...)`. What is found and is none of these is asked of
+the table; where the table has no answer, it lacks a column or a trait. Builtins alone are Python's own words, too, in
+`semantics/`, the layer that knows Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from accelify.codemod.libraries import table
+from tests.test_architecture import modules, within
+
+CODEMOD = "accelify.codemod"
+SYNTAX = {name for cls in vars(ast).values() if isinstance(cls, type) for name in getattr(cls, "_fields", ())}
+# Tables that still stand in modules outside `libraries/`. A number may only fall: lower it
+# with the table that goes; a module that has none is taken off.
+STILL_THERE = {
+    "devices.bringing": 2,
+    "devices.conflicts": 4,
+    "devices.moves": 3,
+    "devices.on_device": 2,
+    "devices.origins": 1,
+    "devices.own_tensors": 1,
+    "devices.rebuilt": 2,
+    "devices.single_tensors": 4,
+    "devices.whereabouts": 3,
+    "distributed.branches": 2,
+    "distributed.conditions": 1,
+    "distributed.distribution": 2,
+    "distributed.findings": 1,
+    "distributed.launching": 1,
+    "files_written.clocks": 1,
+    "files_written.one_process": 1,
+    "files_written.paths": 1,
+    "metrics.batch_evaluations": 2,
+    "metrics.collected": 4,
+    "metrics.counters": 3,
+    "metrics.decisions": 3,
+    "metrics.lists": 5,
+    "metrics.results": 1,
+    "metrics.rounds": 1,
+    "metrics.row_evaluations": 3,
+    "metrics.row_metrics": 6,
+    "metrics.sum_uses": 3,
+    "metrics.summands": 4,
+    "metrics.sums": 2,
+    "metrics.trims": 2,
+    "precision.precision": 1,
+    "precision.switches": 1,
+    "preparing.wrapped_training": 1,
+    "rules.devices": 3,
+    "rules.distributed": 1,
+    "rules.own_methods": 1,
+    "semantics.aliases": 1,
+    "semantics.containers": 1,
+    "semantics.flow_graph": 1,
+    "semantics.provenance": 1,
+    "semantics.purity": 9,
+    "semantics.single_process": 1,
+    "training.certainty": 1,
+    "training.harmless": 10,
+    "training.outputs": 21,
+    "training.own_data": 1,
+}
+
+
+@cache
+def beginnings() -> frozenset[str]:
+    """Every beginning of a qualified name in the table: `torch`, `torch.nn`, `torch.nn.Linear`."""
+    names = {name.partition("*")[0].rstrip(".") for name, _facts, _source in table.entries() if name[0] != "<"}
+    return frozenset(".".join(name.split(".")[: i + 1]) for name in names for i in range(name.count(".") + 1))
+
+
+def is_name_of_a_library(text: str) -> bool:
+    """Whether a text is a qualified name, the beginning of one, a builtin, a method or an attribute of a kind."""
+    bare = text.strip(".")
+    if not bare or bare in SYNTAX or bare.startswith("__"):
+        return False
+    return ("." in text and bare in beginnings()) or table.function(bare) is not None or bool(table.members(bare))
+
+
+def texts_in(node: ast.expr) -> list[str]:
+    """The texts side by side in a collection, a dict's keys, or a text that is split into words."""
+    if isinstance(node, (ast.Set, ast.List, ast.Tuple)):
+        found = []
+        for each in node.elts:
+            found += texts_in(each.value) if isinstance(each, ast.Starred) else texts_of(each)
+        return found
+    if isinstance(node, ast.Dict):
+        return [text for key in node.keys if key is not None for text in texts_of(key)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
+        return [word for text in texts_of(node.func.value) for word in text.split()]
+    if isinstance(node, ast.Call) and node.args:  # frozenset((...))
+        return texts_in(node.args[0])
+    return []
+
+
+def texts_of(node: ast.expr) -> list[str]:
+    return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
+
+
+def looked_up(tree: ast.Module) -> Iterator[ast.expr]:
+    """The collections that are bound at module level or in a class, or in which something is looked up."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef)):
+            for statement in node.body:
+                if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+                    yield statement.value
+        elif isinstance(node, ast.Compare):
+            is_option = isinstance(node.left, ast.Attribute) and node.left.attr == "arg"
+            for operator, right in zip(node.ops, node.comparators, strict=True) if not is_option else ():
+                if isinstance(operator, (ast.In, ast.NotIn)):
+                    yield right
+                elif isinstance(operator, (ast.LtE, ast.Lt, ast.GtE, ast.Gt)):
+                    yield from (node.left, right)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.Sub)):
+            yield from (node.left, node.right)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in ("startswith", "endswith", "isdisjoint", "issubset", "intersection"):
+                yield from node.args
+        elif isinstance(node, ast.Subscript):
+            yield node.value
+        elif isinstance(node, (ast.For, ast.comprehension)):
+            yield node.iter
+
+
+def tables_in(source: str, knows_python: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """Line and names of each list of names of libraries."""
+    seen = set()
+    for node in looked_up(ast.parse(source)):
+        known = [text for text in texts_in(node) if is_name_of_a_library(text)]
+        is_python = knows_python and all(hasattr(builtins, text) for text in known)
+        if len(set(known)) > 1 and node not in seen and not is_python:
+            seen.add(node)
+            yield node.lineno, known
+
+
+def test_what_is_such_a_list() -> None:
+    for source in (
+        "NAMES = {'torch.zeros', 'torch.ones'}",
+        "NAMES = frozenset('detach cpu numpy'.split())",
+        "NAMES = ('numpy.', 'scipy.')",
+        "NAMES = {'append': 1, 'extend': 2}",
+        "def f(x): return x in ('append', 'extend')",
+        "def f(x): return x.startswith(('torch.cuda.', 'torch.nn.'))",
+        "def f(x): return x <= {'len', 'isinstance'}",
+        "class C:\n    names = ['print', 'input']",
+    ):
+        assert list(tables_in(source)), source
+    for source in (
+        "NAMES = {'torch.zeros'}",
+        "KEYS = ('body', 'orelse')",
+        "def f(x): return ('append', 'extend')",
+        "def f(x): return x in ('yes', 'no', 'append')",
+        "def f(x): return x.startswith('torch.')",
+        "WORDS = 'append and extend'",
+        "def f(x): return x.arg in ('sampler', 'shuffle')",
+    ):
+        assert not list(tables_in(source)), source
+
+
+def test_no_other_module_holds_a_list_of_names() -> None:
+    counts = Counter[str]()
+    places = {}
+    for name, path in modules().items():
+        if within(name, CODEMOD) and not within(name, f"{CODEMOD}.libraries"):
+            found = list(tables_in(Path(path).read_text(encoding="utf-8"), within(name, f"{CODEMOD}.semantics")))
+            counts[name.removeprefix(f"{CODEMOD}.")] = len(found)
+            places[name.removeprefix(f"{CODEMOD}.")] = found
+    more = {name: places[name] for name, count in counts.items() if count > STILL_THERE.get(name, 0)}
+    assert more == {}, f"ask the table in `libraries/` instead: {more}"

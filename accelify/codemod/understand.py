@@ -17,9 +17,8 @@ from accelify.codemod.obstacles import obstacles_of, updates_by_hand
 from accelify.codemod.options import Options
 from accelify.codemod.precision.apex import Apex
 from accelify.codemod.precision.precision import Precision, Precisions
-from accelify.codemod.preparing.creation import Start
 from accelify.codemod.preparing.parallel_wrappers import Wrappers
-from accelify.codemod.preparing.placing import Access
+from accelify.codemod.preparing.placing import Access, Start
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.preparing import Preparation, Preparer
 from accelify.codemod.preparing.reach import Reach, Reacher
@@ -33,7 +32,7 @@ from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import FunctionValue
 from accelify.codemod.training.facts import run_of
 from accelify.codemod.training.loops import Data, Loops, Training
-from accelify.codemod.training.phase_loaders import tell_phases
+from accelify.codemod.training.phase_loaders import with_phases
 from accelify.codemod.training.roles import Roles
 
 Trouble = tuple[ast.AST, str]
@@ -55,7 +54,7 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
         return Verdict(None)
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
     if distribution is None:
-        tell_phases(program, tracer, training)
+        training = with_phases(program, tracer, training)
     code = _Code(program, roles, tracer, training, options, distribution)
     script = _script(code, _decided(code, precision_stays))
     return Verdict(script, tuple(obstacles_of(script)))

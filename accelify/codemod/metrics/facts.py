@@ -84,7 +84,7 @@ class Measured:
         if not self.prepared.is_dealt_by_hand(loop):
             return None
         frame = self.program.frame(loop)
-        return Ways(self.program, self.tracer).only_if(frame, self.training.told.get(frame, set()))
+        return Ways(self.program, self.tracer).only_if(frame, self.training.told.get(frame, frozenset()))
 
     def shared_loops(self, files: frozenset[str], evaluations: Sequence[ast.For]) -> tuple[Loop, ...]:
         """The loops of some files whose items are sharded, but for those that evaluate."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from accelify.codemod.libraries import methods, names
@@ -11,7 +11,6 @@ from accelify.codemod.preparing.grouping import Group, Grouper, Item
 from accelify.codemod.preparing.handed_back import handed_back, is_handed_through
 from accelify.codemod.preparing.optimizer_models import Owners, is_plain
 from accelify.codemod.preparing.reach import node_of
-from accelify.codemod.preparing.sharded_twice import dealt_twice
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -395,3 +394,14 @@ def _within(chain: Chain) -> Chain:
     """The names that a thing has since it was taken out of a container, if it was."""
     place = next((k for k, binding in enumerate(chain) if binding.kind == "item"), 0)
     return chain[:place] or chain
+
+
+def dealt_twice(tracer: Tracer, sources: Sequence[ast.expr], items: Sequence[Item]) -> Iterator[tuple[ast.AST, str]]:
+    """The loops over what a generator makes of a loader that is prepared for another loop."""
+    loaders = [item for item in items if item.kind == "loader"]
+    for source in sources:
+        for binding in (b for chain in tracer.chains(source) for b in chain):
+            statement = binding.statement if binding.kind != "parameter" else None
+            if any((i.text, i.frame, i.statement) == (binding.text, binding.scope, statement) for i in loaders):
+                text = binding.text
+                yield source, f"`{text}` is dealt out by another loop: what is made of it would be dealt out twice"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from accelify.codemod.libraries import names, vocabulary
-from accelify.codemod.preparing.graphs import Graph, Graphs, calls_between, exclude_each_other, innermost_loop
+from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.grouping import Item
 from accelify.codemod.preparing.wrapping import Wrapping
-from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
     Argument,
     Collection,
@@ -23,6 +24,7 @@ from accelify.codemod.semantics.values import (
     Values,
 )
 from accelify.codemod.training.loops import Training
+from accelify.codemod.training.losses import losses_of
 from accelify.codemod.training.roles import Roles
 
 _CHANGED = {"batch_size": "None", "sampler": "another sampler", "batch_sampler": "another sampler"}
@@ -211,3 +213,245 @@ class WrappedTraining:
                     yield node, f"`{text}.{node.attr}` would be {_CHANGED[node.attr]} once the loader is prepared"
                 if "optimizer" in kinds and not vocabulary.is_kept_by_optimizers(node.attr):
                     yield node, f"`{text}.{node.attr}` is not there once the optimizer is prepared"
+
+
+@dataclass
+class Graph:
+    """What a backward pass goes through.
+
+    forwards: the wrapped models, each with the calls in the function of the backward pass by which it gets there; None
+    for one that the function was given. methods: calls of the models' own. bypasses: calls of the model by a name from
+    before it was wrapped.
+    """
+
+    forwards: dict[Item, list[ast.AST | None]] = field(default_factory=dict)
+    methods: list[tuple[Item, ast.Call]] = field(default_factory=list)
+    bypasses: list[ast.Call] = field(default_factory=list)
+
+
+class Graphs:
+    """Follow losses back to the models that they come from."""
+
+    def __init__(self, program: Program, tracer: Tracer, wrapping: Wrapping) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.wrapping = wrapping
+
+    def of(self, backward: ast.Call) -> Graph:
+        """The graph of one backward pass."""
+        found = Graph()
+        for loss in losses_of(self.program, backward):
+            _Walk(self, found, self.program.frame(backward)).expression(loss, None)
+        return found
+
+    def is_without_gradients(self, node: ast.AST) -> bool:
+        """Whether code runs under `torch.no_grad()`."""
+        for ancestor in self.program.ancestors(node):
+            if isinstance(ancestor, ast.With):
+                if any(self._says_so(item.context_expr) for item in ancestor.items):
+                    return True
+            elif isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return any(self._says_so(d) for d in ancestor.decorator_list)
+        return False
+
+    def _says_so(self, node: ast.expr) -> bool:
+        function = node.func if isinstance(node, ast.Call) else node
+        return any(names.is_without_gradient(name) for name in self.program.externals(function))
+
+    def reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
+        """The assignments whose value a name may have where it is read."""
+        writes = [w for w in self.tracer.writes(owner, read.id) if self.program.frame(w) is self.program.frame(read)]
+        if not writes:
+            return list(self.tracer.writes(owner, read.id))
+        before = sorted((w for w in writes if self._ends_before(w, read)), key=lambda w: self.program.line(w))
+        found: list[ast.AST] = []
+        for write in reversed(before):
+            if exclude_each_other(self.program, write, read):
+                continue
+            found.append(write)
+            if self._is_sure(write, read):
+                return found
+        return [*found, *(w for w in writes if w not in before)]
+
+    def _ends_before(self, write: ast.AST, read: ast.Name) -> bool:
+        statement = self.program.statement(write)
+        if isinstance(statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith)):
+            return statement.lineno < read.lineno
+        return isinstance(write, ast.arg) or (statement.end_lineno or statement.lineno) < read.lineno
+
+    def _is_sure(self, write: ast.AST, read: ast.AST) -> bool:
+        """Whether a read is never reached but through an assignment: it stands in the read's block, or round it."""
+        if isinstance(write, ast.arg):
+            return True
+        statement = self.program.statement(write)
+        if isinstance(statement, ast.AugAssign):
+            return False
+        if isinstance(statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith)):
+            return self.program.inside(read, statement)
+        holder = self.program.parent(statement)
+        while isinstance(holder, (ast.With, ast.AsyncWith)):
+            holder = self.program.parent(holder)
+        return holder is not None and self.program.inside(read, holder)
+
+
+def exclude_each_other(program: Program, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two places are in different branches of one condition."""
+    above = [one, *program.ancestors(one)]
+    for condition in above:
+        if isinstance(condition, ast.If) and program.inside(other, condition):
+            branches = [
+                [any(program.inside(n, s) for s in branch) for branch in (condition.body, condition.orelse)]
+                for n in (one, other)
+            ]
+            return branches[0] != branches[1] and any(branches[0]) and any(branches[1])
+    return False
+
+
+class _Walk:
+    """One walk back from a loss."""
+
+    def __init__(self, graphs: Graphs, found: Graph, frame: Scope) -> None:
+        self.graphs = graphs
+        self.program = graphs.program
+        self.wrapping = graphs.wrapping
+        self.found = found
+        self.frame = frame
+        self._seen: set[ast.AST] = set()
+        self._entered: set[Scope] = set()
+        self._outside = False
+
+    def expression(self, node: ast.AST, site: ast.AST | None) -> None:
+        """Go on from an expression; `site` is the call in the first function through which it was reached."""
+        if node in self._seen:
+            return
+        self._seen.add(node)
+        if isinstance(node, ast.Call):
+            self._call(node, site)
+        elif isinstance(node, ast.Name):
+            self._name(node, site)
+        elif isinstance(node, ast.Attribute):
+            self._attribute(node, site)
+        elif not isinstance(node, ast.Lambda):
+            for child in ast.iter_child_nodes(node):
+                self.expression(child, site)
+
+    def _site(self, call: ast.Call, site: ast.AST | None) -> ast.AST | None:
+        inside = not self._outside and self.program.frame(call) is self.frame
+        return call if inside and site is None else site
+
+    def _call(self, node: ast.Call, site: ast.AST | None) -> None:
+        if isinstance(node.func, ast.Attribute) and methods.ends_graph(node.func.attr):
+            return
+        if self.graphs.is_without_gradients(node):
+            return
+        for given in [*node.args, *[k.value for k in node.keywords]]:
+            self.expression(given, site)
+        if self._is_forward(node, site):
+            return
+        if isinstance(node.func, ast.Attribute) and self._is_method(node, node.func):
+            return
+        callees = self.program.flow.callees.get(node, set())
+        if isinstance(node.func, ast.Attribute) and not callees:
+            self.expression(node.func.value, site)
+        for callee in callees:
+            self._enter(callee, self._site(node, site))
+
+    def _is_forward(self, node: ast.Call, site: ast.AST | None) -> bool:
+        model: ast.expr = node.func
+        if isinstance(model, ast.Attribute) and model.attr == "forward":
+            model = model.value
+        held = self.wrapping.held(model)
+        for item in held - {None}:
+            if item is not None:
+                self.found.forwards.setdefault(item, []).append(self._site(node, site))
+        if None in held and self.program.values(model) & self.wrapping.preparation.models and self._is_the_same(model):
+            self.found.bypasses.append(node)
+            return True
+        return held != {None}
+
+    def _is_the_same(self, model: ast.expr) -> bool:
+        """Whether an unprepared model is one that is prepared somewhere, by an earlier name."""
+        if isinstance(model, ast.Name) and self.program.frame(model).is_method:
+            method = self.program.frame(model)
+            if method.parameters and method.parameters[0].arg == model.id:
+                return False
+        origins = {c[-1].node for c in self.graphs.tracer.chains(model) if c}
+        return bool(origins & self.wrapping.origins)
+
+    def _is_method(self, node: ast.Call, function: ast.Attribute) -> bool:
+        held = self.wrapping.held(function.value) - {None}
+        if not held or not self.wrapping.is_own(function):
+            return False
+        self.found.methods.extend((item, node) for item in held if item is not None)
+        return True
+
+    def _enter(self, function: Scope, site: ast.AST | None) -> None:
+        if function in self._entered or function.kind == "class":
+            return
+        self._entered.add(function)
+        if isinstance(function.node, ast.Lambda):
+            self.expression(function.node.body, site)
+            return
+        for statement in ast.walk(function.node):
+            if isinstance(statement, (ast.Return, ast.Yield)) and statement.value is not None:
+                self.expression(statement.value, site)
+
+    def _name(self, node: ast.Name, site: ast.AST | None) -> None:
+        owner = self.program.scope(node).owner(node.id)
+        if owner is None:
+            return
+        for write in self.graphs.reaching(owner, node):
+            if isinstance(write, ast.arg):
+                if owner.frame is self.frame or owner is self.frame:
+                    self._given(owner, write)
+            elif isinstance(write, ast.Name):
+                self._written(write, site)
+
+    def _given(self, function: Scope, parameter: ast.arg) -> None:
+        outside, self._outside = self._outside, True
+        for call in self.program.flow.callers.get(function, ()):
+            argument = self.graphs.tracer.argument(call, function, parameter.arg)
+            if argument is not None and self.program.frame(call) in self.program.reachable:
+                self.expression(argument, None)
+        self._outside = outside
+
+    def _written(self, write: ast.AST, site: ast.AST | None) -> None:
+        if self.graphs.is_without_gradients(write):
+            return
+        statement = self.program.statement(write)
+        assigned = self.graphs.tracer.assigned(write) if isinstance(write, ast.expr) else None
+        if assigned is not None:
+            self.expression(assigned, site)
+        elif isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and statement.value is not None:
+            self.expression(statement.value, site)
+        elif isinstance(statement, (ast.For, ast.AsyncFor)):
+            self.expression(statement.iter, site)
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+            owner = self.program.scope(statement.target).owner(statement.target.id)
+            for earlier in self.graphs.reaching(owner, statement.target) if owner is not None else ():
+                if isinstance(earlier, ast.Name) and earlier not in self._seen:
+                    self._seen.add(earlier)
+                    self._written(earlier, site)
+
+    def _attribute(self, node: ast.Attribute, site: ast.AST | None) -> None:
+        if methods.ends_graph(node.attr):
+            return
+        owners = self.program.values(node.value)
+        for write in self.program.attribute_writes.get(node.attr, ()):
+            if self.program.values(write.value) & owners:
+                self._written(write, site)
+        self.expression(node.value, site)
+
+
+def innermost_loop(program: Program, node: ast.AST) -> ast.AST | None:
+    """The loop of its own function that holds a node."""
+    return next((loop for loop in program.loops_round(node) if isinstance(loop, LOOPS)), None)
+
+
+def calls_between(graphs: Graphs, item: Item, frame: Scope, first: ast.AST, last: ast.AST) -> Iterator[ast.Call]:
+    """The forward passes of a wrapped model that lie between two places of a function."""
+    program = graphs.program
+    for call in program.calls:
+        between = program.frame(call) is frame and program.line(first) < call.lineno <= program.line(last)
+        if between and item in graphs.wrapping.held(call.func) and not graphs.is_without_gradients(call):
+            yield call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from accelify.codemod.semantics.program import Program
@@ -96,7 +96,7 @@ class Ways:
                 found.add(replace(each, parameter=given.id))
         return frozenset(found)
 
-    def only_if(self, function: Scope, told: set[frozenset[Wanted]]) -> str | None:
+    def only_if(self, function: Scope, told: Set[frozenset[Wanted]]) -> str | None:
         """When a function trains, where some of its calls have it do something else: `optimizer is not None`."""
         wanted = next(iter(told)) if len(told) == 1 else frozenset()
         calls = self.program.flow.callers.get(function, ())

@@ -72,6 +72,12 @@ def keeps_values(name: str) -> bool:
     return row is not None and Trait.SAME_VALUES in row.traits
 
 
+def is_view(name: str) -> bool:
+    """Attributes of a tensor that are the tensor, seen in another way: `data`, `T`."""
+    row = table.member("tensor", name)
+    return row is not None and {Trait.ATTRIBUTE, Trait.VIEW} <= row.traits
+
+
 def may_share_memory(name: str) -> bool:
     """Methods of a tensor whose result may be the same memory: `view`, `detach`, `to`; not `clone`."""
     row = table.member("tensor", name)

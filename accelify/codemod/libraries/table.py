@@ -27,10 +27,8 @@ from accelify.codemod.libraries import (
     collectives,
     datasets,
     files,
-    images,
     kinds,
-    logs,
-    plots,
+    logs_and_plots,
     python,
     simulations,
     tensors,
@@ -42,7 +40,7 @@ from accelify.codemod.libraries.row import Row, row_of
 
 SOURCES = (
     *(python, tensors, torch_functions, torch_modules, training, datasets, collectives),
-    *(arrays, images, files, logs, plots, simulations),
+    *(arrays, files, logs_and_plots, simulations),
 )
 _Pattern = tuple[str, tuple[str, ...], str, str]  # beginning, what stands between stars, end, facts
 

@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Callable, Sequence
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.settings import Setting, Settings
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.values import Made
@@ -147,7 +147,7 @@ class _Plain:
             return [ast.Expr(ast.Call(ast.Attribute(loss.args[0], "backward", ast.Load()), [], []))]
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and self._is_scaler(node.value.func):
             method = method_of_call(node.value)
-            if method in ("update", "unscale_"):
+            if method not in ("step", "scale") and methods.is_used_of_scaler(str(method)):
                 return []
             if method == "step" and len(node.value.args) == 1:
                 function = ast.Attribute(node.value.args[0], "step", ast.Load())

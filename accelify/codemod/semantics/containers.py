@@ -96,7 +96,7 @@ class Containers(Memory):
             return stored
         if isinstance(owner, Element):
             return frozenset({owner})
-        if name in ("module", "data", "T") and not isinstance(owner, (Constant, Collection)):
+        if (name == "module" or methods.is_view(name)) and not isinstance(owner, (Constant, Collection)):
             return frozenset({owner})
         if isinstance(owner, (Made, Member, Argument)) and _depth(owner) < 3:
             return frozenset({Member(owner, name)})

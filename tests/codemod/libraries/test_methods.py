@@ -28,6 +28,7 @@ from accelify.codemod.libraries import methods
         (methods.ends_graph, "detach item numpy tolist size data shape", "cpu clone sum backward append"),
         (methods.keeps_values, "to cpu item view clone detach float squeeze", "sum mean size add exp"),
         (methods.may_share_memory, "view detach to float contiguous", "clone item tolist sum"),
+        (methods.is_view, "data T", "grad shape view"),
         (methods.moves, "to cuda cpu", "float eval"),
         (methods.is_size, "size dim numel nelement", "shape sum item"),
         (methods.shows, "info write add_scalar plot set_postfix savefig", "append sum item"),

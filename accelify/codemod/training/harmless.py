@@ -11,7 +11,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.purity import draws_at_random, function_draws
 from accelify.codemod.semantics.scopes import Scope, names_written_in
-from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Instance, Values
+from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Instance, Values, View
 from accelify.codemod.training.outputs import Effect, Outputs, origins
 from accelify.codemod.training.roles import Roles
 
@@ -156,7 +156,11 @@ class Harmless:
 
     def is_shown_on(self, node: ast.expr) -> bool:
         """Whether a thing is a progress bar or a log."""
-        made = origins(self.program.values(node))
+        values = self.program.values(node)
+        made = origins(values)
+        for view in values:
+            if isinstance(view, View) and isinstance(view.node, ast.Call):  # `bar = tqdm(loader)`
+                made |= self.program.called(view.node)
         return bool(made) and all(name.startswith(_SHOWN_ON) for name in made)
 
     def _is_library(self, name: str) -> bool:
@@ -220,7 +224,7 @@ class Harmless:
                 return False
             if not isinstance(part, (ast.Attribute, ast.Subscript)) or isinstance(part.ctx, ast.Load):
                 continue
-            if not is_in(part, kept) and not _is_left_at_self(part, node):
+            if not is_in(part, kept) and not (function.is_method and _is_left_at_self(part, node)):
                 return False
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import returned
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.roles import Roles
 
@@ -82,7 +82,7 @@ class Losses:
         callees = self.program.flow.callees.get(call)
         if callees:  # one that is given nothing knows no batch: a penalty on the weights
             is_given = bool(call.args or call.keywords)
-            return is_given and any(self.is_sum(value, depth - 1) for f in callees for value in _returned(f))
+            return is_given and any(self.is_sum(v, depth - 1) for v in returned(callees) if v is not None)
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "sum" or call.args or call.keywords:
             return False
         return not self._is_stacked(call.func.value)
@@ -96,7 +96,3 @@ def _adds_up(call: ast.Call) -> bool:
     """Whether a loss is told to add up."""
     given = {k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)}
     return given.get("reduction") == "sum" or (given.get("size_average") is False and given.get("reduce") is not False)
-
-
-def _returned(function: Scope) -> list[ast.expr]:
-    return [n.value for n in ast.walk(function.node) if isinstance(n, ast.Return) and n.value is not None]

@@ -1,71 +1,116 @@
-"""Which backward passes train, in which loops, and what they learn from."""
+"""Facts about training code: its backward passes and steps, the loops round them, and what they go over."""
 
 from __future__ import annotations
 
-import dataclasses
+import ast
 
 import pytest
 
-from accelify.codemod.training.loops import Loops, Training
+from accelify.codemod.training.loops import Loops
 from tests.codemod.facts import Facts, texts
+from tests.codemod.training_scripts import training
 
-HEAD = """\
+
+def kinds(facts: Facts) -> list[str]:
+    return [data.kind for data in facts.training.data]
+
+
+def test_the_common_training_loop() -> None:
+    found = training().training
+    assert texts(found.backwards) == ["loss.backward()"]
+    assert texts(found.steps) == ["optimizer.step()"]
+    (data,) = found.data
+    assert data.kind == "loaders"
+    assert texts(data.sources) == ["loader"]
+    (loops,) = found.loops.values()
+    assert [ast.unparse(n).partition(":")[0] for n in loops] == ["for x, y in loader", "for epoch in range(2)"]
+
+
+def test_a_script_that_does_not_train() -> None:
+    found = Facts("x.forward()\n").training
+    assert (found.backwards, found.steps, found.data) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["z, log_det = flow.backward(x)", "y = flow.backward(x)", "super().backward()", "accelerator.backward(loss)"],
+)
+def test_what_is_called_backward_and_is_none(call: str) -> None:
+    assert Facts(f"class A(B):\n    def f(self):\n        {call}\n").training.backwards == []
+
+
+def test_a_backward_of_the_project_s_own_is_none() -> None:
+    facts = Facts("class A:\n    def backward(self): pass\na = A()\na.backward()\n")
+    assert facts.training.backwards == []
+
+
+def test_loops_through_functions_and_closures() -> None:
+    text = """\
+        import torch
+        def step(x):
+            loss = f(x)
+            loss.backward()
+        def train(rows):
+            for row in rows:
+                step(row)
+        for epoch in range(3):
+            train(data)
+        def closure():
+            g().backward()
+        optimizer = torch.optim.LBFGS(p)
+        for other in things:
+            optimizer.step(closure)
+    """
+    facts = Facts(text)
+    found = [[ast.unparse(n.target) for n in loops] for loops in facts.training.loops.values()]  # type: ignore[union-attr]
+    assert found == [["row", "epoch"], ["other"]]
+
+
+def test_a_backward_that_nothing_runs() -> None:
+    files = {"main.py": "import other\nother.f()\n", "other.py": "def f(): pass\ndef g(): loss().backward()\n"}
+    assert Facts(files).training.backwards == []
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        ("for x, y in loader:", "loaders"),
+        ("for i, (x, y) in enumerate(loader):", "loaders"),
+        ("for x, y in tqdm(loader):", "loaders"),
+        ("for x, y in zip(loader, loader):", "loaders"),
+        ("for i in range(0, len(rows), 2):\n        x = y = rows[i:i + 2]", "sequence"),
+        ("for x, y in batches():", "sequence"),
+        ("for _ in range(10):\n        x = y = torch.randn(3)", "random"),
+        ("for _ in range(10):\n        x = y = rows", "full"),
+        ("while True:\n        x, y = next(it)", "loaders"),
+    ],
+)
+def test_what_a_loop_learns_from(head: str, kind: str) -> None:
+    text = f"""\
 import torch
 from torch import nn
+from tqdm import tqdm
 from torch.utils.data import DataLoader
-model = nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows = load()
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters())
+loader = DataLoader(rows)
+it = iter(loader)
+for epoch in range(3):
+    {head}
+        loss = f(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 """
-STEP = "model(x).sum().backward(); optimizer.step()"
+    assert kinds(Facts(text)) == [kind]
 
 
-def data(loop: str) -> list[tuple[str, list[str]]]:
-    """What a script with some lines after its head learns from: the kind, and what is gone over."""
-    return [(d.kind, texts(d.sources)) for d in Facts(HEAD + loop).training.data]
-
-
-def test_training_is_frozen() -> None:
-    training = Facts(HEAD + f"for x in DataLoader(d):\n    {STEP}").training
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        training.steps = ()  # type: ignore[misc]
-    assert isinstance(training, Training)
-
-
-def test_loops_round_a_backward_pass_are_found_through_calls() -> None:
-    facts = Facts(
-        HEAD + f"def step(x):\n    {STEP}\nfor epoch in range(2):\n    for x in DataLoader(d):\n        step(x)"
+def test_loaders_whose_batches_a_loop_yields() -> None:
+    facts = training(
+        end="def g(it):\n    for b in it:\n        yield b\nfor z in g(loader): pass\nfor w in range(3): pass\n"
     )
-    (loops,) = facts.training.loops.values()
-    assert [ast_loop.lineno for ast_loop in loops] == [9, 8]
-    assert {frame.name for frame in facts.training.frames} >= {"step"}
-
-
-@pytest.mark.parametrize(
-    ("loop", "expected"),
-    [
-        (f"for x in DataLoader(d):\n    {STEP}", [("loaders", ["DataLoader(d)"])]),
-        (
-            f"batches = iter(DataLoader(d))\nfor i in range(9):\n    x = next(batches)\n    {STEP}",
-            [("loaders", ["batches"])],
-        ),
-        (f"x = torch.ones(4)\nfor i in range(9):\n    {STEP}", [("full", [])]),
-        (f"for i in range(9):\n    x = torch.randn(2, 4)\n    {STEP}", [("random", [])]),
-    ],
-)
-def test_what_a_loop_learns_from(loop: str, expected: list[tuple[str, list[str]]]) -> None:
-    assert data(loop) == expected
-
-
-@pytest.mark.parametrize(
-    ("body", "loaders"),
-    [
-        ("    loader = DataLoader(d)\n    for b in loader:\n        yield b", ["loader"]),
-        ("    while True:\n        yield from DataLoader(d)", ["DataLoader(d)"]),
-        ("    for i in range(9):\n        yield i", []),
-    ],
-)
-def test_loaders_that_a_generator_yields_from(body: str, loaders: list[str]) -> None:
-    facts = Facts(f"{HEAD}def feed():\n{body}\nbatches = feed()\nnext(batches)")
     loops = Loops(facts.program, facts.roles, facts.tracer)
-    (generator,) = loops.generators(facts.expression("batches#2"))
-    assert texts(loops.yielded_from(generator.scope)) == loaders
+    found = {ast.unparse(n.target): loops.is_loader_loop(n) for n in facts.files[0].nodes if isinstance(n, ast.For)}
+    assert found == {"epoch": False, "(x, y)": True, "b": True, "z": True, "w": False}
+    assert texts(loops.yielded_from(facts.scope("g"))) == ["it"]

@@ -1,4 +1,4 @@
-"""Which losses does a backward pass begin at, and is one a sum over its batch?"""
+"""Facts about losses: which a backward pass is of, and whether one is a sum over the rows of its batch."""
 
 from __future__ import annotations
 
@@ -7,31 +7,66 @@ import pytest
 from accelify.codemod.training.losses import Losses, is_by_function, losses_of
 from tests.codemod.facts import Facts, texts
 
-
-@pytest.mark.parametrize(
-    ("call", "losses", "by_function"),
-    [
-        ("loss.backward()", ["loss"], False),
-        ("(one + two).backward()", ["one + two"], False),
-        ("torch.autograd.backward([one, two])", ["one", "two"], True),
-        ("torch.autograd.backward(losses)", [], True),
-    ],
-)
-def test_losses_of_a_backward_pass(call: str, losses: list[str], by_function: bool) -> None:
-    facts = Facts(f"import torch\n{call}")
-    assert texts(losses_of(facts.program, facts.call(call))) == losses
-    assert is_by_function(facts.program, facts.call(call)) is by_function
+IMPORTS = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 
 
 @pytest.mark.parametrize(
-    ("code", "is_sum"),
+    ("call", "losses"),
     [
-        ("loss = (x - y).pow(2).sum()", True),
-        ("loss = (x - y).pow(2).mean()", False),
-        ("loss = F.mse_loss(x, y)", False),
-        ('loss = F.mse_loss(x, y, reduction="sum")', True),
+        ("loss.backward()", ["loss"]),
+        ("(a + b).backward(retain_graph=True)", ["a + b"]),
+        ("torch.autograd.backward([a, b])", ["a", "b"]),
+        ("torch.autograd.backward(tensors=(a,))", ["a"]),
+        ("torch.autograd.backward([a], None, True)", ["a"]),
+        ("torch.autograd.backward([a], [g])", []),
+        ("torch.autograd.backward(listed)", []),
+        ("torch.autograd.backward([*a])", []),
+        ("torch.autograd.backward([a], inputs=b)", []),
     ],
 )
-def test_whether_a_loss_is_a_sum(code: str, is_sum: bool) -> None:
-    facts = Facts(f"import torch.nn.functional as F\n{code}\nloss.backward()")
-    assert Losses(facts.program, facts.roles).is_sum(facts.call("loss.backward()").func.value) is is_sum  # type: ignore[attr-defined]  # a method
+def test_the_losses_of_a_backward_pass(call: str, losses: list[str]) -> None:
+    facts = Facts(f"{IMPORTS}{call}\n")
+    (node,) = [c for c in facts.program.calls if "backward" in texts([c.func])[0]]
+    assert texts(losses_of(facts.program, node)) == losses
+    assert is_by_function(facts.program, node) is call.startswith("torch.autograd")
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_sum"),
+    [
+        ("F.mse_loss(x, y, reduction='sum')", True),
+        ("F.mse_loss(x, y, size_average=False)", True),
+        ("F.mse_loss(x, y, size_average=False, reduce=False)", False),
+        ("F.mse_loss(x, y)", False),
+        ("F.mse_loss(x, y, reduction='mean')", False),
+        ("F.mse_loss(x, y, reduction='sum') / len(x)", False),
+        ("F.mse_loss(x, y, reduction='sum') / 2", True),
+        ("0.5 * F.mse_loss(x, y, reduction='sum')", True),
+        ("F.mse_loss(x, y) + F.l1_loss(x, y, reduction='sum')", True),
+        ("-F.mse_loss(x, y, reduction='sum')", True),
+        ("unknown(x)", False),
+        ("other", False),
+        ("3", False),
+    ],
+)
+def test_whether_a_loss_is_a_sum(loss: str, is_sum: bool) -> None:
+    facts = Facts(f"{IMPORTS}loss = {loss}\nuse(loss)\n")
+    assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
+
+
+def test_a_loss_that_a_function_returns() -> None:
+    text = "def f(x):\n    return F.mse_loss(x, x, reduction='sum')\ndef g(x):\n    return F.mse_loss(x, x)\n"
+    facts = Facts(f"{IMPORTS}{text}use(f(1), g(1))\n")
+    losses = Losses(facts.program, facts.roles)
+    assert [losses.is_sum(a) for a in facts.call("use(").args] == [True, False]
+
+
+def test_what_a_function_inside_returns_is_no_loss() -> None:
+    inner = "    def g():\n        return F.mse_loss(x, x, reduction='sum')\n"
+    facts = Facts(f"{IMPORTS}def f(x):\n{inner}    return F.mse_loss(x, x)\nuse(f(1))\n")
+    assert not Losses(facts.program, facts.roles).is_sum(facts.call("use(").args[0])
+
+
+def test_recursion_ends() -> None:
+    facts = Facts("def f(x):\n    return f(x)\na = f(1)\na = a + f(2)\nuse(a)\n")
+    assert not Losses(facts.program, facts.roles).is_sum(facts.call("use(a)").args[0])

@@ -1,61 +1,146 @@
-"""What values are to training."""
+"""Facts about what values are: by how they are built, and by how they are used."""
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from accelify.codemod.training.roles import Roles
-from tests.codemod.facts import Facts
+from accelify.codemod.semantics.values import Constant, External
+from accelify.codemod.training.roles import Roles, stepped
+from tests.codemod.facts import Facts, described
 
-HEAD = """\
+IMPORTS = """\
 import torch
+import torchmetrics
 from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader
-class Net(nn.Module): ...
-class Tape(torch.optim.Optimizer): ...
 """
 
 
+def is_a(role: str, expression: str, before: str = "") -> bool:
+    facts = Facts(f"{IMPORTS}{before}\nit = {expression}\n")
+    question = getattr(facts.roles, f"is_{role}")
+    return any(question(v) for v in facts.program.flow.variable(facts.scope("main.py"), "it"))
+
+
 @pytest.mark.parametrize(
-    ("code", "role"),
+    ("role", "expression"),
     [
-        ("Net()", "module"),
-        ("nn.Linear(4, 1)", "module"),
-        ("torch.optim.SGD(p, 0.1)", "optimizer"),
-        ("Tape(p)", "optimizer"),
-        ("DataLoader(d)", "loader"),
-        ("torch.optim.lr_scheduler.StepLR(o, 1)", "scheduler"),
-        ("nn.MSELoss()", "loss"),
-        ("torch.device('cuda')", "device"),
-        ("'cuda:0'", "device"),
-        ("open(path)", ""),
+        ("optimizer", "AdamW(p)"),
+        ("optimizer", "torch.optim.SGD(p)"),
+        ("scheduler", "StepLR(o, 1)"),
+        ("loader", "DataLoader(d)"),
+        ("torch_loader", "DataLoader(d)"),
+        ("module", "nn.Linear(1, 1)"),
+        ("loss", "nn.CrossEntropyLoss()"),
+        ("device", "torch.device('cuda')"),
+        ("device", "'cuda:0'"),
+        ("cuda_test", "torch.cuda.is_available()"),
     ],
 )
-def test_what_is_built(code: str, role: str) -> None:
-    facts = Facts(f"{HEAD}made = {code}")
-    roles = Roles(facts.program)
-    values = facts.program.values(facts.expression(code))
-    for name in ("optimizer", "loader", "scheduler", "loss", "device"):
-        assert any(map(getattr(roles, f"is_{name}"), values)) == (name == role), name
-    if role == "module":
-        assert all(map(roles.is_module, values))
+def test_what_is_built(role: str, expression: str) -> None:
+    assert is_a(role, expression)
 
 
-def test_what_is_given_to_an_optimizer_is_a_model() -> None:
-    facts = Facts("import torch\nnet = build()\ntorch.optim.SGD(net.parameters(), 0.1)")
-    assert any(map(facts.roles.is_model, facts.program.values(facts.expression("net#2"))))
+@pytest.mark.parametrize(
+    ("role", "expression"),
+    [
+        ("optimizer", "StepLR(o, 1)"),
+        ("optimizer", "mylib.AdamW(p)"),
+        ("scheduler", "AdamW(p)"),
+        ("loader", "Dataset(d)"),
+        ("module", "nn.functional.relu(x)"),
+        ("module", "torch.zeros(1)"),
+        ("loss", "nn.Linear(1, 1)"),
+        ("device", "'model.pt'"),
+        ("device", "torch.zeros(1).device"),
+        ("cuda_test", "torch.zeros(1)"),
+    ],
+)
+def test_what_is_something_else(role: str, expression: str) -> None:
+    assert not is_a(role, expression)
 
 
-@pytest.mark.parametrize("part", ["x", "y", "b"])
-def test_parts_of_a_batch(part: str) -> None:
-    facts = Facts(
-        f"{HEAD}for x, y in DataLoader(d):\n    print(x, y)\nfor b in DataLoader(d):\n    print(b)\nprint(HEAD)"
+def test_classes_of_the_project_s_own() -> None:
+    classes = "class Net(nn.Module): pass\nclass Opt(AdamW): pass\nclass Load(DataLoader): pass\nclass Plain: pass\n"
+    assert is_a("module", "Net()", classes)
+    assert is_a("optimizer", "Opt(p)", classes)
+    assert is_a("loader", "Load(d)", classes)
+    assert not any(is_a(role, "Plain()", classes) for role in ("module", "optimizer", "loader", "scheduler"))
+
+
+def test_a_model_is_what_an_optimizer_gets_the_parameters_of() -> None:
+    text = "m = unknown()\nother = unknown()\nn = nn.Linear(1, 1)\nloss = nn.MSELoss()\no = AdamW(m.parameters())\n"
+    facts = Facts(IMPORTS + text)
+
+    def is_model(name: str) -> bool:
+        return any(map(facts.roles.is_model, facts.program.flow.variable(facts.scope("main.py"), name)))
+
+    assert [is_model(n) for n in ("m", "other", "n", "loss")] == [True, False, True, False]
+    assert described(facts.roles.trained) == {"made: unknown()"}
+
+
+def test_parameters_in_groups() -> None:
+    text = (
+        f"{IMPORTS}a, b = A(), B()\no = AdamW([{{'params': a.parameters()}}, {{'params': b.parameters(), 'lr': 1}}])\n"
     )
-    assert facts.roles.is_part_of_a_batch(facts.expression(f"{part}#2"))
-    assert not facts.roles.is_part_of_a_batch(facts.expression("HEAD"))
+    assert described(Facts(text).roles.trained) == {"made: A()", "made: B()"}
 
 
-def test_a_generator_has_no_length() -> None:
-    facts = Facts("def feed():\n    yield 1\nfor x in feed(): ...\nfor y in [1]: ...")
-    assert facts.roles.has_no_length(facts.expression("feed()"))
-    assert not facts.roles.has_no_length(facts.expression("[1]"))
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("o.zero_grad()\no.step()", True),
+        ("o.step()", False),
+        ("o.zero_grad()", False),
+        ("loss.backward()\no.step()", False),
+        ("loss.backward()\nopt.step()", True),  # and its name says so
+        ("loss.backward()\nenv.step()", False),
+    ],
+)
+def test_optimizers_by_use(text: str, is_one: bool) -> None:
+    facts = Facts(f"o = opt = env = unknown()\n{text}\n")
+    assert bool(facts.roles.optimizers_by_use) is is_one
+
+
+@pytest.mark.parametrize(
+    ("call", "optimizer"),
+    [("o.step()", "o"), ("scaler.step(o)", "o"), ("o.step(closure)", "o"), ("self.grad_scaler.step(self.o)", "self.o")],
+)
+def test_what_is_stepped(call: str, optimizer: str) -> None:
+    assert ast.unparse(stepped(Facts(call).call(call))) == optimizer
+
+
+def test_parts_of_batches_and_generators() -> None:
+    text = "def g():\n    yield 1\nloader = DataLoader(d)\nfor x, y in loader:\n    f(x, other)\nh = g()\nuse(h)\n"
+    facts = Facts(IMPORTS + text)
+    given = facts.call("f(x, other)").args
+    assert [facts.roles.is_part_of_a_batch(a) for a in given] == [True, False]
+    assert facts.roles.has_no_length(facts.call("use(h)").args[0])
+    assert not facts.roles.has_no_length(facts.expression("loader#2"))
+
+
+def test_a_metric_that_adds_up_itself() -> None:
+    facts = Facts(f"{IMPORTS}m = torchmetrics.Accuracy()\nn = unknown()\nf(m, n)\n")
+    assert [facts.roles.adds_up_itself(a) for a in facts.call("f(m, n)").args] == [True, False]
+
+
+def test_what_learns() -> None:
+    text = (
+        "class Agent:\n    def __init__(self):\n        self.o = AdamW(p)\nclass Rows: pass\na, r = Agent(), Rows()\n"
+    )
+    facts = Facts(IMPORTS + text)
+    variable = facts.program.flow.variable
+    assert any(map(facts.roles.learns, variable(facts.scope("main.py"), "a")))
+    assert not any(map(facts.roles.learns, variable(facts.scope("main.py"), "r")))
+
+
+def test_nothing_is_known_of_a_constant() -> None:
+    roles = Facts("").roles
+    assert isinstance(roles, Roles)
+    for value in (Constant(1), External("torch.nn.Linear")):
+        assert not roles.is_model(value)
+        assert not roles.is_optimizer(value)

@@ -1,0 +1,50 @@
+"""Facts about what environments told one process, and what was made of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.training.experience import Experience
+from tests.codemod.facts import Facts
+
+BEFORE = """\
+import gym
+env = gym.make("x")
+obs = env.reset()
+step = env.step(1)
+memory, other = [], []
+memory.append(obs)
+other.append(3)
+class Agent:
+    def keep(self, reward):
+        self.reward = reward
+        self.lr = 0.1
+    def last(self):
+        return self.reward
+agent = Agent()
+agent.keep(step[1])
+def double(x):
+    return x * 2
+"""
+
+
+def holds(expression: str, before: str = BEFORE) -> bool:
+    facts = Facts(f"{before}use({expression})\n")
+    return Experience(facts.program, facts.tracer).holds(facts.call("use(").args[0])
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["obs", "env.step(3)", "step[0]", "memory", "memory[0]", "agent.reward", "agent.last()", "double(obs)", "f(obs)"],
+)
+def test_what_was_told(expression: str) -> None:
+    assert holds(expression)
+
+
+@pytest.mark.parametrize("expression", ["3", "other", "agent.lr", "len(memory)", "obs.shape", "unknown"])
+def test_what_was_not(expression: str) -> None:
+    assert not holds(expression)
+
+
+def test_without_an_environment() -> None:
+    assert not holds("memory", "memory = []\nmemory.append(load())\n")

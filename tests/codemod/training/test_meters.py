@@ -1,0 +1,56 @@
+"""Facts about meters: classes whose `update` adds up, and what else they keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.training.meters import Meter, Meters
+from tests.codemod.facts import Facts
+
+METER = """\
+class AverageMeter:
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+"""
+
+
+def meter(text: str) -> Meter | None:
+    facts = Facts(f"{text}m = AverageMeter()\nuse(m)\n")
+    return Meters(facts.program).of(facts.call("use(m)").args[0])
+
+
+def test_the_common_meter() -> None:
+    assert meter(METER) == Meter(("sum", "count"), (("avg", "{}.sum / {}.count"),), frozenset({"val"}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.count += n", "self.count -= n"),
+        ("self.count += n", "if n:\n            self.count += n"),
+        ("self.count += n", "self.count += self.sum"),
+        ("self.avg = self.sum / self.count", "self.avg = self.sum / n"),
+        ("self.avg = self.sum / self.count", "self.avg = mean(self.sum)"),
+        ("self.val = val", "self.sum = val"),
+        ("self.val = val", "self.val = float(val)"),
+        ("def update(", "def add("),
+        ("    def update", "    @torch.no_grad()\n    def update"),
+        ("self.val = val", "print(val)"),
+    ],
+)
+def test_what_is_no_meter(old: str, new: str) -> None:
+    assert meter(METER.replace(old, new)) is None
+
+
+def test_only_sums_make_a_meter() -> None:
+    assert meter("class AverageMeter:\n    def update(self, val):\n        self.val = val\n") is None
+    assert meter("class AverageMeter: pass\n") is None
+
+
+def test_something_else_beside_a_meter() -> None:
+    facts = Facts(METER + "class B: pass\nm = AverageMeter() if p else B()\nuse(m, 3)\n")
+    found = [Meters(facts.program).of(a) for a in facts.call("use(").args]
+    assert found == [None, None]

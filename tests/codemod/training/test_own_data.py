@@ -1,0 +1,95 @@
+"""Facts about loops over no loader: what they take their data from, and whether they share it out at all."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.own_data import nodes_in
+from tests.codemod.facts import MARK, Facts
+
+BEFORE = """\
+import torch
+from torch import nn
+rows, names, nets = load(), [], [nn.Linear(1, 1), nn.Linear(2, 2)]
+class Batches:
+    def __iter__(self): yield 1
+    def __len__(self): return 1
+class Items:
+    def __getitem__(self, i): return 1
+def pick(i):
+    return rows[i]
+"""
+
+
+def own(loop: str) -> tuple[str, str] | None:
+    facts = Facts(f"{BEFORE}{loop}")
+    (node,) = (n for n in facts.marked if isinstance(n, (ast.For, ast.While)))
+    found = Loops(facts.program, facts.roles, facts.tracer).sources.own(node)
+    return None if found is None else (found[0], ast.unparse(found[1]))
+
+
+@pytest.mark.parametrize(
+    ("loop", "kind", "source"),
+    [
+        (f"for i in range(9):  {MARK}\n    f(rows[i])\n", "sequence", "range(9)"),
+        (f"for i in range(9):  {MARK}\n    j = i * 2\n    f(rows[j:j + 2])\n", "sequence", "range(9)"),
+        (f"for i in range(9):  {MARK}\n    f(pick(i))\n", "sequence", "range(9)"),
+        (f"for i in reversed(range(9)):  {MARK}\n    f(rows[i])\n", "sequence", "range(9)"),
+        (f"for x in rows:  {MARK}\n    f(x)\n", "sequence", "rows"),
+        (f"for i, x in enumerate(rows):  {MARK}\n    f(x)\n", "sequence", "rows"),
+        (f"for x in Batches():  {MARK}\n    f(x)\n", "loaders", "Batches()"),
+        (f"for x in Items():  {MARK}\n    f(x)\n", "sequence", "Items()"),
+        (f"def g(batches):\n    for x in batches:  {MARK}\n        f(x)\n", "loaders", "batches"),
+    ],
+)
+def test_what_a_loop_shares_out(loop: str, kind: str, source: str) -> None:
+    assert own(loop) == (kind, source)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        f"for i in range(9):  {MARK}\n    f(i)\n",
+        f"for i in range(9):  {MARK}\n    print(names[i])\n",
+        f"for epoch in range(num_epochs):  {MARK}\n    f(rows[epoch])\n",
+        f"for i in range(9):  {MARK}\n    f(nets[i](x))\n",
+        f"for x in [1, 2]:  {MARK}\n    f(x)\n",
+        f"for x in rows:  {MARK}\n    print(x)\n",
+        f"for net in nets:  {MARK}\n    net(x)\n",
+        f"while rows:  {MARK}\n    f(rows.pop())\n",
+        f"for batch in rows:\n    for x in batch:  {MARK}\n        f(x)\n",
+    ],
+)
+def test_loops_that_share_out_nothing(loop: str) -> None:
+    assert own(loop) is None
+
+
+def test_a_loop_over_what_an_environment_told() -> None:
+    text = f"""\
+        import gym
+        env = gym.make("x")
+        memory = []
+        for i in range(9):
+            obs, reward, done, info = env.step(0)
+            memory.append(obs)
+        for x in memory:  {MARK}
+            f(x)
+    """
+    facts = Facts(text)
+    loop = facts.here
+    assert isinstance(loop, ast.For)
+    sources = Loops(facts.program, facts.roles, facts.tracer).sources
+    assert sources.is_own_experience(loop, loop.iter)
+    other = Facts(text.replace("memory.append(obs)", "pass"))
+    node = other.here
+    assert isinstance(node, ast.For)
+    assert not Loops(other.program, other.roles, other.tracer).sources.is_own_experience(node, node.iter)
+
+
+def test_the_nodes_of_a_loop() -> None:
+    loop = Facts("for x in y:\n    f(x)\nelse:\n    g()\n")["for x"]
+    assert isinstance(loop, ast.For)
+    assert {n.id for n in nodes_in(loop) if isinstance(n, ast.Name)} == {"f", "x"}

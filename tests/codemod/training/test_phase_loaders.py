@@ -1,0 +1,72 @@
+"""Facts about loaders of a loop that trains in one phase only: which is trained on, and which evaluated."""
+
+from __future__ import annotations
+
+from accelify.codemod.training.loops import Training
+from accelify.codemod.training.phase_loaders import tell_phases
+from tests.codemod.facts import Facts, texts
+
+TEXT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters())
+train_loader, test_loader = DataLoader(a), DataLoader(b)
+def run(loader, training):
+    for x, y in loader:
+        loss = f(model(x), y)
+        if training:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+run(train_loader, True)
+run(test_loader, False)
+"""
+
+
+def told(text: str) -> Training:
+    facts = Facts(text)
+    training = facts.training
+    tell_phases(facts.program, facts.tracer, training)
+    return training
+
+
+def test_the_loader_that_is_trained_on() -> None:
+    training = told(TEXT)
+    assert [texts(d.sources) for d in training.data] == [["train_loader"]]
+    assert [phase.text for phase in training.phases.values()] == ["training"]
+
+
+def test_one_loader_for_both() -> None:
+    training = told(TEXT.replace("run(test_loader", "run(train_loader"))
+    assert [texts(d.sources) for d in training.data] == [["loader"]]
+    assert training.phases == {}
+
+
+def test_a_loop_that_always_trains() -> None:
+    training = told(TEXT.replace("if training:", "if True:"))
+    assert training.phases == {}
+
+
+def test_a_call_of_which_it_is_not_known() -> None:
+    training = told(TEXT.replace("run(test_loader, False)", "run(test_loader, *rest)"))
+    assert training.phases == {}
+
+
+def test_loaders_by_key_stay_together() -> None:
+    text = (
+        TEXT.partition("def run")[0]
+        + """\
+loaders = {"train": train_loader, "val": test_loader}
+for phase in ["train", "val"]:
+    for x, y in loaders[phase]:
+        loss = f(model(x), y)
+        if phase == "train":
+            loss.backward()
+            optimizer.step()
+"""
+    )
+    training = told(text)
+    assert [texts(d.sources) for d in training.data] == [["loaders[phase]"]]
+    assert len(training.phases) == 1

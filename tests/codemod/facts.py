@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
+from accelify.codemod.libraries.runtimes import ACCELIFY, Runtime
 from accelify.codemod.options import Options
 from accelify.codemod.script import Script
 from accelify.codemod.semantics import values as v
@@ -32,7 +33,8 @@ class Facts:
     Several files are given by their paths; the first of them is the one that the user has named.
     """
 
-    def __init__(self, text: str | Mapping[str, str]) -> None:
+    def __init__(self, text: str | Mapping[str, str], runtime: Runtime = ACCELIFY) -> None:
+        self.options = Options(runtime=runtime)
         texts = {"main.py": text} if isinstance(text, str) else text
         given = {path: dedent(each).encode() for path, each in texts.items()}
         self.project = Project(given)
@@ -58,7 +60,7 @@ class Facts:
 
     @cached_property
     def verdict(self) -> Verdict:
-        return understand(self.program, Options())
+        return understand(self.program, self.options)
 
     @property
     def script(self) -> Script:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from textwrap import indent
 
 import pytest
 
+from accelify.codemod.preparing.grouping import Item
 from tests.codemod.pairs import migrated
+from tests.codemod.training_scripts import training
 
 HEAD = """\
 import torch
@@ -77,3 +80,29 @@ def test_one_prepare_where_branches_only_build(end: str) -> None:
     after = migrated(function(choice + TRAIN))
     assert after.count(".prepare(") == 1
     assert after.index(end) < after.index(".prepare(")
+
+
+# Facts, without a rewrite.
+
+
+def groups(**slots: str) -> list[tuple[str, list[str]]]:
+    """After which statement each group is prepared, and what."""
+    found = training(**slots).script.preparation.groups
+    assert all(isinstance(i, Item) for group in found for i in group.items)
+    return [(ast.unparse(g.anchor) if g.anchor else "", [i.text for i in g.items]) for g in found]
+
+
+def test_what_is_ready_together_is_prepared_together() -> None:
+    ((anchor, items),) = groups()
+    assert anchor == "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+    assert items == ["loader", "model", "optimizer"]
+
+
+def test_what_is_read_before_the_others_are_ready_is_prepared_first() -> None:
+    found = groups(model="steps = len(loader)\n")
+    assert [items for _, items in found] == [["loader"], ["model", "optimizer"]]
+
+
+def test_what_is_made_later_is_prepared_later() -> None:
+    found = groups(set_up="print(model)\nother = DataLoader(rows)\n", end="for z in other: model(z)\n")
+    assert all("other" not in items or "other" in anchor for anchor, items in found)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from accelify.codemod.preparing.placing import Access, body_start
+from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated
+from tests.codemod.training_scripts import training
 
 SCRIPT = """\
 import sys
@@ -42,3 +47,38 @@ def test_after_what_sets_the_settings_anew(settings: str) -> None:
 def test_after_the_imports_where_nothing_does() -> None:
     after = migrated(SCRIPT.format(settings="print(lr)"))
     assert after.index("= Accelerator(") < after.index("lr, path")
+
+
+# Facts, without a rewrite.
+
+
+def access(**slots: str) -> tuple[Access, Facts]:
+    facts = training(**slots)
+    return facts.script.access, facts
+
+
+def test_where_the_accelerator_is_there() -> None:
+    found, facts = access(imports="import early\n", end="def f():\n    late()\n")
+    assert found.at(facts["late()"]) == "accelerator"
+    assert found.at(facts["loss.backward()"]) == "accelerator"
+    assert found.at(facts.statement("import early")) is None
+
+
+def test_the_imports_above_the_first_use() -> None:
+    found, facts = access(imports="import numpy\n")
+    block = found.import_block(facts.scope("main.py"))
+    assert ast.unparse(block[0]) == "import torch"
+    assert ast.unparse(block[-1]) == "import numpy"
+
+
+def test_where_an_import_goes() -> None:
+    found, facts = access(imports="import zlib\nfrom zarr import z\n")
+    edit = found.import_edit(facts.scope("main.py"), "from accelify.runtime import Accelerator")
+    assert (ast.unparse(edit.node), edit.where) == ("from torch import nn", "before")
+
+
+def test_the_first_statement_of_a_body() -> None:
+    facts = Facts('"""Text."""\nfrom __future__ import annotations\na = 1\n')
+    assert ast.unparse(body_start(facts.files[0].tree.body)) == "a = 1"
+    only = Facts('"""Text."""\n')
+    assert body_start(only.files[0].tree.body) is only.files[0].tree.body[0]

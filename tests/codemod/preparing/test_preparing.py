@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from accelify.codemod.preparing.preparing import Preparation
+from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated
+from tests.codemod.training_scripts import script, training
 
 HEAD = """\
 import torch
@@ -95,3 +100,38 @@ LOOP = "learned = []\nfor part in (model.a, model.b):\n    learned += list(part.
 def test_a_model_is_known_by_its_parameters(result: str, optimizer: str) -> None:
     after = migrated(HEAD + "\n\n" + NET.format(result=result, optimizer=optimizer) + STEP)
     assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in after
+
+
+# Facts, without a rewrite.
+
+
+def preparation(**slots: str) -> Preparation:
+    return training(**slots).script.preparation
+
+
+def test_what_is_prepared() -> None:
+    found = preparation()
+    assert {(i.kind, i.text) for i in found.items} == {
+        ("loader", "loader"),
+        ("model", "model"),
+        ("optimizer", "optimizer"),
+    }
+    assert found.has_model
+    assert found.trains_something
+    assert found.obstacles == []
+    assert found.sharded == []
+
+
+def test_batches_of_the_script_s_own_are_sharded() -> None:
+    found = Facts(script().replace("for x, y in loader:", "for x, y in batches():")).script.preparation
+    assert [kind.kind for kind, _ in found.sharded] == ["sequence"]
+
+
+def test_models_that_no_optimizer_steps_are_not_prepared() -> None:
+    found = preparation(before="other = nn.Linear(1, 1)\n")
+    assert "other" not in {i.text for i in found.items}
+
+
+def test_a_loader_without_a_name_is_wrapped() -> None:
+    found = Facts(script().replace("for x, y in loader:", "for x, y in DataLoader(rows):")).script.preparation
+    assert [(kind, ast.unparse(node)) for kind, node in found.wrapped] == [("loader", "DataLoader(rows)")]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+from accelify.codemod.preparing.reach import Reach, Reacher, constructor, method_of, node_of
+from tests.codemod.facts import Facts
+
 import dataclasses
 
 import pytest
@@ -76,3 +80,84 @@ def test_nothing_changes_the_model_once_it_is_made() -> None:
     for table in (script.run, script.access, script.devices, script.metrics, script.written, script.training):
         assert dataclasses.is_dataclass(table)
         assert not hasattr(table, "__dict__")
+
+
+def reach(text: str, *needing: str) -> tuple[Facts, Reach]:
+    """The way to the places where calls of some functions stand."""
+    facts = Facts(text)
+    needs = {facts.program.frame(facts.call(call)): facts.call(call) for call in needing}
+    return facts, Reacher(facts.program, "accelerator", needs).solve()  # type: ignore[arg-type]
+
+
+def homes(found: Reach) -> list[str]:
+    return [h.qualified_name for h in found.homes]
+
+
+def test_a_module() -> None:
+    facts, found = reach("need()\n", "need()")
+    assert homes(found) == ["main.py"]
+    assert found.expression(facts.scope("main.py")) == "accelerator"
+
+
+def test_a_function_that_nothing_calls_creates_it_itself() -> None:
+    facts, found = reach("def f():\n    need()\n", "need()")
+    assert homes(found) == ["f"]
+    assert found.expression(facts.scope("f")) == "accelerator"
+    assert found.expression(facts.scope("main.py")) is None
+
+
+def test_functions_that_are_called_by_one_that_needs_it_get_a_parameter() -> None:
+    text = "def f():\n    need()\ndef main():\n    other()\n    f()\nmain()\n"
+    facts, found = reach(text, "need()", "other()")
+    assert homes(found) == ["main"]
+    assert [s.qualified_name for s in found.parameters] == ["f"]
+    assert found.expression(facts.scope("f")) == "accelerator"
+
+
+def test_a_module_s_functions_see_it() -> None:
+    facts, found = reach("def f():\n    need()\nother()\nf()\n", "need()", "other()")
+    assert homes(found) == ["main.py"]
+    assert found.parameters == []
+    assert found.expression(facts.scope("f")) == "accelerator"
+
+
+def test_classes_keep_it() -> None:
+    text = "class A:\n    def __init__(self):\n        need()\n    def fit(me):\n        other()\nA().fit()\n"
+    facts, found = reach(text, "need()", "other()")
+    assert found.expression(facts.scope("A.fit")) in ("me.accelerator", "accelerator")
+    assert found.obstacles == []
+
+
+def test_static_methods_are_handed_it() -> None:
+    facts, found = reach("class A:\n    @staticmethod\n    def f():\n        need()\n", "need()")
+    assert found.expression(facts.scope("A.f")) == "accelerator"
+
+
+def test_under_the_main_guard() -> None:
+    text = "def f():\n    need()\nif __name__ == '__main__':\n    other()\n    f()\n"
+    _, found = reach(text, "need()", "other()")
+    assert homes(found) == ["main.py"]
+    assert len(found.guarded) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "node"), [("A.f", "A"), ("A.s", "A.s"), ("g.h", "g"), ("main.py", "main.py"), ("A.f.inner", "A")]
+)
+def test_what_stands_for_a_frame(name: str, node: str) -> None:
+    text = (
+        "class A:\n    def f(self):\n        def inner(): pass\n    @staticmethod\n    def s(): pass\n"
+        "def g():\n    def h(): pass\n"
+    )
+    assert node_of(Facts(text).scope(name)).qualified_name == node
+
+
+def test_methods_and_constructors() -> None:
+    text = (
+        "class A:\n    def __init__(self): pass\n    def f(self):\n        def g(): pass\n"
+        "class B(A): pass\nclass C: pass\ndef h(): pass\n"
+    )
+    facts = Facts(text)
+    assert method_of(facts.scope("A.f.g")) is facts.scope("A.f")
+    assert method_of(facts.scope("h")) is None
+    assert constructor(facts.program, facts.scope("B")) is facts.scope("A.__init__")
+    assert constructor(facts.program, facts.scope("C")) is None

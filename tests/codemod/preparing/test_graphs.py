@@ -1,0 +1,66 @@
+"""Facts about backward passes: which wrapped models they go through, and by which calls."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.libraries.runtimes import ACCELERATE
+from accelify.codemod.preparing.graphs import Graph, Graphs, exclude_each_other, innermost_loop
+from tests.codemod.facts import Facts, texts
+from tests.codemod.training_scripts import STEP, script
+
+
+def graphs(step: str = STEP, **slots: str) -> tuple[Graphs, Facts]:
+    facts = Facts(script(step=step, **slots), runtime=ACCELERATE)
+    wrapping = facts.script.wrapping
+    assert wrapping is not None
+    return Graphs(facts.program, facts.tracer, wrapping), facts
+
+
+def graph(step: str = STEP, **slots: str) -> Graph:
+    found, facts = graphs(step, **slots)
+    return found.of(facts.script.training.backwards[0])
+
+
+def test_a_forward_pass() -> None:
+    (calls,) = graph().forwards.values()
+    assert texts(c for c in calls if c is not None) == ["model(x)"]
+
+
+def test_through_names() -> None:
+    found = graph(STEP.replace("model(x)", "out").replace("loss =", "out = model(x)\nloss =", 1))
+    assert len(found.forwards) == 1
+
+
+def test_a_method_of_the_model_s_own() -> None:
+    found = graph(STEP.replace("model(x)", "model.encode(x)"))
+    assert texts(call for _, call in found.methods) == ["model.encode(x)"]
+    assert found.forwards == {}
+
+
+@pytest.mark.parametrize("end", [".detach()", ".item()"])
+def test_where_gradients_end(end: str) -> None:
+    assert graph(STEP.replace("model(x)", f"model(x){end}")).forwards == {}
+
+
+def test_a_model_by_its_old_name() -> None:
+    found = graph(STEP.replace("model(x)", "inner(x)"), model="inner = model\n")
+    assert texts(found.bypasses) == ["inner(x)"]
+
+
+def test_code_without_gradients() -> None:
+    end = "with torch.no_grad():\n    a()\nwith other():\n    b()\n@torch.no_grad()\ndef f():\n    c()\n"
+    found, facts = graphs(end=end)
+    assert [found.is_without_gradients(facts[c]) for c in ("a()", "b()", "c()")] == [True, False, True]
+
+
+def test_branches_that_exclude_each_other() -> None:
+    facts = Facts("if p:\n    a()\nelse:\n    b()\nc()\nfor x in y:\n    d()\n")
+    program = facts.program
+    assert exclude_each_other(program, facts["a()"], facts["b()"])
+    assert not exclude_each_other(program, facts["a()"], facts["c()"])
+    loop = innermost_loop(program, facts["d()"])
+    assert isinstance(loop, ast.For)
+    assert innermost_loop(program, facts["c()"]) is None

@@ -1,0 +1,72 @@
+"""Facts about settings: expressions as they are where the accelerator is created."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.preparing.reach import Reacher
+from accelify.codemod.preparing.settings import Setting, Settings
+from tests.codemod.facts import Facts, texts
+
+TEXT = """\
+import argparse, torch
+args = argparse.ArgumentParser().parse_args()
+amp = args.amp
+def train(level, flag):
+    own = not flag
+    use({0})
+need()
+train("O1", args.fp16)
+"""
+
+
+def settled(expression: str, text: str = TEXT) -> Setting | None:
+    facts = Facts(text.format(expression))
+    needs = {facts.scope("main.py"): facts.call("need()")}
+    reach = Reacher(facts.program, "accelerator", needs).solve()  # type: ignore[arg-type]
+    return Settings(facts.program, facts.roles, facts.tracer, reach).settle(facts.call("use(").args[0])
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("True", "True"),
+        ("amp", "amp"),
+        ("args.amp", "args.amp"),
+        ("not amp", "not amp"),
+        ("amp and args.b", "amp and args.b"),
+        ("level", "'O1'"),
+        ("flag", "args.fp16"),
+        ("own", "not args.fp16"),
+        ("level == 'O1'", "'O1' == 'O1'"),
+        ("torch.cuda.is_available()", "torch.cuda.is_available()"),
+        ("args['amp']", "args['amp']"),
+    ],
+)
+def test_expressions_where_the_accelerator_is_created(expression: str, code: str) -> None:
+    found = settled(expression)
+    assert found is not None
+    assert found.text == code
+
+
+@pytest.mark.parametrize("expression", ["undefined", "f(amp)", "amp + 1", "args[k]"])
+def test_what_cannot_be_told_there(expression: str) -> None:
+    assert settled(expression) is None
+
+
+def test_a_parameter_that_is_given_different_things() -> None:
+    assert settled("level", TEXT + 'train("O2", args.fp16)\n') is None
+    assert settled("flag", TEXT + 'train("O2", args.fp16)\n') is not None
+
+
+def test_the_statements_after_which_it_is_known() -> None:
+    found = settled("amp")
+    assert found is not None
+    assert texts(found.after) == ["amp = args.amp"]
+    assert settled("amp", TEXT.replace("amp = args.amp", "for amp in args.amps:\n    pass")) is None
+
+
+def test_without_one_home_nothing_is_settled() -> None:
+    facts = Facts("use(1)\n")
+    reach = Reacher(facts.program, "accelerator", {}).solve()
+    assert Settings(facts.program, facts.roles, facts.tracer, reach).settle(facts.expression("1")) is None

@@ -1,0 +1,34 @@
+"""Facts about loops over what is made of a loader that another loop shards already."""
+
+from __future__ import annotations
+
+from accelify.codemod.preparing.grouping import Item
+from accelify.codemod.preparing.sharded_twice import dealt_twice
+from tests.codemod.facts import Facts
+
+TEXT = """\
+loader = DataLoader(d)
+other = DataLoader(e)
+def g(l):
+    yield from l
+for x in g(loader): pass
+for x in other: pass
+"""
+
+
+def obstacles(kind: str = "loader", name: str = "loader") -> list[str]:
+    facts = Facts(TEXT)
+    statement = facts.statement(f"{name} = DataLoader")
+    item = Item(kind, name, facts.scope("main.py"), statement, 1)
+    source = facts.call("g(loader)").args[0]
+    return [message for _, message in dealt_twice(facts.tracer, [source], [item])]
+
+
+def test_a_loader_that_is_prepared() -> None:
+    assert len(obstacles()) == 1
+    assert "`loader`" in obstacles()[0]
+
+
+def test_something_else_that_is_prepared() -> None:
+    assert obstacles(name="other") == []
+    assert obstacles(kind="model") == []

@@ -1,0 +1,76 @@
+"""Facts about calls that make tensors, and losses and models that take them."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.preparing.tensors import Tensors, requires_grad
+from tests.codemod.facts import Facts
+from tests.codemod.training_scripts import STEP, training
+
+
+def tensors(call: str, **slots: str) -> tuple[Tensors, Facts]:
+    facts = training(step=f"{call}\n{STEP}", **slots)
+    return Tensors(facts.program, facts.roles, facts.script.prepared), facts
+
+
+@pytest.mark.parametrize(
+    ("call", "creates", "takes"),
+    [
+        ("torch.zeros(3)", True, True),
+        ("torch.randn(3)", True, False),  # it has the CPU's numbers
+        ("torch.randn(3, requires_grad=True)", True, True),
+        ("torch.from_numpy(a)", True, False),
+        ("torch.zeros(3, out=a)", True, False),
+        ("torch.zeros(*shape)", True, False),
+        ("torch.cat(a)", False, False),
+        ("numpy.zeros(3)", False, False),
+    ],
+)
+def test_what_makes_tensors(call: str, creates: bool, takes: bool) -> None:
+    found, facts = tensors(call)
+    node = facts.call(call)
+    assert (found.is_creator(node), found.takes_a_device(node)) == (creates, takes)
+
+
+def test_losses_and_models() -> None:
+    found, facts = tensors("nn.functional.relu(x)", before="criterion = nn.MSELoss()\n", end="criterion(model(x), y)\n")
+    assert found.is_loss(facts.call("nn.functional.mse_loss"))
+    assert found.is_loss(facts.call("criterion(model(x), y)"))
+    assert not found.is_loss(facts.call("nn.functional.relu"))
+    assert found.is_model_call(facts.call("model(x)"))
+    assert not found.is_model_call(facts.call("criterion(model(x), y)"))
+
+
+@pytest.mark.parametrize(
+    ("call", "requires"),
+    [
+        ("f(requires_grad=True)", True),
+        ("f(requires_grad=False)", False),
+        ("f(requires_grad=flag)", True),
+        ("f()", False),
+    ],
+)
+def test_leaves(call: str, requires: bool) -> None:
+    assert requires_grad(Facts(call).call(call)) is requires
+
+
+def test_tensors_in_models() -> None:
+    net = """\
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("a", torch.zeros(1))
+                self.b = nn.Parameter(torch.zeros(2))
+                self.c = torch.zeros(3)
+            def forward(self, x):
+                return x + torch.zeros(4)
+        def helper():
+            return torch.zeros(5)
+    """
+    found, facts = tensors("pass", before=net)
+    assert found.is_in_model(facts.scope("Net.forward"))
+    assert not found.is_in_model(facts.scope("helper"))
+    assert [found.is_kept(facts.call(f"torch.zeros({n})")) for n in (1, 2, 3)] == [True, True, False]
+    assert found.sets_up(facts.scope("Net.__init__"))
+    assert not found.sets_up(facts.scope("Net.forward"))

@@ -14,7 +14,7 @@ from accelify.codemod import rewrite
 from accelify.codemod.edits import gates
 from accelify.codemod.edits.apply import Applied, apply
 from accelify.codemod.edits.concrete import Folded, fold
-from accelify.codemod.edits.values import Change, Insert, Plan, Remove, Replace
+from accelify.codemod.edits.values import Change, Insert, Remove, Replace
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.result import FileResult, Status
@@ -126,7 +126,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, change: object) -> FileResult:
     """The result for a script when a rule also yields `change(script)`."""
     from accelify.codemod import plan as planning
 
-    def find(found: Script, plan: Plan) -> Iterator[Change]:
+    def find(found: Script) -> Iterator[Change]:
         yield change(found)  # type: ignore[operator]
 
     monkeypatch.setattr(planning, "RULES", (*planning.RULES, ("planted", find)))

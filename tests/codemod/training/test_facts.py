@@ -1,48 +1,54 @@
-"""Facts about how the training code is run."""
+"""How the training code is run."""
 
 from __future__ import annotations
 
-from accelify.codemod.training.facts import Run
+import pytest
+
+from accelify.codemod.libraries.runtimes import ACCELIFY
+from accelify.codemod.training.facts import Run, run_of
 from tests.codemod.facts import Facts
-from tests.codemod.training_scripts import STEP, script, training
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step(x):
+    model(x).sum().backward()
+    optimizer.step()
+"""
 
 
-def run(facts: Facts) -> Run:
-    return facts.script.run
+def run(text: str) -> Run:
+    facts = Facts(HEAD + text)
+    files = frozenset({"main.py"})
+    return run_of(facts.program, facts.roles, facts.tracer, facts.training, files, ACCELIFY)
 
 
 def test_what_leads_to_training() -> None:
-    text = (
-        script().replace("for epoch in range(2):", "def train():\n  for epoch in range(2):")
-        + "train()\ndef test(): pass\ntest()\n"
-    )
-    text = text.replace("def train():\n  for", "for")
-    facts = Facts("def other(): pass\n" + text)
-    assert {s.qualified_name for s in run(facts).leading} == {"main.py"}
-    assert {s.qualified_name for s in run(facts).run} >= {"main.py", "other"}
+    found = run("def main():\n    for x in DataLoader(d):\n        step(x)\ndef other(): ...\nmain()")
+    assert {s.name for s in found.leading} >= {"step", "main"}
+    assert "other" not in {s.name for s in found.leading}
 
 
-def test_data_sets_that_draw() -> None:
-    rows = "class Rows:\n    def __getitem__(self, i):\n        return {0}\nrows = Rows()\n"
-    assert run(training(before=rows.format("torch.randn(4)"))).draws_in_its_data
-    assert not run(training(before=rows.format("self.x[i]"))).draws_in_its_data
+@pytest.mark.parametrize(("item", "draws"), [("torch.randn(4)", True), ("self.rows[i]", False)])
+def test_whether_data_are_drawn(item: str, draws: bool) -> None:
+    data = f"class Rows(Dataset):\n    def __getitem__(self, i):\n        return {item}\n"
+    assert run(data + "for x in DataLoader(Rows()):\n    step(x)").draws_in_its_data is draws
 
 
-def test_who_is_waited_for() -> None:
-    assert not run(training()).waits
-    text = "import torch\ndef train(loader, model, optimizer):\n    for x, y in loader:\n        " + STEP.replace(
-        "\n", "\n        "
-    )
-    facts = Facts(text.replace("nn.", "torch.nn.") + "\n")
-    assert run(facts).waits
+@pytest.mark.parametrize(("guard", "is_trial"), [('if __name__ == "__main__":', True), ("if model:", False)])
+def test_a_module_that_tries_itself_out(guard: str, is_trial: bool) -> None:
+    inner = "    for i in range(3):\n        model(torch.randn(2, 4)).sum().backward()\n        optimizer.step()"
+    head = HEAD.partition("def step")[0]
+    facts = Facts(f"{head}{guard}\n{inner}")
+    files = frozenset({"main.py"})
+    found = run_of(facts.program, facts.roles, facts.tracer, facts.training, files, ACCELIFY)
+    assert found.is_trial is is_trial
 
 
-def test_trials_and_random_data() -> None:
-    step = "x = y = torch.randn(2, 4)\n" + STEP
-    lines = script(step=step).replace("for x, y in loader:", "for _ in range(3):")
-    assert run(Facts(lines)).ends_apart
-    assert not run(Facts(lines)).is_trial
-    head, _, tail = lines.partition("model = nn.Linear")
-    guarded = head + 'if __name__ == "__main__":\n    ' + ("model = nn.Linear" + tail).replace("\n", "\n    ") + "\n"
-    assert run(Facts(guarded)).is_trial
-    assert not run(training()).ends_apart
+def test_a_step_for_unknown_callers_waits_for_them() -> None:
+    facts = Facts("def step(model, optimizer, x):\n    model(x).sum().backward()\n    optimizer.step()")
+    files = frozenset({"main.py"})
+    assert run_of(facts.program, facts.roles, facts.tracer, facts.training, files, ACCELIFY).waits

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 
 import pytest
 
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.loops import Loops, Training
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import training
 
@@ -114,3 +115,25 @@ def test_loaders_whose_batches_a_loop_yields() -> None:
     found = {ast.unparse(n.target): loops.is_loader_loop(n) for n in facts.files[0].nodes if isinstance(n, ast.For)}
     assert found == {"epoch": False, "(x, y)": True, "b": True, "z": True, "w": False}
     assert texts(loops.yielded_from(facts.scope("g"))) == ["it"]
+
+
+def test_training_is_frozen() -> None:
+    found = training().training
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.steps = ()  # type: ignore[misc]
+    assert isinstance(found, Training)
+
+
+@pytest.mark.parametrize(
+    ("body", "loaders"),
+    [
+        ("    loader = DataLoader(d)\n    for b in loader:\n        yield b", ["loader"]),
+        ("    while True:\n        yield from DataLoader(d)", ["DataLoader(d)"]),
+        ("    for i in range(9):\n        yield i", []),
+    ],
+)
+def test_loaders_that_a_generator_yields_from(body: str, loaders: list[str]) -> None:
+    facts = Facts(f"from torch.utils.data import DataLoader\ndef feed():\n{body}\nbatches = feed()\nnext(batches)")
+    loops = Loops(facts.program, facts.roles, facts.tracer)
+    (generator,) = loops.generators(facts.expression("batches#2"))
+    assert texts(loops.yielded_from(generator.scope)) == loaders

@@ -44,6 +44,8 @@ def test_the_losses_of_a_backward_pass(call: str, losses: list[str]) -> None:
         ("0.5 * F.mse_loss(x, y, reduction='sum')", True),
         ("F.mse_loss(x, y) + F.l1_loss(x, y, reduction='sum')", True),
         ("-F.mse_loss(x, y, reduction='sum')", True),
+        ("(x - y).pow(2).sum()", True),
+        ("(x - y).pow(2).mean()", False),
         ("unknown(x)", False),
         ("other", False),
         ("3", False),

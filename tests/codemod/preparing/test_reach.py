@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from accelify.codemod.preparing.reach import Reach, Reacher, constructor, method_of, node_of
-from tests.codemod.facts import Facts
-
 import dataclasses
 
 import pytest
 
 from accelify.codemod.preparing.placing import Access
-from accelify.codemod.preparing.reach import Reach
+from accelify.codemod.preparing.reach import Reach, Reacher, constructor, method_of, node_of
 from tests.codemod.facts import Facts
 
 BUILD = """\

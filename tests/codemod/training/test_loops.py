@@ -29,7 +29,7 @@ def test_the_common_training_loop() -> None:
 
 def test_a_script_that_does_not_train() -> None:
     found = Facts("x.forward()\n").training
-    assert (found.backwards, found.steps, found.data) == ([], [], [])
+    assert (found.backwards, found.steps, found.data) == ((), (), ())
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def test_a_script_that_does_not_train() -> None:
     ["z, log_det = flow.backward(x)", "y = flow.backward(x)", "super().backward()", "accelerator.backward(loss)"],
 )
 def test_what_is_called_backward_and_is_none(call: str) -> None:
-    assert Facts(f"class A(B):\n    def f(self):\n        {call}\n").training.backwards == []
+    assert Facts(f"class A(B):\n    def f(self):\n        {call}\n").training.backwards == ()
 
 
 def test_a_backward_of_the_project_s_own_is_none() -> None:
     facts = Facts("class A:\n    def backward(self): pass\na = A()\na.backward()\n")
-    assert facts.training.backwards == []
+    assert facts.training.backwards == ()
 
 
 def test_loops_through_functions_and_closures() -> None:
@@ -69,7 +69,7 @@ def test_loops_through_functions_and_closures() -> None:
 
 def test_a_backward_that_nothing_runs() -> None:
     files = {"main.py": "import other\nother.f()\n", "other.py": "def f(): pass\ndef g(): loss().backward()\n"}
-    assert Facts(files).training.backwards == []
+    assert Facts(files).training.backwards == ()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelify.codemod.training.loops import Training
-from accelify.codemod.training.phase_loaders import tell_phases
+from accelify.codemod.training.phase_loaders import with_phases
 from tests.codemod.facts import Facts, texts
 
 TEXT = """\
@@ -27,9 +27,7 @@ run(test_loader, False)
 
 def told(text: str) -> Training:
     facts = Facts(text)
-    training = facts.training
-    tell_phases(facts.program, facts.tracer, training)
-    return training
+    return with_phases(facts.program, facts.tracer, facts.training)
 
 
 def test_the_loader_that_is_trained_on() -> None:

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.libraries.runtimes import ACCELERATE
-from accelify.codemod.preparing.graphs import Graph, Graphs, exclude_each_other, innermost_loop
+from accelify.codemod.preparing.wrapped_training import Graph, Graphs, exclude_each_other, innermost_loop
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, script
 

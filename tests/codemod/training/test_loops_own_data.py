@@ -6,8 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.training.loops import Loops
-from accelify.codemod.training.own_data import nodes_in
+from accelify.codemod.training.loops import Loops, nodes_in
 from tests.codemod.facts import MARK, Facts
 
 BEFORE = """\

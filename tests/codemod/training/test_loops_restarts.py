@@ -6,8 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.training.loops import Loops
-from accelify.codemod.training.restarts import Anew
+from accelify.codemod.training.loops import Anew, Loops
 from tests.codemod.facts import MARK, Facts
 
 IMPORTS = "import torch\nfrom torch import nn\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelify.codemod.preparing.grouping import Item
-from accelify.codemod.preparing.sharded_twice import dealt_twice
+from accelify.codemod.preparing.preparing import dealt_twice
 from tests.codemod.facts import Facts
 
 TEXT = """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelify.codemod.preparing.creation import Start
+from accelify.codemod.preparing.placing import Start
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import training
 

@@ -124,8 +124,10 @@ def _laid(
     ]:
         needs[frame] = min(needs.get(frame, node), node, key=program.line)  # the first of all, and so before any guard
     wrapping = Wrapping(program, tracer, preparation) if code.options.runtime.wraps_models else None
-    for node in wrapping.unwrapped if wrapping is not None else ():
-        needs.setdefault(program.frame(node), node)
+    if wrapping is not None:
+        preparation = wrapping.preparation
+        for node in wrapping.unwrapped:
+            needs.setdefault(program.frame(node), node)
     reach = Reacher(program, _free_name(program, "accelerator"), needs).solve()
     sites: list[ast.AST] = [g.anchor for g in preparation.groups if g.anchor is not None]
     sites += [*training.backwards, *(node for _, node in preparation.wrapped), *replaced]

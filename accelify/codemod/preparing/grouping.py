@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
@@ -27,13 +27,13 @@ class Item:
     without_optimizer: bool = False  # a model that also trains where the optimizer of the statement is not made
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Group:
     """Items that one statement prepares, after `anchor`, or at the head of `frame`."""
 
     frame: Scope
     anchor: ast.stmt | None
-    items: list[Item] = field(default_factory=list)
+    items: tuple[Item, ...]
 
 
 class Grouper:
@@ -198,7 +198,7 @@ class Grouper:
             if not (item.kind == "model" and item.text in earlier):
                 unique.setdefault(item.text, item)
         if unique:
-            self.groups.append(Group(frame, block[end] if end >= 0 else None, list(unique.values())))
+            self.groups.append(Group(frame, block[end] if end >= 0 else None, tuple(unique.values())))
 
     def _holds_another(self, text: str, group: Group, block: list[ast.stmt], end: int) -> bool:
         """Whether a name got another model after a group prepared the one that it held."""

@@ -19,19 +19,17 @@ from accelify.codemod.training.loops import Data, Loops, Training
 from accelify.codemod.training.roles import Roles, stepped
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Preparation:
     """All that will be prepared: by statements, by wrapping an expression, by sharding a loop's own data."""
 
-    groups: list[Group] = field(default_factory=list)
-    wrapped: list[tuple[str, ast.expr]] = field(default_factory=list)
-    sharded: list[tuple[Data, ast.expr]] = field(default_factory=list)
-    bare_models: list[Item] = field(default_factory=list)
-    loaders: set[Value] = field(default_factory=set)
-    loader_texts: set[tuple[Scope, str]] = field(default_factory=set)
-    models: set[Value] = field(default_factory=set)
-    obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
-    has_optimizer: bool = False
+    groups: tuple[Group, ...]
+    wrapped: tuple[tuple[str, ast.expr], ...]
+    sharded: tuple[tuple[Data, ast.expr], ...]
+    bare_models: tuple[Item, ...]
+    loaders: frozenset[Value]
+    models: frozenset[Value]
+    obstacles: tuple[tuple[ast.AST, str], ...]
 
     @property
     def trains_something(self) -> bool:
@@ -52,6 +50,17 @@ class Preparation:
         return [item for group in self.groups for item in group.items]
 
 
+@dataclass
+class _Found:
+    """What has been found so far."""
+
+    wrapped: list[tuple[str, ast.expr]] = field(default_factory=list)
+    sharded: list[tuple[Data, ast.expr]] = field(default_factory=list)
+    loaders: set[Value] = field(default_factory=set)
+    models: set[Value] = field(default_factory=set)
+    obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
+
+
 class Preparer:
     """Decide what to prepare for the training code of a program."""
 
@@ -62,7 +71,7 @@ class Preparer:
         self.training = training
         self._owners = Owners(program, roles, tracer, training)
         self.needed = {node_of(program.frame(b)) for b in training.backwards}
-        self.found = Preparation()
+        self.found = _Found()
         self._items: list[Item] = []
 
     def prepare(self, shared: Sequence[Data] = ()) -> Preparation:
@@ -74,13 +83,19 @@ class Preparer:
         for data in [*self.training.data, *shared]:
             self._data(data)
         self._idle_loaders()
-        self.found.wrapped = [(kind, node) for kind, node in self.found.wrapped if not self._is_made_prepared(node)]
-        self.found.obstacles.extend(dealt_twice(self.tracer, [s for _, s in self.found.sharded], self._items))
+        found = self.found
         bare = [i for i in self._items if not i.assigned]
         grouper = Grouper(self.program, self.training, bare)
-        self.found.bare_models.extend(grouper.initialised(i) for i in bare)
-        self.found.groups = grouper.group(i for i in self._items if i.assigned)
-        return self.found
+        wrapped = tuple((kind, node) for kind, node in found.wrapped if not self._is_made_prepared(node))
+        return Preparation(
+            groups=tuple(grouper.group(i for i in self._items if i.assigned)),
+            wrapped=wrapped,
+            sharded=tuple(found.sharded),
+            bare_models=tuple(grouper.initialised(i) for i in bare),
+            loaders=frozenset(found.loaders),
+            models=frozenset(found.models),
+            obstacles=(*found.obstacles, *dealt_twice(self.tracer, [s for _, s in found.sharded], self._items)),
+        )
 
     # Optimizers and their models.
 
@@ -117,7 +132,6 @@ class Preparer:
             item = replace(item, text=ast.unparse(receiver), assigned=False)
             if not any(i.text == item.text and i.statement is item.statement for i in self._items):
                 self._items.append(item)
-            self.found.has_optimizer = True
             return True
         return False
 
@@ -153,10 +167,8 @@ class Preparer:
         if binding.kind == "inline":
             assert isinstance(binding.node, ast.expr)
             self.found.wrapped.append(("optimizer", binding.node))
-            self.found.has_optimizer = True
             self._add_models(binding, chain)
             return
-        self.found.has_optimizer = True
         self._items.append(self._item("optimizer", binding))
         self._add_models(binding, chain, is_optional=self._is_optional(binding, step))
 
@@ -235,7 +247,6 @@ class Preparer:
             if (kind, node) not in self.found.wrapped:
                 self.found.wrapped.append((kind, node))
                 self.needed.add(node_of(self.program.frame(node)))
-        self.found.has_optimizer |= kind == "optimizer"
 
     def _has_role(self, kind: str, value: Value) -> bool:
         return self.roles.is_optimizer(value) if kind == "optimizer" else self.roles.is_loader(value)

@@ -8,28 +8,30 @@ class keeps `self.accelerator`.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Reach:
     """The way of the accelerator through a program.
 
     homes: nodes (module, function or class scopes) that create it. parameters: functions that get it as a parameter.
-    inside: the expression for it in each frame. obstacles: frames that cannot be given it, each with the reason.
+    guarded: home modules that need it under their main guard alone. holders: classes that keep it. obstacles: frames
+    that cannot be given it, each with the reason. nodes: all that have it. under_guard: functions that see it there.
     """
 
     name: str
-    homes: list[Scope] = field(default_factory=list)
-    guarded: dict[Scope, ast.If] = field(default_factory=dict)
-    parameters: list[Scope] = field(default_factory=list)
-    holders: list[Scope] = field(default_factory=list)
-    obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
-    nodes: set[Scope] = field(default_factory=set)
-    under_guard: set[Scope] = field(default_factory=set)
+    homes: tuple[Scope, ...] = ()
+    guarded: Mapping[Scope, ast.If] = field(default_factory=dict)
+    parameters: tuple[Scope, ...] = ()
+    holders: tuple[Scope, ...] = ()
+    obstacles: tuple[tuple[ast.AST, str], ...] = ()
+    nodes: frozenset[Scope] = frozenset()
+    under_guard: frozenset[Scope] = frozenset()
 
     def expression(self, frame: Scope) -> str | None:
         """The accelerator's expression in a function, method or module; None where it does not reach."""
@@ -87,6 +89,19 @@ def constructor(program: Program, cls: Scope) -> Scope | None:
     return program.flow.method(cls, "__init__") or program.flow.method(cls, "__post_init__")
 
 
+@dataclass
+class _Found:
+    """What has been found so far."""
+
+    homes: list[Scope] = field(default_factory=list)
+    guarded: dict[Scope, ast.If] = field(default_factory=dict)
+    parameters: list[Scope] = field(default_factory=list)
+    holders: list[Scope] = field(default_factory=list)
+    obstacles: list[tuple[ast.AST, str]] = field(default_factory=list)
+    nodes: set[Scope] = field(default_factory=set)
+    under_guard: set[Scope] = field(default_factory=set)
+
+
 class Reacher:
     """Work out homes and ways for the frames that need the accelerator."""
 
@@ -94,7 +109,8 @@ class Reacher:
         self.program = program
         self.flow = program.flow
         self.needs = needs
-        self.reach = Reach(name)
+        self.name = name
+        self.found = _Found()
         self.sites = needs
         self._callers: dict[Scope, dict[Scope, list[ast.Call]]] = {}
 
@@ -133,10 +149,20 @@ class Reacher:
                 if meeting is None:
                     break
                 nodes.add(meeting)
-        self.reach.nodes = nodes
+        self.found.nodes = nodes
         for node in sorted(nodes, key=lambda s: (s.module, getattr(s.node, "lineno", 0))):
             self._settle(node, nodes)
-        return self.reach
+        found = self.found
+        return Reach(
+            name=self.name,
+            homes=tuple(found.homes),
+            guarded=found.guarded,
+            parameters=tuple(found.parameters),
+            holders=tuple(found.holders),
+            obstacles=tuple(found.obstacles),
+            nodes=frozenset(found.nodes),
+            under_guard=frozenset(found.under_guard),
+        )
 
     def _family(self, node: Scope) -> list[Scope]:
         """For a class without a constructor of its own: the project class that has it."""
@@ -187,7 +213,7 @@ class Reacher:
         if guard is None:
             return False
         sites = [site for frame, site in self.needs.items() if frame is root]
-        calls = [c for calls in (self.callers(n).get(root, ()) for n in self.reach.nodes or ()) for c in calls]
+        calls = [c for calls in (self.callers(n).get(root, ()) for n in self.found.nodes or ()) for c in calls]
         return all(self.program.inside(site, guard) for site in [*sites, *calls])
 
     def _callers_of_the_passed(self, nodes: set[Scope]) -> set[Scope]:
@@ -240,25 +266,25 @@ class Reacher:
 
     def _settle(self, node: Scope, nodes: set[Scope]) -> None:
         if node.kind == "module":
-            self.reach.homes.append(node)
+            self.found.homes.append(node)
             if self._only_guarded(node):
                 guard = main_guard(node)
                 assert guard is not None
-                self.reach.guarded[node] = guard
+                self.found.guarded[node] = guard
             return
         if self._sees_global(node, nodes):
-            self.reach.nodes = self.reach.nodes - {node}
+            self.found.nodes = self.found.nodes - {node}
             if self._is_under_guard(node):
-                self.reach.under_guard.add(node)
+                self.found.under_guard.add(node)
             return
         passing = set(self.callers(node)) & nodes
         if node.kind == "class":
             self._settle_class(node, nodes, passing)
             return
         if not passing:
-            self.reach.homes.append(node)
+            self.found.homes.append(node)
             if node in self.flow.lost and not self.flow.callers.get(node) and self._only_trains(node):
-                self.reach.obstacles.append(
+                self.found.obstacles.append(
                     (node.node, f"`{node.name}` is handed on as a value, and what it trains is set up elsewhere")
                 )
             return
@@ -280,20 +306,20 @@ class Reacher:
         bases = [b for b in self.flow.ancestors(node) if b in nodes]
         if bases and self._calls_base(node):
             if any(self._builders(b) & nodes for b in bases):
-                self.reach.parameters.append(init) if init is not None else None
+                self.found.parameters.append(init) if init is not None else None
             return
         if init is None:
             self._no_constructor(node)
             return
         if "__slots__" in node.writes:
             message = f"class {node.name} has `__slots__`, none of which could keep the accelerator"
-            self.reach.obstacles.append((node.node, message))
+            self.found.obstacles.append((node.node, message))
             return
-        self.reach.holders.append(node)
+        self.found.holders.append(node)
         if (passing | self._builders(node)) & nodes - set(self.flow.descendants(node)):
             self._settle_function(init)
         else:
-            self.reach.homes.append(node)
+            self.found.homes.append(node)
 
     def _builders(self, base: Scope) -> set[Scope]:
         """Whoever builds a class, or one that inherits from it, and is none of them."""
@@ -307,16 +333,16 @@ class Reacher:
         )
 
     def _no_constructor(self, node: Scope) -> None:
-        self.reach.obstacles.append(
+        self.found.obstacles.append(
             (node.node, f"class {node.name} has no `__init__` in which it could keep the accelerator")
         )
 
     def _settle_function(self, function: Scope) -> None:
         if function in self.flow.lost and not function.is_method:
-            self.reach.obstacles.append(
+            self.found.obstacles.append(
                 (
                     function.node,
                     f"`{function.name}` is handed on as a value, so its callers cannot be given the accelerator",
                 )
             )
-        self.reach.parameters.append(function)
+        self.found.parameters.append(function)

@@ -26,11 +26,9 @@ class Wrapping:
     def __init__(self, program: Program, tracer: Tracer, preparation: Preparation) -> None:
         self.program = program
         self.tracer = tracer
-        self.preparation = preparation
-        self._held: dict[ast.expr, Held] = {}
-        for group in preparation.groups:
-            group.items[:] = [self._as_it_is_kept(item, group) for item in group.items]
-        self._models = [(i, g) for g in preparation.groups for i in g.items if i.kind == "model"]
+        groups = [replace(g, items=tuple(self._as_it_is_kept(i, g) for i in g.items)) for g in preparation.groups]
+        self.preparation = replace(preparation, groups=tuple(groups))
+        self._models = [(i, g) for g in groups for i in g.items if i.kind == "model"]
 
     def _as_it_is_kept(self, item: Item, group: Group) -> Item:
         """`self.model` rather than `model`, where an attribute took the model over before it is prepared."""

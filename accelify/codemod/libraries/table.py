@@ -189,11 +189,11 @@ def _words(place: str) -> dict[str, str]:
 def _patterns() -> dict[str, tuple[_Pattern, ...]]:
     """The patterns by the first part of their names, the longest first; at "" those that begin with a star."""
     found: dict[str, list[_Pattern]] = {"": []}
-    for place, _facts, words, _source in lines():
+    for place, facts, words, _source in lines():
         for word in words.split() if "*" in words else ():
             if "*" in word:
                 start, *between, end = _joined(place, word).split("*")
-                found.setdefault(start.partition(".")[0], []).append((start, tuple(between), end, _words(place)[word]))
+                found.setdefault(start.partition(".")[0], []).append((start, tuple(between), end, facts))
     return {first: _longest_first(each + found[""] if first else each) for first, each in found.items()}
 
 

@@ -166,6 +166,7 @@ def test_more_facts_are_said_only_of_names_that_have_a_row() -> None:
         if facts[0] == "+":
             others = {w for p, f, each, _ in table.lines() if p == place and f[0] != "+" for w in each.split()}
             assert set(words.split()) <= others, place
+            assert "*" not in words, "a pattern's facts stand in one place"
 
 
 def test_every_row_can_be_read() -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import returned
 
 _CLOCKS = ("datetime.", "time.", "uuid.", "os.getpid", "tempfile.")
 _DEPTH = 3  # calls that a path is followed through
@@ -52,10 +53,9 @@ class Clocks:
                     yield from self._in(value, depth)
 
     def _returned(self, call: ast.Call, depth: int) -> Iterator[ast.Call]:
-        for function in self.program.flow.callees.get(call, ()):
-            for node in ast.walk(function.node):
-                if isinstance(node, ast.Return) and node.value is not None:
-                    yield from self._in(node.value, depth)
+        for value in returned(self.program.flow.callees.get(call, ())):
+            if value is not None:
+                yield from self._in(value, depth)
 
     def _of_name(self, name: ast.Name, depth: int) -> Iterator[ast.Call]:
         owner = self.program.scope(name).owner(name.id)

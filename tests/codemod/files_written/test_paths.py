@@ -1,0 +1,41 @@
+"""Facts about paths: which files they name, and whether one may have been written by the time that it is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.files_written.paths import Files
+from tests.codemod.facts import Facts
+
+BEFORE = "import os\nname = 'a/best.pt'\nif p:\n    other = 'x.pt'\nelse:\n    other = 'y.pt'\n"
+
+
+def names(path: str) -> set[str]:
+    facts = Facts(f"{BEFORE}use({path})\n")
+    return set(Files(facts.program, facts.tracer).names(facts.call("use(").args[0]))
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("'a/b.pt'", {"b.pt"}),
+        ("name", {"best.pt"}),
+        ("other", {"x.pt", "y.pt"}),
+        ("os.path.join(folder, 'c.pt')", {"c.pt"}),
+        ("folder + '/d.pt'", {"d.pt"}),
+        ("f'{folder}/e.pt'", {"e.pt"}),
+        ("unknown", set()),
+        ("f'{folder}/e{n}.pt'", set()),
+        ("unknown()", set()),
+    ],
+)
+def test_the_names_of_files(path: str, expected: set[str]) -> None:
+    assert names(path) == expected
+
+
+def test_what_may_have_been_written_before() -> None:
+    facts = Facts("write()\nread()\nlate()\nfor x in y:\n    again()\n    first()\n")
+    files = Files(facts.program, facts.tracer)
+    assert files.is_before(facts.call("write()"), facts.call("read()"))
+    assert not files.is_before(facts.call("late()"), facts.call("read()"))
+    assert files.is_before(facts.call("first()"), facts.call("again()"))  # in an earlier round

@@ -1,0 +1,70 @@
+"""Each module of data gives rows; and what some of them say."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from accelify.codemod.libraries import (
+    arrays,
+    collectives,
+    datasets,
+    files,
+    images,
+    logs,
+    plots,
+    python,
+    simulations,
+    table,
+    tensors,
+    torch_functions,
+    torch_modules,
+    training,
+)
+from accelify.codemod.libraries.row import Effect, Role, row_of
+
+MODULES = {
+    "numpy.mean": arrays,
+    "torch.distributed.all_reduce": collectives,
+    "torch.utils.data.DataLoader": datasets,
+    "torch.save": files,
+    "PIL.Image.open": images,
+    "wandb.log": logs,
+    "matplotlib.pyplot.plot": plots,
+    "print": python,
+    "gym.make": simulations,
+    "torch.cat": torch_functions,
+    "torch.nn.Linear": torch_modules,
+    "torch.optim.SGD": training,
+}
+
+
+@pytest.mark.parametrize("module", [*MODULES.values(), tensors], ids=lambda module: module.__name__.rpartition(".")[2])
+def test_its_rows_are_in_the_table(module: ModuleType) -> None:
+    own = [
+        facts for _, facts, source in table.entries() if source in (module.__name__, module.__name__.rpartition(".")[2])
+    ]
+    assert own
+    for facts in set(own):
+        row_of(facts)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_name_of_each(name: str) -> None:
+    assert table.function(name) is not None
+
+
+def test_what_some_do() -> None:
+    def effects(name: str) -> frozenset[Effect]:
+        row = table.function(name)
+        assert row is not None
+        return row.effects
+
+    assert effects("torch.save") == {Effect.WRITES_FILES}
+    assert effects("matplotlib.pyplot.plot") == {Effect.PLOTS}
+    assert effects("torch.cat") == frozenset()
+    assert effects("numpy.mean") == frozenset()
+    row = table.function("torch.optim.SGD")
+    assert row is not None
+    assert row.role is Role.OPTIMIZER

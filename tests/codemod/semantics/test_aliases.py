@@ -1,0 +1,43 @@
+"""Facts about which variables change with an object that an expression gives."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.semantics.aliases import Aliases, Run
+from accelify.codemod.semantics.kinds import Kinds
+from accelify.codemod.semantics.summary import Place
+from tests.codemod.facts import Facts
+
+BEFORE = "a, b = load(), [load()]\nc = a\nclass A:\n    def f(self, x):\n        x.append(1)\no = A()\no.rows = a\n"
+
+
+def changed(expression: str) -> set[str]:
+    facts = Facts(f"{BEFORE}use({expression})\n")
+    found = Aliases(facts.program, Kinds(facts.program)).within(facts.call("use(").args[0], ("*",))
+    return {place.name for place in found}
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"), [("a", {"a"}), ("b[0]", {"b"}), ("o.rows", {"o"}), ("[1, 2]", set()), ("'x'", set())]
+)
+def test_what_changes_with_it(expression: str, names: set[str]) -> None:
+    assert names <= changed(expression)
+    if not names:
+        assert changed(expression) == set()
+
+
+def test_what_a_call_gives_a_parameter_changes() -> None:
+    facts = Facts(f"{BEFORE}o.f(a)\n")
+    function = facts.scope("A.f")
+    aliases = Aliases(facts.program, Kinds(facts.program))
+    given = aliases.given(Run(function, facts.call("o.f(a)")), Place(function, "x", ("*",)))
+    assert {place.name for place in given} == {"a"}
+
+
+def test_a_new_object_s_own_is_nobody_else_s() -> None:
+    facts = Facts("class A:\n    def __init__(self): self.x = 1\nA()\n")
+    function = facts.scope("A.__init__")
+    run = Run(function, facts.call("A()"), makes=True)
+    place = Place(function, "self", (".x", "*"))
+    assert Aliases(facts.program, Kinds(facts.program)).given(run, place) == frozenset()

@@ -1,0 +1,31 @@
+"""Facts about what is put into containers after they are made."""
+
+from __future__ import annotations
+
+from accelify.codemod.semantics.contents import Kept
+from tests.codemod.facts import Facts, texts
+
+
+def kept(text: str) -> tuple[Kept, Facts]:
+    facts = Facts(text)
+    return Kept(facts.program), facts
+
+
+def test_what_a_variable_s_container_gets() -> None:
+    found, facts = kept("a = []\na.append(1)\na[0] = 2\na[0][1] = 3\na.extend(b)\na[k] += 4\na.clear()\nb = a[0]\n")
+    root = facts.scope("main.py")
+    assert sorted(texts(found.in_name(root, "a"))) == ["1", "2", "3", "4", "b"]
+    assert found.in_name(root, "b") == []
+    assert found.in_name(root, "missing") == []
+
+
+def test_variables_of_functions_are_told_apart() -> None:
+    found, facts = kept("a = []\ndef f(a):\n    a.append(1)\ndef g():\n    a.append(2)\n")
+    assert texts(found.in_name(facts.scope("main.py"), "a")) == ["2"]
+    assert texts(found.in_name(facts.scope("f"), "a")) == ["1"]
+
+
+def test_attributes_by_their_name() -> None:
+    found, _ = kept("x.rows.append(1)\ny.rows[0] = 2\nz.other.add(3)\n")
+    assert sorted(texts(found.in_attribute("rows"))) == ["1", "2"]
+    assert found.in_attribute("missing") == []

@@ -1,0 +1,61 @@
+"""Facts about the kinds of objects that expressions may hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.semantics.kinds import OWN, UNKNOWN, Kinds
+from tests.codemod.facts import Facts
+
+BEFORE = """\
+import torch
+from torch import nn
+class Own: pass
+class Net(nn.Module): pass
+x, rows, names = torch.zeros(3), [1], {}
+own, net = Own(), Net()
+either = x if flag else rows
+"""
+
+
+def kinds(expression: str) -> frozenset[str]:
+    facts = Facts(f"{BEFORE}use({expression})\n")
+    return Kinds(facts.program).of(facts.call("use(").args[0])
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("x", {"tensor"}),
+        ("x + 1", {"tensor"}),
+        ("x.sum()", {"tensor"}),
+        ("rows", {"list"}),
+        ("names", {"dict"}),
+        ("'a'", {"string"}),
+        ("3", {"number"}),
+        ("None", {"none"}),
+        ("either", {"tensor", "list"}),
+        ("open(p)", {"file"}),
+    ],
+)
+def test_what_is_known(expression: str, expected: set[str]) -> None:
+    assert kinds(expression) == expected
+
+
+def test_the_project_s_own() -> None:
+    assert OWN in kinds("own")
+    assert kinds("net") >= {OWN, "module"}
+
+
+@pytest.mark.parametrize("expression", ["unknown", "unknown()", "rows.pop().x", "own.mystery"])
+def test_what_is_not(expression: str) -> None:
+    assert UNKNOWN in kinds(expression)
+
+
+def test_rows_of_calls() -> None:
+    facts = Facts(f"{BEFORE}x.add_(1)\nunknown()\ntorch.save(x, p)\n")
+    found = Kinds(facts.program)
+    (row,) = found.called(facts.call("x.add_(1)")) or ()
+    assert "self" in row.mutates
+    assert found.called(facts.call("unknown()")) in (None, ())
+    assert found.name_of(facts.call("torch.save").func) == {"torch.save"}

@@ -1,0 +1,46 @@
+"""Facts about what a call of a library's function does, by its row in the table."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.libraries.row import Effect
+from accelify.codemod.semantics.aliases import Aliases
+from accelify.codemod.semantics.kinds import Kinds
+from accelify.codemod.semantics.library_calls import LibraryCalls
+from accelify.codemod.semantics.summary import EMPTY, Summary
+from tests.codemod.facts import Facts
+
+
+def does(call: str) -> Summary:
+    facts = Facts(f"import torch, sys\nx, rows, g = torch.zeros(3), [], torch.Generator()\n{call}\n")
+    kinds = Kinds(facts.program)
+    node = facts.call(call)
+    (row,) = kinds.called(node) or ()
+    return LibraryCalls(facts.program, kinds, Aliases(facts.program, kinds)).does(row, node)
+
+
+def test_what_only_gives_a_value() -> None:
+    assert does("torch.zeros(3)") == EMPTY
+    assert does("x.sum()") == EMPTY
+
+
+def test_what_changes_in_place() -> None:
+    assert {p.name for p in does("x.add_(1)").writes} == {"x"}
+    assert {p.name for p in does("rows.append(1)").writes} == {"rows"}
+    assert {p.name for p in does("torch.add(x, 1, out=x)").writes} == {"x"}
+
+
+def test_random_numbers() -> None:
+    assert does("torch.randn(3)").effects == {Effect.DRAWS_TORCH}
+    assert does("torch.randn(3, generator=g)").effects == {Effect.DRAWS_GIVEN}
+
+
+def test_files_and_the_screen() -> None:
+    (use,) = does("torch.save(x, 'a.pt')").files_written
+    assert [ast.unparse(p) for p in use.paths] == ["'a.pt'"]
+    assert does("open('a.txt')").files_read
+    assert not does("open('a.txt')").files_written
+    assert does("open('a.txt', 'w')").files_written
+    assert does("print(x)").effects == {Effect.PRINTS}
+    assert does("print(x, file=sys.stderr)").effects == {Effect.PRINTS}

@@ -11,9 +11,7 @@ from accelify.codemod.libraries import (
     collectives,
     datasets,
     files,
-    images,
-    logs,
-    plots,
+    logs_and_plots,
     python,
     simulations,
     table,
@@ -29,9 +27,7 @@ MODULES = {
     "torch.distributed.all_reduce": collectives,
     "torch.utils.data.DataLoader": datasets,
     "torch.save": files,
-    "PIL.Image.open": images,
-    "wandb.log": logs,
-    "matplotlib.pyplot.plot": plots,
+    "matplotlib.pyplot.plot": logs_and_plots,
     "print": python,
     "gym.make": simulations,
     "torch.cat": torch_functions,
@@ -42,9 +38,8 @@ MODULES = {
 
 @pytest.mark.parametrize("module", [*MODULES.values(), tensors], ids=lambda module: module.__name__.rpartition(".")[2])
 def test_its_rows_are_in_the_table(module: ModuleType) -> None:
-    own = [
-        facts for _, facts, source in table.entries() if source in (module.__name__, module.__name__.rpartition(".")[2])
-    ]
+    names = (module.__name__, module.__name__.rpartition(".")[2])
+    own = [facts for _, facts, source in table.entries() if source in names]
     assert own
     for facts in set(own):
         row_of(facts)

@@ -349,6 +349,7 @@ def test_after_a_with_rather_than_in_it() -> None:
 # Sizes, and real programs.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     ["x{0} = f(x{0})", "if x{0}:\n    y = f()\nelse:\n    z = 1", "for i in x{0}:\n    f(i)"],
@@ -388,6 +389,7 @@ def slow_dominators(edges: list[list[int]]) -> list[set[int]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(programs())
 def test_random_programs_run_along_their_edges(run: Run) -> None:
@@ -421,6 +423,7 @@ def _is_silent(graph: Graph, point: int) -> bool:
     return role not in ("statement", "if", "while", "for") or isinstance(node, quiet)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(programs())
 def test_dominators_are_those_without_which_a_point_is_not_reached(run: Run) -> None:

@@ -243,6 +243,7 @@ def test_a_statement_in_finally_is_one_definition() -> None:
     assert source.given("x#3") == {"5 assignment"}
 
 
+@pytest.mark.slow
 def test_long_files() -> None:
     source = Known("x = 0\n" + "y = f(x)\nif y:\n    x = g(y)\n" * 1500 + "print(x)\n", lambda source, call: [])
     last = source.tree.body[-1]
@@ -251,6 +252,7 @@ def test_long_files() -> None:
     assert len(source.facts.definitions(last.value.args[0])) == 1501
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(programs())
 def test_random_programs_read_only_what_reaches(run: Run) -> None:

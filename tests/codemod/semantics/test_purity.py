@@ -59,9 +59,8 @@ def test_environments() -> None:
 
 
 def test_functions_that_draw() -> None:
-    facts = Facts(
-        f"{IMPORTS}def f():\n    return g()\ndef g():\n    return torch.randn(1)\ndef h():\n    return h()\nf()\nh()\n"
-    )
+    text = "def f():\n    return g()\ndef g():\n    return torch.randn(1)\ndef h():\n    return h()\nf()\nh()\n"
+    facts = Facts(IMPORTS + text)
     assert function_draws(facts.program, facts.scope("f"))
     assert not function_draws(facts.program, facts.scope("h"))
 

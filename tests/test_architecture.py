@@ -54,14 +54,7 @@ MAY_IMPORT = {
     },
 }
 # Parts of the runtime that the command line uses before any process has torch.
-TORCH_FREE_RUNTIME = (
-    "world.environment",
-    "launch.keys",
-    "launch.config",
-    "launch.detection",
-    "launch.launch",
-    "launch.devices",
-)
+TORCH_FREE_RUNTIME = ("world.environment", "launch.config", "launch.detection", "launch.plan", "launch.launch")
 
 
 def modules() -> dict[str, Path]:

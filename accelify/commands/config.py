@@ -49,8 +49,8 @@ def _write(output: Path | None, user: bool, values: dict[str, Any]) -> int:
 
 def _ask() -> dict[str, Any]:
     """The answers that differ from what a launch does anyway."""
-    from accelify.runtime.launch.devices import count_gpus
-    from accelify.runtime.launch.keys import KEYS
+    from accelify.runtime.launch.config import KEYS
+    from accelify.runtime.launch.detection import count_gpus
 
     answers: dict[str, Any] = {}
     gpus = count_gpus(os.environ)
@@ -77,7 +77,7 @@ def _ask() -> dict[str, Any]:
 
 
 def _question(name: str, text: str, default: Any) -> Any:
-    from accelify.runtime.launch.keys import BadSetting, read_value
+    from accelify.runtime.launch.config import BadSetting, read_value
 
     def parse(answer: Any) -> Any:
         try:
@@ -112,8 +112,7 @@ def validate(file: Path | None) -> None:
 
 
 def _validate(file: Path | None) -> int:
-    from accelify.runtime.launch.config import config_files, read_config
-    from accelify.runtime.launch.keys import BadSetting
+    from accelify.runtime.launch.config import BadSetting, config_files, read_config
 
     files = config_files(os.environ, Path.cwd(), file)
     if not files:

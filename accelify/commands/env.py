@@ -36,7 +36,7 @@ def _facts() -> list[tuple[str, str]]:
     import platform
 
     from accelify import __version__
-    from accelify.runtime.launch.devices import count_cores, count_gpus
+    from accelify.runtime.launch.detection import count_cores, count_gpus
 
     facts = [("accelify", __version__), ("python", f"{platform.python_version()} ({sys.executable})")]
     facts += [("system", f"{platform.system()} {platform.release()} {platform.machine()}")]
@@ -63,7 +63,7 @@ def _models() -> list[str]:
 
 
 def _print_torch() -> None:
-    from accelify.runtime.launch.sight import torch_facts
+    from accelify.runtime.launch.detection import torch_facts
 
     for name, value in torch_facts():
         click.echo(f"{name:<28} {value}")
@@ -73,7 +73,8 @@ def _print_settings() -> int:
     from accelify.errors import AccelifyError
     from accelify.runtime.launch.config import config_files, format_settings, resolve
     from accelify.runtime.launch.detection import detect
-    from accelify.runtime.launch.launch import Program, plan_launch, torchrun_command
+    from accelify.runtime.launch.launch import torchrun_command
+    from accelify.runtime.launch.plan import Program, plan_launch
 
     files = config_files(os.environ, Path.cwd())
     click.echo(f"configuration: {', '.join(map(str, files)) or 'none'}")

@@ -56,7 +56,8 @@ def command(script: str, arguments: tuple[str, ...], kind: str | None, **flags: 
     kept until all have succeeded. What follows SCRIPT is the script's own.
     """
     from accelify.errors import AccelifyError
-    from accelify.runtime.launch.launch import Program, run_launch
+    from accelify.runtime.launch.launch import run_launch
+    from accelify.runtime.launch.plan import Program
 
     try:
         program = Program(kind or "script", script, arguments)
@@ -75,10 +76,9 @@ def command(script: str, arguments: tuple[str, ...], kind: str | None, **flags: 
 
 
 def _plan(program: Any, flags: dict[str, Any]) -> Any:
-    from accelify.runtime.launch.config import config_files, resolve, user_file
+    from accelify.runtime.launch.config import BadSetting, config_files, resolve, user_file
     from accelify.runtime.launch.detection import detect, outer_place
-    from accelify.runtime.launch.keys import BadSetting
-    from accelify.runtime.launch.launch import Rendezvous, plan_launch
+    from accelify.runtime.launch.plan import Rendezvous, plan_launch
 
     if not re.fullmatch(r"[0-3]|\d+:[0-3](,\d+:[0-3])*", flags["tee"] or "0"):
         raise BadSetting("flag --tee", f"{flags['tee']!r} is neither 1, 2, 3 nor a list such as 0:3,1:3")

@@ -24,7 +24,8 @@ def command(**flags: Any) -> None:
     from accelify.errors import AccelifyError
     from accelify.runtime.launch.config import config_files, resolve
     from accelify.runtime.launch.detection import detect
-    from accelify.runtime.launch.launch import Program, plan_launch, run_launch
+    from accelify.runtime.launch.launch import run_launch
+    from accelify.runtime.launch.plan import Program, plan_launch
 
     program = Program("module", "accelify.runtime.launch.selfcheck")
     try:

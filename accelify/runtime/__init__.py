@@ -9,9 +9,10 @@ from accelify.runtime.world.environment import Environment
 
 if TYPE_CHECKING:
     from accelify.runtime.accelerator import Accelerator
-    from accelify.runtime.data.data import skip_first_batches
-    from accelify.runtime.data.seeding import set_seed
+    from accelify.runtime.data.loader import skip_first_batches
+    from accelify.runtime.data.random_state import set_seed
     from accelify.runtime.launch.notebook import debug_launcher, notebook_launcher
+    from accelify.runtime.logger import get_logger
     from accelify.runtime.memory import find_executable_batch_size, release_memory
     from accelify.runtime.options import (
         AutocastKwargs,
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
         ProjectConfiguration,
         TorchDynamoPlugin,
     )
-    from accelify.runtime.output import get_logger
-    from accelify.runtime.standing import DistributedType
     from accelify.runtime.state import (
         AcceleratorState,
+        DistributedType,
         PartialState,
         broadcast,
         broadcast_object_list,
@@ -44,7 +44,7 @@ _HOME = {
     "AutocastKwargs": "options",
     "DataLoaderConfiguration": "options",
     "DistributedDataParallelKwargs": "options",
-    "DistributedType": "standing",
+    "DistributedType": "state",
     "GradScalerKwargs": "options",
     "GradientAccumulationPlugin": "options",
     "InitProcessGroupKwargs": "options",
@@ -57,14 +57,14 @@ _HOME = {
     "find_executable_batch_size": "memory",
     "gather": "state",
     "gather_object": "state",
-    "get_logger": "output",
+    "get_logger": "logger",
     "notebook_launcher": "launch.notebook",
     "pad_across_processes": "state",
     "reduce": "state",
     "release_memory": "memory",
     "save": "state",
-    "set_seed": "data.seeding",
-    "skip_first_batches": "data.data",
+    "set_seed": "data.random_state",
+    "skip_first_batches": "data.loader",
     "wait_for_everyone": "state",
 }
 

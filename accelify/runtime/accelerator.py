@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
-from typing import Any  # scripts hand in models, batches and objects of every kind
+from pathlib import Path
+from typing import IO, Any, ParamSpec, TypeVar  # scripts hand in models, batches and objects of every kind
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
-from accelify.runtime import settings
-from accelify.runtime.checkpoint.checkpoint import Checkpoints, Parts
+from accelify.runtime.checkpoint.checkpoint import Checkpoints, LoadHook, Parts, SaveHook
 from accelify.runtime.checkpoint.preemption import Preemption
-from accelify.runtime.data import randomness, rewrapped, sharding
-from accelify.runtime.data.data import is_loader, is_prepared, original_of, prepare_loader, share_of
-from accelify.runtime.data.dealing import Sharing
-from accelify.runtime.data.passage import Passages
-from accelify.runtime.data.seeding import set_seed
-from accelify.runtime.data.sources import choose_source, in_order
-from accelify.runtime.gradients import optim, parallel, precision
+from accelify.runtime.checkpoint.weights import pickle_weights, save_weights, write_object
+from accelify.runtime.data.loader import is_loader, skip_first_batches
+from accelify.runtime.data.metrics import Metrics
+from accelify.runtime.data.passes import Passages
+from accelify.runtime.data.preparation import DataPreparation
+from accelify.runtime.data.random_state import RankSeed, begin_together
+from accelify.runtime.data.sharding import Sharing
 from accelify.runtime.gradients.accumulation import Accumulation
-from accelify.runtime.keeping import Keeping
+from accelify.runtime.gradients.distributed import choose_strategy
+from accelify.runtime.gradients.optimizers import is_scheduler
+from accelify.runtime.gradients.precision import choose_precision
+from accelify.runtime.gradients.training import Training
+from accelify.runtime.launch.config import accelerator_settings
 from accelify.runtime.options import (
+    AutocastKwargs,
     DataLoaderConfiguration,
     GradientAccumulationPlugin,
     Handlers,
@@ -33,10 +40,14 @@ from accelify.runtime.options import (
     TorchDynamoPlugin,
     project_configuration,
 )
-from accelify.runtime.state import AcceleratorState
-from accelify.runtime.tracking import Trackers
-from accelify.runtime.world import collectives, nested, process
+from accelify.runtime.state import AcceleratorState, DistributedType
+from accelify.runtime.tracking import Tracker, Trackers
+from accelify.runtime.world.backend import collectives_of, join
 from accelify.runtime.world.environment import Environment
+from accelify.runtime.world.tensors import map_short_container
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # What Accelerate's constructor takes beside; docs/api.md says why it is not here.
 NOT_HERE = (
@@ -45,11 +56,11 @@ NOT_HERE = (
 )
 
 
-class Accelerator(Keeping):
+class Accelerator:
     """Runs a plain training script on whatever processes and devices it was started on.
 
     In one process it adds nothing: the same objects, the same numbers. Over several, `prepare` gives each rank its
-    share of the data, and gradients agree on all ranks after `backward`.
+    shard of the data, and gradients agree on all ranks after `backward`.
     """
 
     def __init__(
@@ -76,60 +87,75 @@ class Accelerator(Keeping):
     ) -> None:
         """What is not given is taken from the environment, else from the project's file.
 
-        `rng_types` is accepted; whatever decides the order of data is shared. `others` are options of Accelerate that
+        `rng_types` is accepted; the ranks always draw the order of data alike. `others` are options of Accelerate that
         stand for what is not here, and must be None.
         """
         asked = [name for name, value in others.items() if value is not None]
         if asked or set(others) - set(NOT_HERE):
             names = ", ".join(asked or set(others) - set(NOT_HERE))
             raise TypeError(f"Accelerator has no {names}")
-        own = settings.settle(environment, mixed_precision, gradient_accumulation_steps, cpu)
+        own = accelerator_settings(environment, mixed_precision, gradient_accumulation_steps, cpu)
         environment = environment or Environment.read()
         given = Handlers.sort(kwargs_handlers)
         data = DataLoaderConfiguration.settle(dataloader_config, split_batches=split_batches, even_batches=even_batches)
         if gradient_accumulation_plugin is not None and (gradient_accumulation_steps or 1) > 1:
             raise ValueError("gradient_accumulation_steps and gradient_accumulation_plugin: give one of them")
         windows = gradient_accumulation_plugin or GradientAccumulationPlugin(num_steps=own.gradient_accumulation_steps)
-        self._world = process.join(environment, cpu=own.cpu, timeout=given.process_group.timeout)
-        self._collectives = collectives.choose(self._world)
-        randomness.begin_together(self._world, self._collectives)
-        self._parallel = parallel.choose(self._world, self._collectives, given.comm_hook)
-        self._precision = precision.choose(own.mixed_precision, self.device, given.autocast, given.scaler)
-        self._passages = Passages()
-        self._sharing = Sharing(
-            rank=self._world.rank,
-            size=self._world.size,
-            split_batches=data.split_batches,
-            even_batches=data.even_batches,
-            dispatches=bool(data.dispatch_batches),
-        )
+        world = join(environment, cpu=own.cpu, timeout=given.process_group.timeout)
+        collectives = collectives_of(world)
+        begin_together(world, collectives)
+        passes = Passages()
+        project = project_configuration(project_dir, project_config)
+        compiling = TorchDynamoPlugin.settle(dynamo_plugin, dynamo_backend)
+        self._device_placement = device_placement
+        self._strategy = choose_strategy(world, collectives, given.comm_hook)
+        self._precision = choose_precision(own.mixed_precision, world.device, given.autocast, given.scaler)
+        self._state = AcceleratorState(world=world, collectives=collectives, mixed_precision=self._precision.name)
         self._accumulation = Accumulation(
             steps=windows.num_steps,
-            parallel=self._parallel,
-            collectives=self._collectives,
-            is_last_batch=self._passages.is_last_batch,
+            strategy=self._strategy,
+            collectives=collectives,
+            is_last_batch=passes.is_last_batch,
             sync_with_dataloader=windows.sync_with_dataloader,
             sync_each_batch=windows.sync_each_batch,
         )
-        self._device_placement = device_placement
-        self._compiling = TorchDynamoPlugin.settle(dynamo_plugin, dynamo_backend)
-        self._is_held = step_scheduler_with_optimizer
-        self._models: list[nn.Module] = []
-        self._optimizers: list[Optimizer] = []
-        self._schedulers: list[Any] = []
-        self._loaders: list[Any] = []
-        self._shares: dict[int, tuple[Any, Any]] = {}
-        self._own_seed: int | None = None
-        self._draws_apart = False
-        project = project_configuration(project_dir, project_config)
-        self._preemption = Preemption()
-        self._trackers = Trackers(log_with, project.logging_dir, self._world.rank == 0)
-        self._checkpoints = Checkpoints(
-            self._world,
-            self._collectives,
-            Parts(self._models, self._optimizers, self._schedulers, self._loaders, self._precision.scaler),
-            project,
+        self._training = Training(
+            world=world,
+            collectives=collectives,
+            strategy=self._strategy,
+            precision=self._precision,
+            accumulation=self._accumulation,
+            holds_schedulers=step_scheduler_with_optimizer,
+            compile_options=None if compiling is None else asdict(compiling),
         )
+        self._data = DataPreparation(
+            world=world,
+            collectives=collectives,
+            passes=passes,
+            sharding=Sharing(
+                rank=world.rank,
+                size=world.size,
+                split_batches=data.split_batches,
+                even_batches=data.even_batches,
+                dispatches=bool(data.dispatch_batches),
+            ),
+        )
+        self._metrics = Metrics(world=world, collectives=collectives, passes=passes)
+        self._rank_seed = RankSeed(world=world, at_exit=self._strategy.end_apart)
+        self._checkpoints = Checkpoints(
+            world=world,
+            collectives=collectives,
+            parts=Parts(
+                models=self._training.models,
+                optimizers=self._training.optimizers,
+                schedulers=self._training.schedulers,
+                loaders=self._data.loaders,
+                scaler=self._precision.scaler,
+            ),
+            project=project,
+        )
+        self._preemption = Preemption(collectives=collectives, is_main=world.rank == 0)
+        self._trackers = Trackers(log_with, project.logging_dir, world.rank == 0)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
         """The accelerator itself: it belongs to the process, also where a copied object holds it."""
@@ -145,22 +171,17 @@ class Accelerator(Keeping):
         }
         return _stand_alone, (chosen,)
 
+    # -- preparing
+
     @property
     def split_batches(self) -> bool:
-        """Whether each batch is divided among the processes, instead of each process taking whole batches."""
-        return self._sharing.split_batches
+        """Whether each batch is divided among the processes, instead of each process taking batches of its own."""
+        return self._data.sharding.split_batches
 
     @property
     def even_batches(self) -> bool:
         """Whether the last step is completed, so that all processes take equally many."""
-        return self._sharing.even_batches
-
-    @property
-    def state(self) -> AcceleratorState:
-        """Where this process stands, and in which precision it computes; to be read and printed."""
-        return AcceleratorState(self._world, self._collectives, self.mixed_precision)
-
-    # -- preparing
+        return self._data.sharding.even_batches
 
     def prepare(self, *objects: Any, device_placement: Sequence[bool | None] | None = None) -> Any:
         """The same objects, ready for this world: models, optimizers, loaders, schedulers, in any order.
@@ -187,11 +208,11 @@ class Accelerator(Keeping):
             return self.prepare_model(given, device_placement)
         if isinstance(given, Optimizer):
             return self.prepare_optimizer(given)
-        if optim.is_scheduler(given):
+        if is_scheduler(given):
             return self.prepare_scheduler(given)
         if is_loader(given):
             return self.prepare_data_loader(given, device_placement)
-        return nested.replaced(lambda one: self._prepare_one(one, device_placement), given)
+        return map_short_container(lambda each: self._prepare_one(each, device_placement), given)
 
     def _is_placed(self, device_placement: bool | None) -> bool:
         return self._device_placement if device_placement is None else device_placement
@@ -200,20 +221,12 @@ class Accelerator(Keeping):
         self, model: nn.Module, device_placement: bool | None = None, evaluation_mode: bool = False
     ) -> nn.Module:
         """The model itself, on this process's device and equal on all ranks; left as it is with `evaluation_mode`."""
-        if self._is_placed(device_placement) and not hasattr(model, "hf_device_map"):
-            model.to(self.device)
-        self._precision.prepare_model(model)
-        if self._compiling is not None:
-            # In place: what comes back is the same object, under the same keys.
-            model.compile(**asdict(self._compiling))
-        _remember(self._models, model)
-        return model if evaluation_mode else self._parallel.prepare_model(model)
+        is_moved = self._is_placed(device_placement)
+        return self._training.prepare_model(model, is_moved=is_moved, is_trained=not evaluation_mode)
 
     def prepare_optimizer(self, optimizer: Optimizer, device_placement: bool | None = None) -> Optimizer:
-        """The optimizer itself. Parameters of it that belong to no prepared model are kept equal on all ranks, too."""
-        _remember(self._optimizers, optimizer)
-        self._parallel.prepare_optimizer(optimizer)
-        return self._watch(optimizer)
+        """The optimizer itself; its parameters that no prepared model owns are kept equal on all ranks, too."""
+        return self._training.prepare_optimizer(optimizer)
 
     def prepare_scheduler(self, scheduler: Any, *, per: str = "step") -> Any:
         """The scheduler itself: one call is one step.
@@ -223,72 +236,313 @@ class Accelerator(Keeping):
         """
         if per not in ("step", "batch"):
             raise ValueError(f"per={per!r}: choose step or batch")
-        times = self._world.size if per == "batch" and not self.split_batches else 1
-        _remember(self._schedulers, scheduler)
-        if not self._is_held and times == 1:
-            return scheduler
-        return self._hold(scheduler, times)
+        times = self.num_processes if per == "batch" and not self.split_batches else 1
+        return self._training.prepare_scheduler(scheduler, times)
 
     def prepare_data_loader(self, data_loader: Any, device_placement: bool | None = None) -> Any:
         """A loader of this rank's batches, on its device; its attributes are the given loader's."""
-        # One that another accelerator prepared is dealt by this one's settings.
-        given = data_loader if is_prepared(data_loader, self._passages) else original_of(data_loader)
-        if self._world.size > 1 and rewrapped.is_dealt(given):
-            return given
-        data_loader = in_order(given, self._sharing)
-        source = choose_source(data_loader, self._sharing, self._collectives)
         is_moved = self._is_placed(device_placement) and self.device.type != "cpu"
-        prepared = prepare_loader(data_loader, source, self._passages, self.device if is_moved else None)
-        _remember(self._loaders, prepared)
-        return prepared
+        return self._data.prepare(data_loader, self.device if is_moved else None)
 
     def shard(self, elements: Any, *, even: bool = True) -> Any:
-        """This rank's share of a sequence or iterable, equally many on all ranks; all of it in one process.
+        """This rank's shard of a sequence or iterable, equally many on all ranks; all of it in one process.
 
         Element k of rank r is element `k * N + r`. What has a length is completed by going round to the start; what
         has none (a generator) loses an incomplete last round. With `even=False` each element is exactly one rank's,
-        and some ranks may have one fewer; a loader is then dealt out in its own whole batches. That is for evaluation,
-        in which no rank waits for another: what each adds up, `reduce` makes the sum of one process.
+        and some ranks may have one fewer; a loader is then sharded by its own batches. That is for evaluation, in which
+        no rank waits for another: what each adds up, `reduce` makes the sum of one process.
         """
-        if self._world.size == 1 or not is_loader(elements):
-            return sharding.shard(elements, self._world.rank, self._world.size, even)
-        if rewrapped.is_dealt(elements, anew=not even):
-            return elements
-        if even:
-            return sharding.shard(elements, self._world.rank, self._world.size)
-        # With the loader itself: its number stands for it as long as it is there.
-        if id(elements) not in self._shares:
-            share = share_of(elements, self._sharing, self._collectives, self._passages)
-            if not getattr(elements, "persistent_workers", False):
-                return share
-            self._shares[id(elements)] = elements, share
-        return self._shares[id(elements)][1]
+        return self._data.shard(elements, is_even=even)
 
     def seed_by_rank(self) -> None:
         """From here on each rank draws random numbers of its own; rank 0, and so one process, draws what it always did.
 
-        For scripts that draw their training data at random. Loaders and `shard` still deal one shared epoch out.
+        For scripts that draw their training data at random. Loaders and `shard` still shard one common epoch.
         What ranks draw may decide how many steps they take (agents, whose episodes end when they end): one that comes
         to the script's end takes part in the others' backward passes, with nothing in hand, until all are there.
         Said again, it changes nothing, unless the script has seeded anew.
         """
-        if self._world.size > 1 and not self._draws_apart:
-            self._draws_apart = True
-            atexit.register(self._parallel.end_apart)
-        if self._world.rank and torch.initial_seed() != self._own_seed:
-            set_seed(torch.initial_seed(), device_specific=True, rank=self._world.rank)
-            self._own_seed = torch.initial_seed()
+        self._rank_seed.apply()
+
+    # -- training
+
+    @property
+    def gradient_accumulation_steps(self) -> int:
+        """How many micro-batches make up a step."""
+        return self._accumulation.steps
+
+    @gradient_accumulation_steps.setter
+    def gradient_accumulation_steps(self, steps: int) -> None:
+        self._training.accumulate_over(steps)
+
+    @property
+    def mixed_precision(self) -> str:
+        """`no`, `bf16` or `fp16`."""
+        return self._precision.name
+
+    @property
+    def scaler(self) -> Any:
+        """What scales the loss in fp16; None in any other precision."""
+        return self._precision.scaler
+
+    @property
+    def sync_gradients(self) -> bool:
+        """Whether the step that the script is at completes its window."""
+        return self._accumulation.is_complete
+
+    @property
+    def optimizer_step_was_skipped(self) -> bool:
+        """Whether some optimizer's last step was left out because a gradient overflowed."""
+        return self._training.step_was_skipped
+
+    def backward(self, loss: torch.Tensor, *, weight: float | None = None, **options: Any) -> None:
+        """Run the backward pass; afterwards every prepared model's gradients agree on all ranks.
+
+        `weight` is how much this loss, a mean, stands for (its count of tokens): the step then takes the weighted mean
+        over the window's micro-batches and over the ranks. The other options are those of `Tensor.backward`.
+        """
+        step, may_end = self._data.passes.step, self._rank_seed.is_used
+        self._training.backward(loss, step, weight=weight, may_end=may_end, **options)
+
+    def accumulate(self, *models: nn.Module) -> AbstractContextManager[None]:
+        """One micro-batch of these models inside; `step` and `zero_grad` take effect when their window is complete."""
+        return self._accumulation.window(models)
+
+    def no_sync(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
+        """Let gradients add up on each rank inside; the next backward pass outside averages the sums."""
+        return self._strategy.no_sync()
+
+    def trigger_sync_in_backward(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
+        """Have the backward passes inside average the gradients, sums made under `no_sync` included."""
+        return self._strategy.sync()
+
+    @contextmanager
+    def join_uneven_inputs(
+        self, joinables: Sequence[nn.Module] = (), even_batches: bool | None = None
+    ) -> Iterator[None]:
+        """Let ranks have different numbers of batches inside; one that has no more waits, and ends with the same state.
+
+        `even_batches` holds for the loaders' passes inside. Gradients are means over the ranks that had a batch. Other
+        collectives must not be called inside while some rank is through: that raises Desync.
+        """
+        with self._data.evened(even_batches), self._training.join():
+            yield
+
+    def autocast(self, autocast_handler: AutocastKwargs | None = None) -> AbstractContextManager[Any]:
+        """The context in which mixed precision computes; nothing in full precision."""
+        if autocast_handler is not None and not autocast_handler.enabled:
+            return torch.autocast(self.device.type, enabled=False)
+        return self._precision.autocast()
+
+    def unscale_gradients(self, optimizer: Optimizer | Sequence[Optimizer] | None = None) -> None:
+        """Divide gradients by the loss's scale, once in a step however often it is asked."""
+        self._training.unscale(optimizer)
+
+    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Scale the gradients down to the norm `max_norm`, and return the norm that they had.
+
+        While a window is under way nothing is scaled.
+        """
+        return self._training.clip_norm(parameters, max_norm, norm_type)
+
+    def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
+        """Limit every gradient's values to `clip_value`; while a window is under way nothing is limited."""
+        self._training.clip_value(parameters, clip_value)
+
+    # -- metrics
+
+    def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:
+        """The rows of all ranks in the order of one process, without those added to even out the last step.
+
+        With `use_gather_object` each element of a list is a row, whatever it is: tensors of many shapes, too.
+        Raises: CannotGather where that cannot be told.
+        """
+        return self._metrics.gather(input_data, by_element=use_gather_object)
+
+    def trim_for_metrics(self, input_data: Any) -> Any:
+        """This rank's rows of the current batch, without those added to even out the last step; nobody is asked.
+
+        What is not the batch's rows is left as it is, and then all that is given with it.
+        """
+        return self._metrics.trim(input_data)
+
+    def mean_for_metrics(self, mean: Any, function: Callable[..., Any], *rows: Any) -> Any:
+        """`mean`, which is `function(*rows)`, without the rows that were added to even out the last step.
+
+        It is computed again, without gradients, where rows were added, and only there; of no rows it is zero.
+        """
+        return self._metrics.mean(mean, function, rows)
+
+    # -- files
+
+    def save(
+        self,
+        obj: Any,
+        f: str | os.PathLike[str] | IO[bytes],
+        *arguments: Any,
+        safe_serialization: bool = False,
+        **options: Any,
+    ) -> None:
+        """`torch.save`, on process 0; a named file is replaced whole or not at all. The others do not wait.
+
+        With `safe_serialization` a dict of tensors is written as safetensors.
+        """
+        if self.is_main_process:
+            write_object(obj, f, *arguments, safe_serialization=safe_serialization, **options)
+
+    @property
+    def project_dir(self) -> str | None:
+        """Where this run keeps its files."""
+        return self._checkpoints.project.project_dir
+
+    @property
+    def project_configuration(self) -> ProjectConfiguration:
+        """Where this run keeps its files, and how many checkpoints of them."""
+        return self._checkpoints.project
+
+    @property
+    def logging_dir(self) -> str | None:
+        """Where trackers write."""
+        return self._checkpoints.project.logging_dir
+
+    @property
+    def save_iteration(self) -> int:
+        """The number that the next checkpoint without a name of its own will have."""
+        return self._checkpoints.next_serial
+
+    def register_for_checkpointing(self, *objects: Any) -> None:
+        """Have `save_state` and `load_state` keep these objects, too, by their `state_dict` and `load_state_dict`."""
+        self._checkpoints.register(*objects)
+
+    def register_save_state_pre_hook(self, hook: SaveHook) -> RemovableHandle:
+        """Call `hook(models, weights, folder)` before each save; weights that it takes out are not saved."""
+        return self._checkpoints.before_saving(hook)
+
+    def register_load_state_pre_hook(self, hook: LoadHook) -> RemovableHandle:
+        """Call `hook(models, folder)` before each load; models that it takes out are not loaded."""
+        return self._checkpoints.before_loading(hook)
+
+    def save_state(
+        self, output_dir: str | os.PathLike[str] | None = None, safe_serialization: bool = True, **options: Any
+    ) -> str:
+        """Write everything that was prepared or registered, whole or not at all, and return the folder.
+
+        There is one format, safetensors and JSON, whatever `safe_serialization` and the other options say.
+        Without a folder: the next `checkpoint_<n>` under the project's `checkpoints`. Every rank must call it.
+        Raises: CannotSave on every rank if any rank fails; what was there before still is.
+        """
+        if not self.sync_gradients:
+            message = "save_state in the middle of a window of micro-batches: the gradients so far are not kept"
+            warnings.warn(message, stacklevel=2)
+        return self._checkpoints.save(output_dir)
+
+    def load_state(
+        self,
+        input_dir: str | os.PathLike[str] | None = None,
+        load_kwargs: dict[str, Any] | None = None,
+        *,
+        missing_ok: bool = False,
+        **load_model_func_kwargs: Any,
+    ) -> str:
+        """Load what `save_state` wrote, and return the folder; prepared loaders go on where they were.
+
+        Without a folder: the newest checkpoint of the project that checks out; with `missing_ok` there need be none
+        yet, and the text returned is empty then. Prepare and register the same objects before.
+        A window of micro-batches that is under way is given up, with its gradients.
+        Raises: CannotLoad on every rank.
+        """
+        folder = self._checkpoints.load(input_dir, missing_ok=missing_ok, **load_model_func_kwargs)
+        self._training.give_up_windows()
+        return folder
+
+    def stop_if_asked(self) -> None:
+        """Write a checkpoint and end, on all processes, if any was sent SIGTERM: a line for the end of a training step.
+
+        Every rank must call it; that costs one small reduce. The signal is listened for from the first call on. The
+        checkpoint is the project's next, as of `save_state()`; the exit status is 143, as the signal's own.
+        """
+        if self.sync_gradients:
+            self._preemption.stop_if_asked(self.save_state)
+
+    def skip_first_batches(self, dataloader: Any, num_batches: int = 0) -> Any:
+        """The loader without its first batches; after `load_state` there is no need for it."""
+        return skip_first_batches(dataloader, num_batches)
+
+    def unwrap_model(
+        self, model: nn.Module, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = True
+    ) -> nn.Module:
+        """The model itself: nothing wraps it. Without `keep_torch_compile`, the module that was compiled.
+
+        Without `keep_fp32_wrapper` its forward pass computes in its own precision again.
+        """
+        inner: nn.Module = getattr(model, "_orig_mod", model)
+        if not keep_fp32_wrapper:
+            self._precision.release(inner)
+        return model if keep_torch_compile else inner
+
+    def get_state_dict(self, model: nn.Module, unwrap: bool = True) -> dict[str, Any]:
+        """The model's state, under its own keys."""
+        return self.unwrap_model(model, keep_torch_compile=not unwrap).state_dict()
+
+    def save_model(
+        self,
+        model: nn.Module,
+        save_directory: str | os.PathLike[str],
+        max_shard_size: int | str = "10GB",
+        safe_serialization: bool = True,
+    ) -> None:
+        """Write the model's weights as `model.safetensors`, in parts with an index above `max_shard_size`."""
+        if self.is_main_process:
+            state = self.get_state_dict(model)
+            folder = Path(save_directory)
+            if safe_serialization:
+                save_weights(state, folder, max_shard_size)
+            else:
+                pickle_weights(state, folder)
+        self.wait_for_everyone()
+
+    # -- tracking
+
+    @property
+    def trackers(self) -> list[Tracker]:
+        """Those that run; none but on process 0."""
+        return self._trackers.running
+
+    @property
+    def log_with(self) -> list[Any]:
+        """The trackers that were asked for."""
+        return self._trackers.asked
+
+    def init_trackers(
+        self,
+        project_name: str,
+        config: dict[str, Any] | None = None,
+        init_kwargs: dict[str, dict[str, Any]] | None = None,
+    ) -> None:
+        """Start what `log_with` asked for, under this name; `init_kwargs` are each one's own, by its name."""
+        self._trackers.start(project_name, config, init_kwargs or {})
+
+    def log(
+        self, values: dict[str, Any], step: int | None = None, log_kwargs: dict[str, dict[str, Any]] | None = None
+    ) -> None:
+        """Hand what was measured to the trackers, on process 0."""
+        self._trackers.log(values, step, log_kwargs or {})
+
+    def get_tracker(self, name: str, unwrap: bool = False) -> Any:
+        """The tracker of this name, or with `unwrap` its library's own object; on the other processes a silent one."""
+        return self._trackers.get(name, unwrap)
+
+    def end_training(self) -> None:
+        """Let the trackers write out everything, once all processes have come here."""
+        self.wait_for_everyone()
+        self._trackers.finish()
 
     # -- letting go
 
     def free_memory(self, *objects: Any) -> list[None]:
         """Forget what was prepared and empty the device's cache; assign the Nones returned to the objects' names."""
-        for kept in (self._models, self._optimizers, self._schedulers, self._loaders):
-            kept.clear()
-        self._shares.clear()
-        self._parallel.forget()
-        self._precision.forget()
-        self._accumulation.forget()
+        self._training.forget()
+        self._data.forget()
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -298,11 +552,140 @@ class Accelerator(Keeping):
         """`free_memory`, under its other name."""
         return self.free_memory(*objects)
 
+    # -- where this process stands
+
+    @property
+    def state(self) -> AcceleratorState:
+        """Where this process stands, and in which precision it computes; to be read and printed."""
+        return self._state
+
+    @property
+    def device(self) -> torch.device:
+        """The device of this process."""
+        return self._state.device
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes train together."""
+        return self._state.num_processes
+
+    @property
+    def process_index(self) -> int:
+        """This process's number among all."""
+        return self._state.process_index
+
+    @property
+    def local_process_index(self) -> int:
+        """This process's number on its machine."""
+        return self._state.local_process_index
+
+    @property
+    def is_main_process(self) -> bool:
+        """Whether this is process 0."""
+        return self._state.is_main_process
+
+    @property
+    def is_local_main_process(self) -> bool:
+        """Whether this is process 0 of its machine."""
+        return self._state.is_local_main_process
+
+    @property
+    def is_last_process(self) -> bool:
+        """Whether this is the process with the highest number."""
+        return self._state.is_last_process
+
+    @property
+    def use_distributed(self) -> bool:
+        """Whether there are several processes."""
+        return self._state.use_distributed
+
+    @property
+    def multi_device(self) -> bool:
+        """Whether there are several processes, each with a GPU."""
+        return self._state.multi_device
+
+    @property
+    def distributed_type(self) -> DistributedType:
+        """On what kind of devices the processes are; `NO` for one process."""
+        return self._state.distributed_type
+
+    # -- between the processes
+
+    def gather(self, tensor: Any) -> Any:
+        """Every rank's tensors one after the other, in whatever containers; shapes must agree.
+
+        Shapes: (n, ...) on each rank -> (world_size * n, ...). A number becomes the list of all ranks' numbers.
+        """
+        return self._state.gather(tensor)
+
+    def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
+        """The sum, mean, max or min over all ranks, in kind: tensors stay tensors, numbers numbers. Times `scale`."""
+        return self._state.reduce(tensor, reduction, scale)
+
+    def broadcast(self, tensor: Any, from_process: int = 0) -> Any:
+        """One rank's tensors on all ranks."""
+        return self._state.broadcast(tensor, from_process)
+
+    def gather_object(self, value: Any) -> list[Any]:
+        """Every rank's object, in the order of ranks."""
+        return self._state.gather_object(value)
+
+    def broadcast_object_list(self, object_list: list[Any], from_process: int = 0) -> list[Any]:
+        """The list, its elements replaced in place by those of one rank; the lengths must agree."""
+        return self._state.broadcast_object_list(object_list, from_process)
+
+    def pad_across_processes(self, tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False) -> Any:
+        """Tensors padded with `pad_index` to the greatest length along `dim` that any rank has."""
+        return self._state.pad_across_processes(tensor, dim, pad_index, pad_first)
+
+    def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> AbstractContextManager[Any]:
+        """This rank's contiguous part of a list, tuple, tensor or dict; padded with the last element if asked."""
+        return self._state.split_between_processes(inputs, apply_padding)
+
+    def set_trigger(self) -> None:
+        """Let the next `check_trigger` be true on every rank."""
+        self._state.set_trigger()
+
+    def check_trigger(self) -> bool:
+        """Whether any rank called `set_trigger` since the last check. Every rank must ask."""
+        return self._state.check_trigger()
+
+    def wait_for_everyone(self) -> None:
+        """Return once every process has come here."""
+        self._state.wait_for_everyone()
+
+    def main_process_first(self) -> AbstractContextManager[None]:
+        """Let process 0 go through the block before the others."""
+        return self._state.main_process_first()
+
+    def local_main_process_first(self) -> AbstractContextManager[None]:
+        """Let process 0 of each machine go through the block before the others."""
+        return self._state.local_main_process_first()
+
+    def on_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on process 0 only; None on the others."""
+        return self._state.on_main_process(function)
+
+    def on_local_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on process 0 of each machine only."""
+        return self._state.on_local_main_process(function)
+
+    def on_last_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on the last process only."""
+        return self._state.on_last_process(function)
+
+    def on_process(self, function: Any = None, process_index: int | None = None) -> Any:
+        """The function, run on this one process only; a decorator where only the number is given."""
+        return self._state.on_process(function, process_index)
+
+    def on_local_process(self, function: Any = None, local_process_index: int | None = None) -> Any:
+        """The function, run on the process of this number on each machine; a decorator where only that is given."""
+        return self._state.on_local_process(function, local_process_index)
+
+    def print(self, *values: Any, **options: Any) -> None:
+        """`print`, on process 0."""
+        self._state.print(*values, **options)
+
 
 def _stand_alone(chosen: dict[str, Any]) -> Accelerator:
     return Accelerator(environment=Environment(), **chosen)
-
-
-def _remember(known: list[Any], given: object) -> None:
-    if not any(given is old for old in known):
-        known.append(given)

@@ -1,27 +1,54 @@
-"""Where a process stands, for scripts that ask before there is an accelerator, or without one."""
+"""This process among the others, and what it says to them: for an accelerator, and for scripts without one."""
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import IO, Any  # containers of tensors and objects of every kind
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from enum import Enum
+from typing import IO, Any, ParamSpec, TypeVar  # containers of tensors and objects of every kind
+
+import torch
 
 from accelify.runtime.checkpoint.weights import write_object
+from accelify.runtime.data.sequences import contiguous_part
 from accelify.runtime.options import InitProcessGroupKwargs
-from accelify.runtime.standing import Standing
-from accelify.runtime.world import collectives, process
-from accelify.runtime.world.collectives import Alone
+from accelify.runtime.world.backend import collectives_of, join
+from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.environment import Environment
-from accelify.runtime.world.process import World
+from accelify.runtime.world.process_group import World, rank_here
+from accelify.runtime.world.tensors import map_leaves
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-class PartialState(Standing):
+class DistributedType(str, Enum):
+    """How processes train together. Most of those below are Accelerate's, to be compared with: nothing is one."""
+
+    NO = "NO"
+    MULTI_CPU = "MULTI_CPU"
+    MULTI_GPU = "MULTI_GPU"
+    MULTI_NPU = "MULTI_NPU"
+    MULTI_MLU = "MULTI_MLU"
+    MULTI_XPU = "MULTI_XPU"
+    DEEPSPEED = "DEEPSPEED"
+    FSDP = "FSDP"
+    TP = "TP"
+    XLA = "XLA"
+    MEGATRON_LM = "MEGATRON_LM"
+
+
+class PartialState:
     """This process among the others. It starts the process group if nobody has, and shares nothing but that."""
 
     def __init__(self, cpu: bool = False, **options: Any) -> None:
         """`options` are those of `InitProcessGroupKwargs`."""
         asked = InitProcessGroupKwargs(**options)
-        self._world = process.join(Environment.read(), cpu=cpu, timeout=asked.timeout)
-        self._collectives = collectives.choose(self._world)
+        self._world = join(Environment.read(), cpu=cpu, timeout=asked.timeout)
+        self._collectives = collectives_of(self._world)
+        self._is_triggered = False
 
     @property
     def initialized(self) -> bool:
@@ -43,20 +70,187 @@ class PartialState(Standing):
             f"Device: {self.device}\n"
         )
 
+    # -- where this process stands
+
+    @property
+    def device(self) -> torch.device:
+        """The device of this process."""
+        return self._world.device
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes train together."""
+        return self._world.size
+
+    @property
+    def process_index(self) -> int:
+        """This process's number among all."""
+        return self._world.rank
+
+    @property
+    def local_process_index(self) -> int:
+        """This process's number on its machine."""
+        return self._world.local_rank
+
+    @property
+    def is_main_process(self) -> bool:
+        """Whether this is process 0."""
+        return self._world.rank == 0
+
+    @property
+    def is_local_main_process(self) -> bool:
+        """Whether this is process 0 of its machine."""
+        return self._world.local_rank == 0
+
+    @property
+    def is_last_process(self) -> bool:
+        """Whether this is the process with the highest number."""
+        return self._world.rank == self._world.size - 1
+
+    @property
+    def use_distributed(self) -> bool:
+        """Whether there are several processes."""
+        return self._world.size > 1
+
+    @property
+    def multi_device(self) -> bool:
+        """Whether there are several processes, each with a GPU."""
+        return self.distributed_type is DistributedType.MULTI_GPU
+
+    @property
+    def distributed_type(self) -> DistributedType:
+        """On what kind of devices the processes are; `NO` for one process."""
+        if not self.use_distributed:
+            return DistributedType.NO
+        kinds = {"cuda": DistributedType.MULTI_GPU, "xla": DistributedType.XLA}
+        return kinds.get(self.device.type, DistributedType.MULTI_CPU)
+
+    # -- between the processes
+
+    def gather(self, tensor: Any) -> Any:
+        """Every rank's tensors one after the other, in whatever containers; shapes must agree.
+
+        Shapes: (n, ...) on each rank -> (world_size * n, ...). A number becomes the list of all ranks' numbers.
+        """
+        return self._collectives.gather(tensor)
+
+    def reduce(self, tensor: Any, reduction: str = "sum", scale: float = 1.0) -> Any:
+        """The sum, mean, max or min over all ranks, in kind: tensors stay tensors, numbers numbers. Times `scale`."""
+        reduced = self._collectives.reduce(tensor, reduction)
+        return reduced if scale == 1.0 else map_leaves(lambda leaf: leaf * scale, reduced)
+
+    def broadcast(self, tensor: Any, from_process: int = 0) -> Any:
+        """One rank's tensors on all ranks."""
+        return self._collectives.broadcast(tensor, from_process)
+
+    def gather_object(self, value: Any) -> list[Any]:
+        """Every rank's object, in the order of ranks."""
+        return self._collectives.gather_object(value)
+
+    def broadcast_object_list(self, object_list: list[Any], from_process: int = 0) -> list[Any]:
+        """The list, its elements replaced in place by those of one rank; the lengths must agree."""
+        self._collectives.agree("broadcast_object_list", str(len(object_list)))
+        object_list[:] = self._collectives.broadcast_object(object_list, from_process)
+        return object_list
+
+    def pad_across_processes(self, tensor: Any, dim: int = 0, pad_index: int = 0, pad_first: bool = False) -> Any:
+        """Tensors padded with `pad_index` to the greatest length along `dim` that any rank has."""
+        return self._collectives.pad(tensor, dim, pad_index, pad_first)
+
+    @contextmanager
+    def split_between_processes(self, inputs: Any, apply_padding: bool = False) -> Iterator[Any]:
+        """This rank's contiguous part of a list, tuple, tensor or dict; padded with the last element if asked."""
+        yield contiguous_part(inputs, self._world.rank, self._world.size, apply_padding)
+
+    def set_trigger(self) -> None:
+        """Let the next `check_trigger` be true on every rank."""
+        self._is_triggered = True
+
+    def check_trigger(self) -> bool:
+        """Whether any rank called `set_trigger` since the last check. Every rank must ask."""
+        is_triggered = bool(self._collectives.reduce(int(self._is_triggered), "max"))
+        self._is_triggered = False
+        return is_triggered
+
+    def wait_for_everyone(self) -> None:
+        """Return once every process has come here."""
+        self._collectives.barrier()
+
+    def main_process_first(self) -> AbstractContextManager[None]:
+        """Let process 0 go through the block before the others."""
+        return self._first("main_process_first", self.is_main_process)
+
+    def local_main_process_first(self) -> AbstractContextManager[None]:
+        """Let process 0 of each machine go through the block before the others."""
+        return self._first("local_main_process_first", self.is_local_main_process)
+
+    @contextmanager
+    def _first(self, name: str, is_first: bool) -> Iterator[None]:
+        if not is_first:
+            self._collectives.barrier(name)
+        try:
+            yield
+        finally:
+            # After an error, too: the others must not wait for what does not come.
+            if is_first:
+                self._collectives.barrier(name)
+
+    def on_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on process 0 only; None on the others."""
+        return _only(function, self.is_main_process)
+
+    def on_local_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on process 0 of each machine only."""
+        return _only(function, self.is_local_main_process)
+
+    def on_last_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
+        """The function, run on the last process only."""
+        return _only(function, self.is_last_process)
+
+    def on_process(self, function: Any = None, process_index: int | None = None) -> Any:
+        """The function, run on this one process only; a decorator where only the number is given."""
+        if isinstance(function, int):
+            function, process_index = None, function
+        return _only_or_decorator(function, self.process_index == process_index)
+
+    def on_local_process(self, function: Any = None, local_process_index: int | None = None) -> Any:
+        """The function, run on the process of this number on each machine; a decorator where only that is given."""
+        return _only_or_decorator(function, self.local_process_index == local_process_index)
+
+    # -- output
+
+    def print(self, *values: Any, **options: Any) -> None:
+        """`print`, on process 0."""
+        if self.is_main_process:
+            print(*values, **options)
+
 
 class AcceleratorState(PartialState):
-    """What an accelerator says of itself: where its process stands, and in which precision it computes."""
+    """The state of an accelerator: this process among the others, and in which precision it computes."""
 
     deepspeed_plugin = None
     fsdp_plugin = None
 
-    def __init__(self, world: World, among: Alone, mixed_precision: str) -> None:
+    def __init__(self, *, world: World, collectives: Collectives, mixed_precision: str) -> None:
         self._world = world
-        self._collectives = among
+        self._collectives = collectives
+        self._is_triggered = False
         self.mixed_precision = mixed_precision
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}Mixed precision type: {self.mixed_precision}\n"
+
+
+def _only_or_decorator(function: Callable[P, R] | None, is_wanted: bool) -> Any:
+    return functools.partial(_only, is_wanted=is_wanted) if function is None else _only(function, is_wanted)
+
+
+def _only(function: Callable[P, R], is_wanted: bool) -> Callable[P, R | None]:
+    @functools.wraps(function)
+    def wanted(*arguments: P.args, **options: P.kwargs) -> R | None:
+        return function(*arguments, **options) if is_wanted else None
+
+    return wanted
 
 
 def gather(tensor: Any) -> Any:
@@ -91,7 +285,7 @@ def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_firs
 
 def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], *arguments: Any, **options: Any) -> None:
     """`Accelerator.save`, without one."""
-    if process.rank_here() == 0:
+    if rank_here() == 0:
         write_object(obj, f, *arguments, **options)
 
 

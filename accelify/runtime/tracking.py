@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import math
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any  # values are whatever the script measures
-
-from accelify.runtime.trackers import (
-    CannotTrack,
-    CSVTracker,
-    JSONLTracker,
-    Silent,
-    TensorBoardTracker,
-    Tracker,
-    Values,
-    WandBTracker,
-    plain_value,
+from typing import (  # values are whatever the script measures
+    Any,  # values are whatever the script measures
+    Protocol,
+    runtime_checkable,
 )
 
+import numpy
+import torch
+
+from accelify.errors import AccelifyError
+
+Values = Mapping[str, Any]
+
 KINDS = ("jsonl", "csv", "tensorboard", "wandb")
+
+
+class CannotTrack(AccelifyError):
+    """A tracker that does not exist, is not installed, or has nowhere to write."""
 
 
 class Trackers:
@@ -108,3 +115,216 @@ def _expanded(asked: Sequence[Any]) -> list[Any]:
         else:
             named.append(str(getattr(one, "value", one)) if isinstance(one, str) else one)
     return [one for index, one in enumerate(named) if one not in named[:index]]
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """What a tracker of one's own must have: a name, and these methods. All are called on process 0 alone."""
+
+    name: str
+
+    @property
+    def tracker(self) -> Any:
+        """The library's own object, for what this protocol does not cover."""
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """Keep the settings of the run; called once."""
+
+    def log(self, values: dict[str, Any], step: int | None = None, **options: Any) -> None:
+        """Keep what was measured at a step."""
+
+    def finish(self) -> None:
+        """Write out what is not written yet."""
+
+
+class JSONLTracker:
+    """A line of JSON per call in `<name>.jsonl`; the settings are in its first line, under `config`."""
+
+    name = "jsonl"
+
+    def __init__(self, run_name: str, folder: Path) -> None:
+        self.path = folder / f"{run_name}.jsonl"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("a", encoding="utf-8")
+
+    @property
+    def tracker(self) -> Any:
+        """The open file."""
+        return self._file
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """One line, under `config`."""
+        self._write({"config": plain(values)})
+
+    def log(self, values: dict[str, Any], step: int | None = None, **options: Any) -> None:
+        """One line: the time, the step, the values."""
+        self._write({"time": round(time.time(), 3), **({} if step is None else {"step": step}), **plain(values)})
+
+    def finish(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+
+class CSVTracker:
+    """A row per call in `<name>.csv`; a new column makes the file be written anew, with the old rows empty there."""
+
+    name = "csv"
+
+    def __init__(self, run_name: str, folder: Path) -> None:
+        self.path = folder / f"{run_name}.csv"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._columns: list[str] = ["step"]
+        if self.path.exists():
+            with self.path.open(newline="", encoding="utf-8") as file:
+                self._columns = next(csv.reader(file), self._columns)
+
+    @property
+    def tracker(self) -> Any:
+        """The path of the file."""
+        return self.path
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """The settings go into `<name>.config.json` beside it."""
+        self.path.with_suffix(".config.json").write_text(json.dumps(plain(values), indent=1) + "\n", encoding="utf-8")
+
+    def log(self, values: dict[str, Any], step: int | None = None, **options: Any) -> None:
+        """One row."""
+        row = {"step": "" if step is None else step, **{key: _cell(value) for key, value in plain(values).items()}}
+        new = [column for column in row if column not in self._columns]
+        if new or not self.path.exists():
+            self._widen(new)
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, self._columns).writerow(row)
+
+    def finish(self) -> None:
+        """Nothing is left to write."""
+
+    def _widen(self, new: list[str]) -> None:
+        rows: list[dict[str, str]] = []
+        if self.path.exists():
+            with self.path.open(newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+        self._columns += new
+        beside = self.path.with_suffix(".csv.part")
+        with beside.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self._columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        beside.replace(self.path)
+
+
+class TensorBoardTracker:
+    """Through `torch.utils.tensorboard`: numbers as scalars, texts as text, dicts of numbers as scalars together."""
+
+    name = "tensorboard"
+
+    def __init__(self, run_name: str, folder: Path, **options: Any) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # half a second; only who asks for it
+        except ImportError as error:
+            raise CannotTrack("log_with='tensorboard' needs the library: pip install tensorboard") from error
+        self._writer: Any = SummaryWriter(str(folder / run_name), **options)
+
+    @property
+    def tracker(self) -> Any:
+        """The SummaryWriter."""
+        return self._writer
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """As hyperparameters, and as text where they are none."""
+        kept = {key: value if isinstance(value, (int, float, str)) else str(value) for key, value in values.items()}
+        self._writer.add_hparams(kept, metric_dict={}, run_name=".")
+        self._writer.flush()
+
+    def log(self, values: dict[str, Any], step: int | None = None, **options: Any) -> None:
+        """By the kind of each value."""
+        for key, value in plain(values).items():
+            if isinstance(value, (int, float)):
+                self._writer.add_scalar(key, value, global_step=step, **options)
+            elif isinstance(value, str):
+                self._writer.add_text(key, value, global_step=step, **options)
+            elif isinstance(value, dict):
+                self._writer.add_scalars(key, value, global_step=step, **options)
+        self._writer.flush()
+
+    def finish(self) -> None:
+        """Close the event file."""
+        self._writer.close()
+
+
+class WandBTracker:
+    """Through Weights & Biases; what it is told besides (`mode`, `entity`, ...) comes from `init_kwargs`."""
+
+    name = "wandb"
+
+    def __init__(self, run_name: str, folder: Path | None, **options: Any) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise CannotTrack("log_with='wandb' needs the library: pip install wandb") from error
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            options.setdefault("dir", str(folder))
+        self._run: Any = wandb.init(project=run_name, **options)
+
+    @property
+    def tracker(self) -> Any:
+        """The run."""
+        return self._run
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """As the run's config."""
+        self._run.config.update(values, allow_val_change=True)
+
+    def log(self, values: dict[str, Any], step: int | None = None, **options: Any) -> None:
+        """As they are: the library knows its own kinds."""
+        self._run.log(dict(values), step=step, **options)
+
+    def finish(self) -> None:
+        """End the run."""
+        self._run.finish()
+
+
+class Silent:
+    """A tracker, or its library's object, for processes that keep nothing: every method is there and does nothing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def tracker(self) -> Silent:
+        """As silent."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *arguments, **options: None
+
+
+def plain(values: Values) -> dict[str, Any]:
+    """The values as numbers, texts, lists and dicts of them; a tensor or array of one element is its number."""
+    return {str(key): plain_value(value) for key, value in values.items()}
+
+
+def plain_value(value: Any) -> Any:
+    """The same for one value."""
+    if isinstance(value, (torch.Tensor, numpy.ndarray, numpy.generic)):
+        if isinstance(value, torch.Tensor):
+            value = value.detach().cpu()
+        return value.item() if value.size == 1 or getattr(value, "numel", lambda: 0)() == 1 else value.tolist()
+    if isinstance(value, Mapping):
+        return plain(value)
+    if isinstance(value, (list, tuple)):
+        return [plain_value(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        return json.dumps(value)
+    return "nan" if isinstance(value, float) and math.isnan(value) else value

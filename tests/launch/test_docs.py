@@ -116,7 +116,7 @@ def test_in_a_notebook(shell: Shell) -> None:
 
 
 def test_the_page_names_every_key() -> None:
-    from accelify.runtime.launch.keys import KEYS
+    from accelify.runtime.launch.config import KEYS
 
     table = PAGE.partition("| key |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`([a-z_]+)`", table)) - {"auto"} == set(KEYS)

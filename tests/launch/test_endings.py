@@ -270,8 +270,8 @@ def test_a_mistake_gets_one_clear_line(shell: Shell, mistake: str) -> None:
 WITH_TWO_GPUS = """
 import pathlib, sys
 from accelify.cli import main
-from accelify.runtime.launch import devices
-devices.NVIDIA_PROC = pathlib.Path("gpus")  # where the driver lists them
+from accelify.runtime.launch import detection
+detection.NVIDIA_PROC = pathlib.Path("gpus")  # where the driver lists them
 main(sys.argv[1:])
 """
 

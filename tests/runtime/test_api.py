@@ -23,7 +23,7 @@ from accelify.runtime import (
     TorchDynamoPlugin,
     gather,
 )
-from accelify.runtime.gradients.optim import UnscaledGradients
+from accelify.runtime.gradients.optimizers import UnscaledGradients
 
 # What docs/api.md says is not here.
 NOT_HERE = {

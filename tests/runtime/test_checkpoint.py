@@ -17,11 +17,11 @@ from safetensors.torch import load_file, load_model
 from torch import nn
 
 from accelify.runtime import Accelerator, Environment, ProjectConfiguration
-from accelify.runtime.checkpoint import durable
 from accelify.runtime.checkpoint.checkpoint import CannotLoad, CannotSave
-from accelify.runtime.checkpoint.codec import CannotEncode, Encoder, decode
+from accelify.runtime.checkpoint.files import Entry, Writing
+from accelify.runtime.checkpoint.format import CannotEncode, Encoder, decode
+from accelify.runtime.checkpoint.manifest import Manifest, _digest, _table, read_manifest, stage, verify
 from accelify.runtime.checkpoint.weights import size_of
-from accelify.runtime.checkpoint.writing import Entry, Writing
 
 
 def names_in(folder):
@@ -170,11 +170,11 @@ def test_what_no_checkpoint_can_replace(tmp_path, monkeypatch):
 
 
 def test_another_runs_unfinished_checkpoint_beside_is_left_alone(tmp_path):
-    unfinished = durable.stage(tmp_path / "a", is_ours=False)
+    unfinished = stage(tmp_path / "a", is_ours=False)
     Run(tmp_path).save(1.0, tmp_path / "b")
-    durable.stage(tmp_path / "a-b", is_ours=False)
+    stage(tmp_path / "a-b", is_ours=False)
     assert unfinished.is_dir()
-    durable.stage(tmp_path / "a", is_ours=False)
+    stage(tmp_path / "a", is_ours=False)
     assert not unfinished.exists()
 
 
@@ -235,14 +235,14 @@ def test_a_pickle_put_into_a_checkpoint_does_not_run(tmp_path):
     for name in ("optimizer.safetensors", "model.safetensors", "states.json"):
         copy = tmp_path / f"with-{name}"
         shutil.copytree(folder, copy)
-        manifest = durable.read_manifest(copy)
+        manifest = read_manifest(copy)
         (copy / name).unlink()
         (copy / "manifest.json").unlink()
         with Writing(copy) as writing:
             entry = writing.file(name, [evil])
-        table = durable._table(durable.Manifest(copy, 0, {**manifest.files, name: entry}, manifest.about))
-        (copy / "manifest.json").write_text(json.dumps({**table, "sha256": durable._digest(table)}))
-        assert durable.verify(copy)
+        table = _table(Manifest(copy, 0, {**manifest.files, name: entry}, manifest.about))
+        (copy / "manifest.json").write_text(json.dumps({**table, "sha256": _digest(table)}))
+        assert verify(copy)
         with pytest.raises(CannotLoad):
             Run(tmp_path).load(copy)
     assert not (tmp_path / "ran").exists()
@@ -252,10 +252,10 @@ def test_a_manifest_cannot_name_files_outside(tmp_path):
     folder = tmp_path / "checkpoint"
     Run(tmp_path).save(1.0, folder)
     (tmp_path / "outside").write_bytes(b"x")
-    manifest = durable.read_manifest(folder)
+    manifest = read_manifest(folder)
     files = {**manifest.files, "../outside": Entry("../outside", 1, "0" * 64)}
-    table = durable._table(durable.Manifest(folder, 0, files, manifest.about))
-    (folder / "manifest.json").write_text(json.dumps({**table, "sha256": durable._digest(table)}))
+    table = _table(Manifest(folder, 0, files, manifest.about))
+    (folder / "manifest.json").write_text(json.dumps({**table, "sha256": _digest(table)}))
     with pytest.raises(CannotLoad, match="outside"):
         Run(tmp_path).load(folder)
 
@@ -358,7 +358,7 @@ def test_hooks_take_models_out_and_put_files_in(tmp_path):
     handle = run.accelerator.register_save_state_pre_hook(save)
     run.save(1.0, folder)
     assert not (folder / "model.safetensors").exists()
-    assert "adapter/weights.txt" in durable.verify(folder).files
+    assert "adapter/weights.txt" in verify(folder).files
     other, seen = Run(tmp_path), []
 
     def load(models, input_dir):

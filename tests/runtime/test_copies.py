@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from accelify.runtime.data import copies
-from accelify.runtime.data.copies import AHEAD, Copies
+from accelify.runtime.data import passes
+from accelify.runtime.data.passes import AHEAD, Copies
 
 META = Copies(torch.device("meta"))
 
@@ -148,9 +148,9 @@ def gpu(request, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: gpu.current)
     monkeypatch.setattr(torch.cuda, "stream", gpu.stream)
     monkeypatch.setattr(OnCpu, "gpu", gpu, raising=False)
-    copies._side_stream.cache_clear()
+    passes._side_stream.cache_clear()
     yield gpu
-    copies._side_stream.cache_clear()
+    passes._side_stream.cache_clear()
 
 
 def test_every_step_reads_its_own_batch_whatever_the_gpu_does_first(gpu):
@@ -186,4 +186,4 @@ def test_what_is_of_many_pieces_is_copied_on_the_scripts_own_stream(gpu):
         torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
     )
     assert Copies(torch.device("cuda")).of({"x": sparse})["x"] == [computing]
-    assert not copies._is_one_piece(nested)
+    assert not passes._is_one_piece(nested)

@@ -5,8 +5,8 @@ import itertools
 import pytest
 from torch.utils.data import BatchSampler
 
-from accelify.runtime.data.dealing import Sharing, deal_rows, dealt, split_indices, split_rows, taking
-from accelify.runtime.data.passage import ABSENT
+from accelify.runtime.data.passes import ABSENT
+from accelify.runtime.data.sharding import Sharing, deal_rows, dealt, split_indices, split_rows, taking
 
 
 @pytest.mark.parametrize("even_batches", [True, False])

@@ -5,14 +5,14 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from accelify.runtime.world import process
+from accelify.runtime.world import process_group
 from accelify.runtime.world.desync import missing
-from accelify.runtime.world.process import World
+from accelify.runtime.world.process_group import World
 
 
 def told(monkeypatch, *words, asked="backward"):
     """What rank 0 says; the others' words by key and value."""
-    monkeypatch.setattr(process, "GRACE", timedelta())
+    monkeypatch.setattr(process_group, "GRACE", timedelta())
     store = dist.HashStore()
     for key, word in words:
         store.set(key, word)

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from accelify.runtime.world.process import choose_device
+from accelify.runtime.world.process_group import choose_device
 from tests.ports import free_port
 from tests.runtime.world import ROOT, WORLD_LIMIT, environment, launch
 
@@ -80,7 +80,7 @@ def test_the_others_learn_how_a_rank_ended(tmp_path):
         "    sys.exit(0)\n"
         "if accelerator.process_index == 2:\n"
         "    raise ValueError('no such file')\n"
-        "accelerator._world.store.wait(['end/1', 'end/2'])\n"
+        "accelerator.state._world.store.wait(['end/1', 'end/2'])\n"
         "try:\n"
         "    accelerator.reduce(1)\n"
         "except Exception as error:\n"

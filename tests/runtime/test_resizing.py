@@ -10,11 +10,11 @@ import itertools
 import pytest
 from torch.utils.data import DataLoader, DistributedSampler
 
-from accelify.runtime.data import data
-from accelify.runtime.data.dealing import Sharing
-from accelify.runtime.data.passage import Passages
+from accelify.runtime.data.loader import load_state, prepare_loader, state_of
+from accelify.runtime.data.passes import Passages
+from accelify.runtime.data.sharding import Sharing
 from accelify.runtime.data.sources import choose_source
-from accelify.runtime.world.collectives import Alone
+from accelify.runtime.world.collectives import Collectives
 from tests.runtime.training import Rows, loader_of, seed
 
 KINDS = ("sequential", "shuffle", "generator", "subset", "weighted", "replacement", "drop_last", "pairs", "elements")
@@ -36,9 +36,9 @@ def ranks(size, kind, workers, *, split=False, state=None):
         else:
             loader = loader_of(kind, workers)
         sharing = Sharing(rank=rank, size=size, split_batches=split)
-        prepared = data.prepare_loader(loader, choose_source(loader, sharing, Alone()), Passages(), None)
+        prepared = prepare_loader(loader, choose_source(loader, sharing, Collectives()), Passages(), None)
         if state is not None:
-            assert data.load_state(prepared, state) is None
+            assert load_state(prepared, state) is None
         yield prepared
 
 
@@ -49,7 +49,7 @@ def drawn(loaders, steps=None):
         passage = iter(loader)
         for index, _ in itertools.islice(passage, steps):
             seen += [index] if isinstance(index, int) else index.tolist()
-        states.append(data.state_of(loader))
+        states.append(state_of(loader))
     return collections.Counter(seen), states[0]
 
 
@@ -88,15 +88,15 @@ def test_three_processes_go_on_with_others_and_others_as_three(before, after):
 def test_a_sampler_that_divides_the_data_itself_says_what_is_seen_again():
     _, state = drawn(ranks(1, "shuffle", 0), 3)
     loader = DataLoader(Rows(), batch_size=3, sampler=DistributedSampler(Rows(), num_replicas=2, rank=0))
-    source = choose_source(loader, Sharing(rank=0, size=2), Alone())
-    problem = data.load_state(data.prepare_loader(loader, source, Passages(), None), state)
+    source = choose_source(loader, Sharing(rank=0, size=2), Collectives())
+    problem = load_state(prepare_loader(loader, source, Passages(), None), state)
     assert problem == "the sampler divides the data itself, so that the last batches (1) are seen again"
 
 
 def test_batches_that_came_as_they_were_ready_cannot_be_told_apart():
     def prepared():
         loader = DataLoader(Rows(), batch_size=3, num_workers=1, in_order=False)
-        return data.prepare_loader(loader, choose_source(loader, Sharing(), Alone()), Passages(), None)
+        return prepare_loader(loader, choose_source(loader, Sharing(), Collectives()), Passages(), None)
 
     _, state = drawn([prepared()], 3)
-    assert "some come again, some not at all" in data.load_state(prepared(), state)
+    assert "some come again, some not at all" in load_state(prepared(), state)

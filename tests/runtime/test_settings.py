@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from accelify.runtime import Accelerator, Environment
-from accelify.runtime.launch.keys import BadSetting
-from accelify.runtime.settings import settle
+from accelify.runtime.launch.config import BadSetting, accelerator_settings
 
 VARIABLES = ("ACCELIFY_MIXED_PRECISION", "ACCELIFY_GRADIENT_ACCUMULATION_STEPS", "ACCELIFY_CPU", "ACCELIFY_CONFIG")
 
@@ -42,9 +41,9 @@ def test_each_is_stronger_than_the_next(project, monkeypatch):
 
 
 def test_the_file_may_keep_it_on_the_cpu(project):
-    assert not settle(None, None, None, False).cpu
+    assert not accelerator_settings(None, None, None, False).cpu
     (project / "accelify.toml").write_text("cpu = true\n")
-    assert settle(None, None, None, False).cpu
+    assert accelerator_settings(None, None, None, False).cpu
 
 
 def test_an_environment_handed_in_stands_alone(project):

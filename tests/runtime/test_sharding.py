@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 import torch
 
-from accelify.runtime.data.sharding import part, shard
+from accelify.runtime.data.sequences import contiguous_part, shard
 
 
 class Anew:
@@ -43,7 +43,7 @@ class Table:
 
 
 def parts(inputs: object, is_padded: bool) -> list[object]:
-    return [getattr(mine := part(inputs, rank, 2, is_padded), "rows", mine) for rank in range(2)]
+    return [getattr(mine := contiguous_part(inputs, rank, 2, is_padded), "rows", mine) for rank in range(2)]
 
 
 def test_parts_of_every_kind_are_padded_to_equal_lengths() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from accelify.runtime import Accelerator, Environment
-from accelify.runtime.trackers import CannotTrack
+from accelify.runtime.tracking import CannotTrack
 
 VALUES = [
     {"loss": torch.tensor(0.5), "accuracy": numpy.float32(0.25), "note": "first"},

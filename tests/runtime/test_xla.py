@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from accelify.runtime.world.environment import Environment
-from accelify.runtime.world.process import join
+from accelify.runtime.world.process_group import join
 from accelify.runtime.world.xla import CannotUseXla
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +86,7 @@ def test_a_script_that_named_no_device_has_all_its_tensors_on_one(tmp_path, name
 TWO = """
 import os, sys, torch
 from accelify.runtime import Accelerator, notebook_launcher
-from accelify.runtime.world.process import place
+from accelify.runtime.world.process_group import place
 from accelify.runtime.world.xla import CannotUseXla
 
 class Wrong(ValueError):

@@ -22,16 +22,26 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from accelify.errors import AccelifyError
-from accelify.runtime.checkpoint import durable
-from accelify.runtime.checkpoint.attempts import Attempts
-from accelify.runtime.checkpoint.tables import Row, States, whole_row, write_state, write_table
-from accelify.runtime.checkpoint.writing import Entry, Writing
-from accelify.runtime.data import data, randomness
-from accelify.runtime.data.seeding import set_seed
+from accelify.runtime.checkpoint.files import Entry, Writing
+from accelify.runtime.checkpoint.format import Row, States, whole_row, write_state, write_table
+from accelify.runtime.checkpoint.manifest import (
+    Damaged,
+    Manifest,
+    about_now,
+    candidates,
+    commit,
+    committed,
+    place_of,
+    remove,
+    stage,
+    verify,
+)
+from accelify.runtime.data.loader import generators_of, is_apart, load_state, state_of
+from accelify.runtime.data.random_state import device_state, global_state, set_device_state, set_global_state, set_seed
 from accelify.runtime.options import ProjectConfiguration
-from accelify.runtime.world.collectives import Alone
-from accelify.runtime.world.drift import named, parted
-from accelify.runtime.world.process import World
+from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.world.divergence import named, parted
+from accelify.runtime.world.process_group import World
 
 SaveHook = Callable[[list[nn.Module], list[dict[str, Any]], str], None]
 LoadHook = Callable[[list[nn.Module], str], None]
@@ -60,7 +70,7 @@ class Parts:
 class Checkpoints:
     """The checkpoints of one run."""
 
-    def __init__(self, world: World, collectives: Alone, parts: Parts, project: ProjectConfiguration) -> None:
+    def __init__(self, *, world: World, collectives: Collectives, parts: Parts, project: ProjectConfiguration) -> None:
         self.parts = parts
         self.project = project
         self._world = world
@@ -123,19 +133,19 @@ class Checkpoints:
         return self._serial_after(self._parents())
 
     def _serial_after(self, parents: set[Path]) -> int:
-        newest = durable.committed(parents)
+        newest = committed(parents)
         return max([manifest.serial for manifest in newest], default=self.project.iteration - 1) + 1
 
     def _begin(self, folder: str | os.PathLike[str] | None) -> tuple[Path, Path, int]:
-        parents = self._parents() if folder is None else {durable.place_of(folder).parent, *self._parents()}
+        parents = self._parents() if folder is None else {place_of(folder).parent, *self._parents()}
         serial = self._serial_after(parents)
         if folder is not None:
-            target = durable.place_of(folder)
+            target = place_of(folder)
         elif (home := self._home()) is not None:
             target = home / f"checkpoint_{serial}"
         else:
             raise CannotSave("save_state: name a folder, or give the Accelerator a project_dir")
-        return target, durable.stage(target, is_ours=target.parent == self._home()), serial
+        return target, stage(target, is_ours=target.parent == self._home()), serial
 
     def _home(self) -> Path | None:
         """Where checkpoints without a name of their own are."""
@@ -154,7 +164,7 @@ class Checkpoints:
         own = f"rng-rank{self._world.rank}"
         rows, entries = {own: whole_row(own, self._random_state())}, []
         if self._world.rank == 0:
-            rows["loaders"] = whole_row("loaders", [data.state_of(loader) for loader in self.parts.loaders])
+            rows["loaders"] = whole_row("loaders", [state_of(loader) for loader in self.parts.loaders])
             for name, state in self._shared_states(weights).items():
                 rows[name], files = write_state(writing, name, state)
                 entries += files
@@ -175,33 +185,33 @@ class Checkpoints:
         self, target: Path, serial: int, writing: Writing, written: list[tuple[dict[str, Row], list[Entry]]]
     ) -> None:
         about = {
-            **durable.about_now(),
+            **about_now(),
             "processes": self._world.size,
             "torch": torch.__version__,
             "counts": {kind: len(getattr(self.parts, kind)) for kind in ("optimizers", "schedulers", "custom")},
         }
         rows = {name: row for rows, _ in written for name, row in rows.items()}
         entries = [entry for _, entries in written for entry in entries]
-        durable.commit(writing, target, serial, [*entries, write_table(writing, rows)], about)
+        commit(writing, target, serial, [*entries, write_table(writing, rows)], about)
         limit = self.project.total_limit
         if limit is not None and target.parent == self._home():
             self._prune(target.parent, max(limit, 1))
 
     def _prune(self, home: Path, limit: int) -> None:
-        named = [found for found in durable.committed([home]) if found.folder.name.startswith("checkpoint_")]
+        named = [found for found in committed([home]) if found.folder.name.startswith("checkpoint_")]
         try:
             for old in named[limit:]:
-                durable.remove(old.folder)
+                remove(old.folder)
         except OSError as error:
             # The new checkpoint is there; an old one too many harms nobody.
             warnings.warn(f"an old checkpoint could not be removed: {error}", stacklevel=2)
 
     def _random_state(self) -> dict[str, Any]:
         loaders = {
-            "apart": [data.is_apart(loader) for loader in self.parts.loaders],
-            "generators": [data.generators_of(loader) for loader in self.parts.loaders],
+            "apart": [is_apart(loader) for loader in self.parts.loaders],
+            "generators": [generators_of(loader) for loader in self.parts.loaders],
         }
-        return randomness.global_state() | randomness.device_state(self._world.device) | loaders
+        return global_state() | device_state(self._world.device) | loaders
 
     # -- loading
 
@@ -211,7 +221,7 @@ class Checkpoints:
         With `missing_ok`, a project that has none yet is no failure: nothing is loaded and nothing returned.
         Raises: CannotLoad on every rank if any rank fails.
         """
-        chosen: durable.Manifest | None = self._attempts.on_main(lambda: self._choose(folder, missing_ok), CannotLoad)
+        chosen: Manifest | None = self._attempts.on_main(lambda: self._choose(folder, missing_ok), CannotLoad)
         if chosen is None:
             return ""
         manifest = chosen
@@ -229,11 +239,11 @@ class Checkpoints:
         self._attempts.on_all(lambda: self._restore(states, models, options), CannotLoad)
         return str(manifest.folder)
 
-    def _choose(self, folder: str | os.PathLike[str] | None, missing_ok: bool) -> durable.Manifest | None:
+    def _choose(self, folder: str | os.PathLike[str] | None, missing_ok: bool) -> Manifest | None:
         if folder is not None:
-            places = durable.candidates(durable.place_of(folder))
+            places = candidates(place_of(folder))
         else:
-            places = [manifest.folder for manifest in durable.committed(self._parents())]
+            places = [manifest.folder for manifest in committed(self._parents())]
             if not places and missing_ok and self._home() is not None:
                 return None
             if not places:
@@ -242,8 +252,8 @@ class Checkpoints:
         reasons = []
         for place in places:
             try:
-                manifest = durable.verify(place)
-            except durable.Damaged as error:
+                manifest = verify(place)
+            except Damaged as error:
                 reasons.append(str(error))
                 continue
             if reasons:
@@ -251,7 +261,7 @@ class Checkpoints:
             return manifest
         raise CannotLoad("; ".join(reasons[:1] if folder is not None else reasons))
 
-    def _read(self, manifest: durable.Manifest, models: int) -> dict[str, Any]:
+    def _read(self, manifest: Manifest, models: int) -> dict[str, Any]:
         """Every state that this rank needs, before any is changed."""
         counts = manifest.about["counts"]
         for kind, count in counts.items():
@@ -267,7 +277,7 @@ class Checkpoints:
         names += ["loaders"] + (["scaler"] if "scaler" in saved else [])
         return {**{name: saved[name] for name in names}, "random": self._random_state_in(saved, manifest)}
 
-    def _random_state_in(self, states: States, manifest: durable.Manifest) -> Any:
+    def _random_state_in(self, states: States, manifest: Manifest) -> Any:
         """This rank's; a rank that did not exist then draws what all drew alike, or something of its own."""
         saved, rank = manifest.about["processes"], self._world.rank
         if rank < saved:
@@ -301,7 +311,7 @@ class Checkpoints:
         each = itertools.zip_longest(apart[: len(loaders)], generators[: len(loaders)])
         own = itertools.chain(each, itertools.repeat((False, None)))
         problems = [
-            data.load_state(loader, state, is_apart=bool(is_apart), generators=left)
+            load_state(loader, state, is_apart=bool(is_apart), generators=left)
             for loader, state, (is_apart, left) in zip(loaders, states, own, strict=False)
         ]
         if len(loaders) != len(states):
@@ -314,9 +324,42 @@ class Checkpoints:
         if "seed" in state:
             set_seed(state["seed"])
             return
-        randomness.set_global_state(state)
-        randomness.set_device_state(state, self._world.device)
+        set_global_state(state)
+        set_device_state(state, self._world.device)
 
 
 def _numbered(kind: str, index: int) -> str:
     return f"{kind}_{index}" if index else kind
+
+
+class Attempts:
+    """Work that may fail on some rank, whose failure every rank must hear of."""
+
+    def __init__(self, collectives: Collectives, rank: int) -> None:
+        self._collectives = collectives
+        self._rank = rank
+
+    def on_main(self, work: Callable[[], Any], kind: type[AccelifyError]) -> Any:
+        """What `work` gives on rank 0, on every rank; its failure too."""
+        outcome, cause = _attempt(work) if self._rank == 0 else ((None, None), None)
+        value, reason = self._collectives.broadcast_object(outcome)
+        if reason is not None:
+            raise kind(reason) from cause
+        return value
+
+    def on_all(self, work: Callable[[], Any], kind: type[AccelifyError]) -> list[Any]:
+        """What `work` gives on each rank; if it fails on any, every rank raises the same."""
+        outcome, cause = _attempt(work)
+        outcomes = self._collectives.gather_object(outcome)
+        failed = [f"rank {rank}: {reason}" for rank, (_, reason) in enumerate(outcomes) if reason is not None]
+        if failed:
+            raise kind("; ".join(failed)) from cause
+        return [value for value, _ in outcomes]
+
+
+def _attempt(work: Callable[[], Any]) -> tuple[tuple[Any, str | None], Exception | None]:
+    try:
+        return (work(), None), None
+    except Exception as error:  # whatever it is, the other ranks wait to hear of it; all raise it
+        words = str(error) if isinstance(error, AccelifyError) else f"{type(error).__name__}: {error}"
+        return (None, words), error

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any  # torch.save takes anything
 
-from accelify.runtime.checkpoint.writing import sync
+from accelify.runtime.checkpoint.files import sync
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:

@@ -13,10 +13,9 @@ from typing import IO, Any  # scripts keep objects of every kind
 
 import torch
 
-from accelify.runtime.checkpoint.codec import place_of
+from accelify.runtime.checkpoint.files import Writing, sync
+from accelify.runtime.checkpoint.format import memory_of, write_tensors
 from accelify.runtime.checkpoint.saving import write_atomically
-from accelify.runtime.checkpoint.tensorfile import write_tensors
-from accelify.runtime.checkpoint.writing import Writing, sync
 
 NAME, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 # Units: bytes
@@ -119,7 +118,7 @@ def _without_aliases(state: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Te
     for key, value in state.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"save_model: {key} is a {type(value).__name__}, and safetensors holds tensors only")
-        same = place_of(value)
+        same = memory_of(value)
         if value.numel() and same in first:
             aliases[key] = first[same]
         else:

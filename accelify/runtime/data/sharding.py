@@ -1,143 +1,193 @@
-"""Deal out what is not a loader: the k-th element of rank r is element `k * N + r`, and all ranks get equally many."""
+"""Deal out what an epoch consists of, indices or batches, with the truth about every step."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any, overload  # elements are the user's
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any  # indices and batches are the user's
 
-import numpy
-import torch
-
-from accelify.errors import AccelifyError
-
-_NEVER = object()
+from accelify.runtime.data.passes import ABSENT, Step
+from accelify.runtime.world import tensors
 
 
-class CannotShard(AccelifyError, TypeError):
-    """Something without an order that ranks could agree on."""
+@dataclass(kw_only=True)
+class Sharing:
+    """How an epoch is divided among ranks; one for all loaders of an accelerator."""
+
+    rank: int = 0
+    size: int = 1
+    split_batches: bool = False
+    even_batches: bool = True
+    dispatches: bool = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Sharing:
+        """The very same: what is changed for an accelerator's loaders is changed for their copies."""
+        return self
+
+    @property
+    def batches_per_step(self) -> int:
+        """How many of one process's batches all ranks together take in a step."""
+        return 1 if self.split_batches else self.size
+
+    def count(self, batches: int) -> int:
+        """How many steps this rank takes for so many batches of one process."""
+        if self.split_batches:
+            return batches
+        whole, rest = divmod(batches, self.size)
+        return whole + (rest > 0 if self.even_batches else self.rank < rest)
 
 
-class SequenceShard(Sequence[Any]):
-    """A view of a sequence that holds one rank's elements."""
-
-    def __init__(self, sequence: Any, rank: int, size: int) -> None:
-        self._sequence = sequence
-        self._positions = _positions(len(sequence), rank, size)
-
-    def __len__(self) -> int:
-        return len(self._positions)
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return [self._sequence[position] for position in self._positions[index]]
-        return self._sequence[self._positions[index]]
+Take = Callable[[int], list[Any]]
+# This rank's parts of an epoch, and the truth about each one's step.
+Dealt = tuple[list[Any], list[Step]]
 
 
-class IterableShard:
-    """One rank's elements of an iterable that has a length but no indices; can be iterated again if that can."""
+def taking(items: Iterator[Any]) -> Take:
+    """What gives the next so many items, or what there still is."""
 
-    def __init__(self, iterable: Any, rank: int, size: int) -> None:
-        self._iterable = iterable
-        self._rank = rank
-        self._size = size
+    def take(count: int) -> list[Any]:
+        taken: list[Any] = []
+        while len(taken) < count and (one := list(itertools.islice(items, 1))):
+            taken += one
+            # A generator that hands on a list's elements, as torch's samplers do, need not be resumed for each of them;
+            # which list these are is seen once it has been resumed.
+            inner = getattr(items, "gi_yieldfrom", None)
+            if not isinstance(inner, _LIST_ITERATOR):
+                return taken + list(itertools.islice(items, count - len(taken)))
+            taken += itertools.islice(inner, count - len(taken))
+        return taken
 
-    def __len__(self) -> int:
-        return -(-len(self._iterable) // self._size)
-
-    def __iter__(self) -> Iterator[Any]:
-        first: list[Any] = []
-        for items in _rounds(iter(self._iterable), self._size):
-            first = first or items
-            wrapped = itertools.chain(items, itertools.cycle(first))
-            yield next(itertools.islice(wrapped, self._rank, None))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._iterable, name)
+    return take
 
 
-def shard(elements: Any, rank: int, size: int, is_even: bool = True) -> Any:
-    """This rank's share, of the kind that came in where it can be; the whole, the very same object, in one process.
+_LIST_ITERATOR: type[Any] = type(iter([]))
 
-    With a length: every rank gets `ceil(length / N)` elements, completed by going round to the start.
-    Without (a generator, `zip`, `enumerate`): every N-th element as it comes; an incomplete last round is dropped.
-    Uneven shares hold each element once: nothing is completed, and nothing dropped.
-    Raises: CannotShard for a set, whose order differs from process to process.
+
+def dealt(
+    take: Take,
+    sharing: Sharing,
+    size_of: Callable[[Any], int | None],
+    batch_size: int | None = None,
+    start: int = 0,
+) -> Iterator[tuple[Any, Step]]:
+    """Item `k * N + r` for each k, in rounds of N. The last round is completed from the epoch's first items.
+
+    With a fixed batch size the rows of an incomplete last round are dealt out evenly instead, so that no rank sees what
+    another has seen; fewer than N rows are added to make the shares equal. Where they need not be equal, a rank without
+    an item in the last round is told of it by ABSENT. The first `start` items are left out.
     """
-    if size == 1:
-        return elements
-    if isinstance(elements, (set, frozenset)):
-        raise CannotShard("shard: a set has another order in every process; give it sorted(...) instead")
-    if not is_even:
-        return _uneven(elements, rank, size)
-    if isinstance(elements, (list, tuple)):
-        dealt = [elements[position] for position in _positions(len(elements), rank, size)]
-        return dealt if isinstance(elements, list) else tuple(dealt)
-    if isinstance(elements, (torch.Tensor, numpy.ndarray)):
-        return elements[list(_positions(len(elements), rank, size))]
-    if isinstance(elements, range) and len(elements) % size == 0:
-        return elements[rank::size]
-    if isinstance(elements, Sized) and hasattr(elements, "__getitem__") and not hasattr(elements, "keys"):
-        return SequenceShard(elements, rank, size)
-    if isinstance(elements, Sized):
-        return IterableShard(elements, rank, size)
-    if isinstance(elements, Iterable):
-        return (items[rank] for items in _rounds(iter(elements), size) if len(items) == size)
-    raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
+    # The epoch's first items complete its last round, also when the pass begins after them.
+    head = take(max(start, sharing.size)) if start else []
+    first, left = head[: sharing.size], head[start:]
+    while items := left + take(sharing.size - len(left)):
+        first, left = first or items, []
+        yield _share(items, first, sharing, size_of, batch_size)
 
 
-def _uneven(elements: Any, rank: int, size: int) -> Any:
-    if isinstance(elements, (list, tuple, range, torch.Tensor, numpy.ndarray)):
-        return elements[rank::size]
-    if isinstance(elements, Iterable):
-        return itertools.islice(elements, rank, None, size)
-    raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
+def deal_rows(rows: list[Any], batch_size: int, sharing: Sharing, start: int) -> Dealt:
+    """What `dealt` gives for the batches of these rows, all at once."""
+    span, begin = sharing.size * batch_size, start * batch_size
+    rounds = max(len(rows) - begin, 0) // span
+    end = begin + rounds * span
+    parts = [rows[at : at + batch_size] for at in range(begin + sharing.rank * batch_size, end, span)]
+    whole = (batch_size,) * sharing.size
+    steps = [Step(rows=whole, valid=whole)] * rounds
+    items, first = (_batches(some, batch_size) for some in (rows[end:], rows[:span]))
+    if items:
+        part, step = _share(items, first, sharing, len, batch_size)
+        parts += [] if part is ABSENT else [part]
+        steps.append(step)
+    return parts, steps
 
 
-def part(inputs: Any, rank: int, size: int, is_padded: bool) -> Any:
-    """This rank's contiguous part, the first ranks one element more; a new object, the given one stays as it is.
+def split_rows(rows: list[Any], batch_size: int, sharing: Sharing, start: int) -> Dealt:
+    """This rank's slice of each batch of these rows, without the first `start` batches."""
+    begin, end = start * batch_size, len(rows) - len(rows) % batch_size
+    low, high, step = _bounds(batch_size, sharing)
+    parts = [rows[at + low : at + high] for at in range(begin, end, batch_size)]
+    steps = [step] * len(parts)
+    if rest := rows[max(begin, end) :]:
+        low, high, step = _bounds(len(rest), sharing)
+        parts.append(rest[low:high])
+        steps.append(step)
+    return parts, steps
 
-    A text is one thing, and everyone's.
+
+def _batches(rows: list[Any], batch_size: int) -> list[list[Any]]:
+    return [rows[at : at + batch_size] for at in range(0, len(rows), batch_size)]
+
+
+def _share(
+    items: list[Any],
+    first: list[Any],
+    sharing: Sharing,
+    size_of: Callable[[Any], int | None],
+    batch_size: int | None,
+) -> tuple[Any, Step]:
+    """This rank's share of a round, and the truth about it."""
+    present = len(items)
+    absent = (0,) * (sharing.size - present)
+    if absent and not sharing.even_batches:
+        sizes = (*(size_of(item) or 1 for item in items), *absent)
+        return items[sharing.rank] if sharing.rank < present else ABSENT, Step(rows=sizes, valid=sizes)
+    if batch_size is not None and sharing.even_batches and _is_short(items, sharing.size, batch_size):
+        return _even_share(items, first, sharing)
+    completed = items + [first[position % len(first)] for position in range(len(absent))]
+    rows = tuple(map(size_of, completed))
+    if None in rows:
+        return completed[sharing.rank], Step(rows=None, valid=(1,) * present + absent)
+    return completed[sharing.rank], Step(rows=rows, valid=rows[:present] + absent)  # type: ignore[arg-type]
+
+
+def _is_short(items: list[Any], size: int, batch_size: int) -> bool:
+    """Whether a round has fewer rows than N whole batches."""
+    return len(items) < size or any(len(item) < batch_size for item in items)
+
+
+def _even_share(items: list[Any], first: list[Any], sharing: Sharing) -> tuple[list[Any], Step]:
+    """This rank's part of the rows of a round, the parts equally long.
+
+    A part has two rows at least, where a single one would not do: BatchNorm has no variance of one.
     """
-    if size == 1 or isinstance(inputs, (str, bytes)):
-        return inputs
-    if isinstance(inputs, dict):
-        lengths = {len(value) for value in inputs.values()}
-        if len(lengths) > 1:
-            raise CannotShard(f"split_between_processes: the dict's values have different lengths {sorted(lengths)}")
-        return {key: part(value, rank, size, is_padded) for key, value in inputs.items()}
-    each, more = divmod(len(inputs), size)
-    start = rank * each + min(rank, more)
-    count = each + (rank < more)
-    missing = each + (more > 0) - count if is_padded and len(inputs) else 0
-    if hasattr(inputs, "column_names"):  # a dataset of Hugging Face, whose slices are dicts of columns
-        return inputs.select([*range(start, start + count), *[len(inputs) - 1] * missing])
-    own, last = inputs[start : start + count], inputs[-1:]
-    if not missing:
-        return own
-    if isinstance(own, torch.Tensor):
-        return torch.cat([own, *[last] * missing])
-    if isinstance(own, numpy.ndarray):
-        return numpy.concatenate([own, *[last] * missing])
-    if isinstance(own, range):
-        return [*own, *list(last) * missing]
-    return own + last * missing
+    rows = [index for item in items for index in item]
+    each = -(-len(rows) // sharing.size)
+    if each == 1 and max(map(len, items)) > 1:
+        each = 2
+    again = itertools.cycle([index for item in first for index in item])
+    rows += itertools.islice(again, each * sharing.size - len(rows))
+    real = sum(map(len, items))
+    valid = tuple(min(max(real - rank * each, 0), each) for rank in range(sharing.size))
+    start = sharing.rank * each
+    return rows[start : start + each], Step(rows=(each,) * sharing.size, valid=valid)
 
 
-def _positions(length: int, rank: int, size: int) -> Sequence[int]:
-    if length % size == 0:
-        return range(rank, length, size)
-    return [(step * size + rank) % length for step in range(-(-length // size))]
+def _bounds(length: int, sharing: Sharing) -> tuple[int, int, Step]:
+    """Which rows of a batch are this rank's: contiguous, the first ranks one more where N does not divide."""
+    each, more = divmod(length, sharing.size)
+    valid = tuple(each + (rank < more) for rank in range(sharing.size))
+    start = sum(valid[: sharing.rank])
+    rows = tuple(max(count, 1) for count in valid)
+    if not valid[sharing.rank]:
+        start = sharing.rank % length
+    return start, start + rows[sharing.rank], Step(rows=rows, valid=valid, is_split=True)
 
 
-def _rounds(elements: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    # By a generator, as `iter` of an iterator may begin it anew
-    following = (element for element in iter(elements.__next__, _NEVER))
-    while items := list(itertools.islice(following, size)):
-        yield items
+def split_indices(take: Take, sharing: Sharing, start: int) -> Iterator[tuple[Any, Step]]:
+    """This rank's slice of each batch of indices; the first `start` left out."""
+    take(start)
+    while batches := take(1):
+        indices = list(batches[0])
+        if indices:
+            low, high, step = _bounds(len(indices), sharing)
+            yield indices[low:high], step
+
+
+def slices(batches: Iterator[Any], sharing: Sharing) -> Iterator[tuple[Any, Step]]:
+    """This rank's slice of each batch itself. Raises: CannotSlice for a batch without rows."""
+    for batch in batches:
+        length = tensors.rows(batch)
+        if not length:
+            raise tensors.CannotSlice(f"split_batches: a batch of type {type(batch).__name__} has no rows to divide")
+        start, stop, step = _bounds(length, sharing)
+        yield tensors.slice_rows(batch, start, stop, length), step

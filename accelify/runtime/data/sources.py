@@ -11,68 +11,28 @@ runs it and keeps every N-th.
 
 from __future__ import annotations
 
+import inspect
 import itertools
+from collections.abc import Iterator
 from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any  # batches are whatever the user's loader yields
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from accelify.runtime.data.bookmarks import Bookmark, Source, iterates_itself, owners_of, samplers_of
-from accelify.runtime.data.dealing import Sharing, dealt, slices, taking
-from accelify.runtime.data.dispatching import Dispatched
-from accelify.runtime.data.indices import ByIndex
-from accelify.runtime.data.passage import Epoch, in_pairs
-from accelify.runtime.data.randomness import SharedRandom, drawn
-from accelify.runtime.data.shards import BySelf, can_shard_itself
-from accelify.runtime.data.shared import AlreadyShared, divides_by_itself
-from accelify.runtime.data.whole import Whole
-from accelify.runtime.world import nested
-from accelify.runtime.world.collectives import Alone
+from accelify.errors import AccelifyError
+from accelify.runtime.data.index_sharding import AlreadyShared, ByIndex, divides_by_itself
+from accelify.runtime.data.one_process import Whole
+from accelify.runtime.data.passes import Epoch, Step, in_pairs
+from accelify.runtime.data.random_state import SharedRandom, drawn
+from accelify.runtime.data.resume import Bookmark, Source, iterates_itself, owners_of, samplers_of
+from accelify.runtime.data.sharding import Sharing, dealt, slices, taking
+from accelify.runtime.world import tensors
+from accelify.runtime.world.collectives import Collectives
 
 
-class ByBatch:
-    """Every N-th batch of anything that yields batches; with `split_batches`, a slice of each."""
-
-    def __init__(self, loader: Any, sharing: Sharing, collectives: Alone) -> None:
-        self._loader = loader
-        self._sharing = sharing
-        self._collectives = collectives
-        self.per_step = sharing.batches_per_step
-        self.seeded: torch.Tensor | None = None
-
-    def begin(self, start: Bookmark) -> Epoch:
-        """A pass of the whole loader, of which this rank keeps its share."""
-        loader = self._loader
-        shared = SharedRandom(self._collectives, owners_of(loader), start.before)
-        start.before = shared.before
-        with shared.drawing():
-            batches = iter(loader)
-        # With workers the draws are theirs, from a seed that is shared now.
-        if not getattr(loader, "num_workers", 0):
-            batches = drawn(batches, shared)
-        if self._sharing.split_batches:
-            return in_pairs(slices(itertools.islice(batches, start.position, None), self._sharing))
-        return in_pairs(dealt(taking(batches), self._sharing, nested.rows, start=start.position))
-
-    def count(self, position: int = 0) -> int:
-        """This rank's share of the batches from there on."""
-        return self._sharing.count(max(len(self._loader) - position, 0))
-
-
-def in_order(loader: Any, sharing: Sharing) -> Any:
-    """The loader, or among several ranks a copy that waits for each batch in its turn (`in_order=False` does not).
-
-    Ranks agree on which batch is whose, and on the rows of each, by their order alone.
-    """
-    if sharing.size == 1 or not isinstance(loader, DataLoader) or getattr(loader, "in_order", True):
-        return loader
-    patient: DataLoader[Any] = copy(loader)
-    vars(patient).update(in_order=True, _iterator=None)
-    return patient
-
-
-def choose_source(loader: Any, sharing: Sharing, collectives: Alone, *, keeps_batches: bool = False) -> Source:
+def choose_source(loader: Any, sharing: Sharing, collectives: Collectives, *, keeps_batches: bool = False) -> Source:
     """The way to divide this loader, and why: by indices where they decide everything, else by batches.
 
     keeps_batches: whether the batches must be those of one process, which shards of a dataset have no knowledge of.
@@ -93,3 +53,202 @@ def choose_source(loader: Any, sharing: Sharing, collectives: Alone, *, keeps_ba
     if is_iterable or iterates_itself(loader) or cannot_index:
         return ByBatch(loader, sharing, collectives)
     return ByIndex(loader, sharing, collectives)
+
+
+def in_order(loader: Any, sharing: Sharing) -> Any:
+    """The loader, or among several ranks a copy that waits for each batch in its turn (`in_order=False` does not).
+
+    Ranks agree on which batch is whose, and on the rows of each, by their order alone.
+    """
+    if sharing.size == 1 or not isinstance(loader, DataLoader) or getattr(loader, "in_order", True):
+        return loader
+    patient: DataLoader[Any] = copy(loader)
+    vars(patient).update(in_order=True, _iterator=None)
+    return patient
+
+
+class ByBatch:
+    """Every N-th batch of anything that yields batches; with `split_batches`, a slice of each."""
+
+    def __init__(self, loader: Any, sharing: Sharing, collectives: Collectives) -> None:
+        self._loader = loader
+        self._sharing = sharing
+        self._collectives = collectives
+        self.per_step = sharing.batches_per_step
+        self.seeded: torch.Tensor | None = None
+
+    def begin(self, start: Bookmark) -> Epoch:
+        """A pass of the whole loader, of which this rank keeps its share."""
+        loader = self._loader
+        shared = SharedRandom(self._collectives, owners_of(loader), start.before)
+        start.before = shared.before
+        with shared.drawing():
+            batches = iter(loader)
+        # With workers the draws are theirs, from a seed that is shared now.
+        if not getattr(loader, "num_workers", 0):
+            batches = drawn(batches, shared)
+        if self._sharing.split_batches:
+            return in_pairs(slices(itertools.islice(batches, start.position, None), self._sharing))
+        return in_pairs(dealt(taking(batches), self._sharing, tensors.rows, start=start.position))
+
+    def count(self, position: int = 0) -> int:
+        """This rank's share of the batches from there on."""
+        return self._sharing.count(max(len(self._loader) - position, 0))
+
+
+class CannotRead(AccelifyError):
+    """What process 0 could not read for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    words: str
+
+
+class Dispatched:
+    """The batches that process 0 reads and deals out: each process gets its own, and none but its own.
+
+    Every step is a message, so all processes must take equally many.
+    """
+
+    def __init__(self, loader: Any, sharing: Sharing, collectives: Collectives) -> None:
+        self._loader = loader
+        self._sharing = sharing
+        self._collectives = collectives
+        self.per_step = sharing.batches_per_step
+        self.seeded = None
+
+    def begin(self, start: Bookmark) -> Epoch:
+        """A pass of the loader in process 0."""
+        shared = SharedRandom(self._collectives, owners_of(self._loader), start.before)
+        start.before = shared.before
+        # The others draw nothing: where the ranks' own streams are in step, they stay so.
+        shared.part()
+        return in_pairs(self._received(start.position, shared))
+
+    def _received(self, position: int, shared: SharedRandom) -> Iterator[tuple[Any, Step]]:
+        rounds = self._rounds(position, shared) if self._sharing.rank == 0 else iter(())
+        while True:
+            shares, error = _next(rounds)
+            instead = None if error is None else _Failure(f"{type(error).__name__}: {error}")
+            mine = self._collectives.scatter_object(shares or [instead] * self._sharing.size)
+            if error is not None:
+                raise error
+            if isinstance(mine, _Failure):
+                raise CannotRead(f"process 0 could not read the next batch: {mine.words}")
+            if mine is None:
+                return
+            yield mine
+
+    def _rounds(self, position: int, shared: SharedRandom) -> Iterator[list[tuple[Any, Step]]]:
+        """What each rank gets in each step; the first `position` batches left out."""
+        with shared.drawing():
+            batches = iter(self._loader)
+        if not getattr(self._loader, "num_workers", 0):
+            batches = drawn(batches, shared)
+        # Dealt once for every rank: what each takes is there before the next asks for it.
+        copies = itertools.tee(batches, self._sharing.size)
+        return map(list, zip(*(self._share(rank, own, position) for rank, own in enumerate(copies)), strict=True))
+
+    def _share(self, rank: int, batches: Iterator[Any], position: int) -> Iterator[tuple[Any, Step]]:
+        own = replace(self._sharing, rank=rank)
+        if own.split_batches:
+            return slices(itertools.islice(batches, position, None), own)
+        return dealt(taking(batches), own, tensors.rows, start=position)
+
+    def count(self, position: int = 0) -> int:
+        """This rank's share of the batches from there on."""
+        return self._sharing.count(max(len(self._loader) - position, 0))
+
+
+def _next(rounds: Iterator[list[Any]]) -> tuple[list[Any] | None, Exception | None]:
+    try:
+        return next(rounds, None), None
+    except Exception as error:  # whatever it is, the other ranks wait to hear of it
+        return None, error
+
+
+def can_shard_itself(dataset: Any, size: int) -> bool:
+    """Whether the dataset has `shard(num_shards=, index=)`, and cuts as many equal shards as there are ranks.
+
+    One that says how many it has, as `num_shards`, must have a multiple of the ranks: else some would have more to do.
+    """
+    shard = getattr(dataset, "shard", None)
+    if not callable(shard):
+        return False
+    try:
+        inspect.signature(shard).bind(num_shards=size, index=0)
+    except (TypeError, ValueError):
+        return False
+    count = getattr(dataset, "num_shards", size)
+    return isinstance(count, int) and count % size == 0
+
+
+class BySelf:
+    """The batches of the shard that the dataset cuts out for this rank; workers are its own business, as always.
+
+    Nobody knows how long the shards are: before each step the ranks tell each other how many rows they have. One that
+    has no more gets its first batch again, which does not count.
+    """
+
+    def __init__(self, loader: DataLoader[Any], sharing: Sharing, collectives: Collectives) -> None:
+        self._loader = loader
+        self._sharing = sharing
+        self._collectives = collectives
+        self.per_step = sharing.size
+        self.seeded: torch.Tensor | None = None
+        self._batch_count: int = max(collectives.gather_object(_batch_count(self._shard())))
+
+    def _shard(self) -> DataLoader[Any]:
+        inner: DataLoader[Any] = copy(self._loader)
+        dataset: Any = self._loader.dataset
+        part = dataset.shard(num_shards=self._sharing.size, index=self._sharing.rank)
+        # Datasets of Hugging Face leave it behind.
+        if isinstance(epoch := getattr(dataset, "epoch", None), int) and hasattr(part, "set_epoch"):
+            part.set_epoch(epoch)
+        vars(inner).update(dataset=part, _iterator=None)
+        return inner
+
+    def begin(self, start: Bookmark) -> Epoch:
+        """A pass of this rank's shard."""
+        shared = SharedRandom(self._collectives, owners_of(self._loader), start.before)
+        start.before = shared.before
+        # Cut in each pass: what the dataset was told since, such as its epoch, goes into the shard.
+        with shared.drawing():
+            batches = iter(self._shard())
+        rest = itertools.islice(batches, start.position // self.per_step, None)
+        return in_pairs(self._even(rest)) if self._sharing.even_batches else Epoch(rest)
+
+    def _even(self, batches: Iterator[Any]) -> Iterator[tuple[Any, Step]]:
+        first: Any = None
+        for batch in itertools.chain(batches, itertools.repeat(None)):
+            mine = 0 if batch is None else tensors.rows(batch) or 1
+            valid = self._collectives.counts(mine)
+            if not any(valid):
+                return
+            if first is None and 0 in valid:
+                raise EmptyShard(
+                    f"the dataset gave rank {valid.index(0)} an empty shard: it needs data for each process"
+                )
+            first = batch if first is None else first
+            kept = first if batch is None else batch
+            rows = self._collectives.counts(tensors.rows(kept) or 1) if 0 in valid else valid
+            yield kept, Step(rows=tuple(rows), valid=tuple(valid))
+
+    def count(self, position: int = 0) -> int:
+        """The batches of the longest shard. Raises: TypeError for shards without a length."""
+        if self._batch_count < 0:
+            raise TypeError("a dataset that shards itself and has no length")
+        return max(self._batch_count - position // self.per_step, 0)
+
+
+class EmptyShard(AccelifyError):
+    """A rank without any data. The same on every rank."""
+
+
+def _batch_count(loader: DataLoader[Any]) -> int:
+    """The number of batches; -1 where that is not known."""
+    try:
+        return len(loader)
+    except TypeError:
+        return -1

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from accelify.runtime.gradients.single import Single
-from accelify.runtime.world.collectives import Alone
+from accelify.runtime.gradients.strategy import Strategy
+from accelify.runtime.world.collectives import Collectives
 
 # What the models of a window train; of all models for a window that names none.
 Parameters = Callable[[Sequence[nn.Module]], Iterable[torch.Tensor]]
@@ -32,8 +32,8 @@ class Accumulation:
         self,
         *,
         steps: int,
-        parallel: Single,
-        collectives: Alone,
+        strategy: Strategy,
+        collectives: Collectives,
         is_last_batch: Callable[[], bool],
         sync_with_dataloader: bool = True,
         sync_each_batch: bool = False,
@@ -41,7 +41,7 @@ class Accumulation:
         self.steps = steps
         self.is_complete = True
         self.backward_passes = 0
-        self._parallel = parallel
+        self._strategy = strategy
         self._collectives = collectives
         self._is_last_batch = is_last_batch
         self._with_loader = sync_with_dataloader
@@ -64,7 +64,7 @@ class Accumulation:
             if self.is_complete or self._each_batch:
                 yield
             else:
-                with self._parallel.no_sync():
+                with self._strategy.no_sync():
                     yield
         finally:
             if self.is_complete:

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from accelify.runtime.world import nested
+from accelify.runtime.world import tensors
 
 _LOW = (torch.float16, torch.bfloat16)
 
 
-class Full:
+class Precision:
     """The script's own precision: nothing is done."""
 
     name = "no"
@@ -55,7 +55,7 @@ class Full:
         """Nothing was kept."""
 
 
-class BFloat16(Full):
+class BFloat16(Precision):
     """bf16 where autocast finds it safe; what the model returns comes back in fp32.
 
     Inside the script's own `autocast` it comes back as autocast leaves it, as any module's result would.
@@ -211,15 +211,15 @@ class _Leave:
 def _widened(output: Any) -> Any:
     if isinstance(output, torch.Tensor):
         return output.float() if output.dtype in _LOW else output
-    if any(isinstance(leaf, torch.Tensor) and leaf.dtype in _LOW for leaf in nested.leaves(output)):
-        return nested.map_leaves(lambda leaf: _widened(leaf) if isinstance(leaf, torch.Tensor) else leaf, output)
+    if any(isinstance(leaf, torch.Tensor) and leaf.dtype in _LOW for leaf in tensors.leaves(output)):
+        return tensors.map_leaves(lambda leaf: _widened(leaf) if isinstance(leaf, torch.Tensor) else leaf, output)
     return output
 
 
-def choose(name: str, device: torch.device, autocast: dict[str, Any], scaler: dict[str, Any]) -> Full:
+def choose_precision(name: str, device: torch.device, autocast: dict[str, Any], scaler: dict[str, Any]) -> Precision:
     """The precision of this name."""
     if name == "bf16":
         return BFloat16(device, autocast)
     if name == "fp16":
         return Float16(device, autocast, scaler)
-    return Full()
+    return Precision()

@@ -24,6 +24,7 @@ import weakref
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from accelify.errors import AccelifyError
 from accelify.runtime.gradients.buckets import (
@@ -32,11 +33,13 @@ from accelify.runtime.gradients.buckets import (
     copy_from_rank_0,
     fill,
     grouped,
+    mean_over_ranks,
     sums_over_ranks,
 )
-from accelify.runtime.gradients.modelbuffers import Buffers
 from accelify.runtime.gradients.replica import Replica, Trained
 from accelify.runtime.world.desync import answered
+
+_INSTANCE_NORM = nn.modules.instancenorm._InstanceNorm
 
 _GONE = (
     "a hook of the script's own let go of a gradient in the backward pass, as optimizers that step in it do: it was "
@@ -281,3 +284,65 @@ def _may_take(parameter: torch.Tensor, gradient: torch.Tensor) -> bool:
     """Whether `.grad` may be empty until the round ends: hooks of the script's own, beside ours, may want to see it."""
     has_other_hooks = len(getattr(parameter, "_post_accumulate_grad_hooks", None) or ()) > 1
     return not (gradient.requires_grad or gradient.is_sparse or has_other_hooks)
+
+
+class Buffers:
+    """The buffers of some modules, by module and name: a script may put another tensor in a buffer's place."""
+
+    def __init__(self, modules: list[nn.Module], before: Buffers | None = None) -> None:
+        """They agree now, or where there is a `before`, as far as those did: what is new may differ."""
+        self._places = [(module, name) for module in modules for name, _ in module._buffers.items()]
+        # The kernel of a batch norm writes its statistics without a new version; only the count of batches tells.
+        counts = {id(module): at for at, (module, name) in enumerate(self._places) if name == "num_batches_tracked"}
+        self._witnesses = [counts.get(id(module), at) for at, (module, _) in enumerate(self._places)]
+        self._versions = self._current_versions()
+        if before is not None:
+            agreed = {(id(module), name): at for at, (module, name) in enumerate(before._places)}
+            known = [agreed.get((id(module), name)) for module, name in self._places]
+            self._versions = [None if at is None else before._versions[at] for at in known]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _current_versions(self) -> list[tuple[int, int] | None]:
+        return [_version(_held(module, name)) for module, name in self._places]
+
+    def changed(self) -> list[bool]:
+        """Which may have changed since they last agreed."""
+        if not self._places:
+            return []
+        current = self._current_versions()
+        moved = [new is not None and new != old for new, old in zip(current, self._versions, strict=True)]
+        return [
+            moved[at] or moved[witness] or (isinstance(module, _INSTANCE_NORM) and module.training)
+            for at, (witness, (module, _)) in enumerate(zip(self._witnesses, self._places, strict=True))
+        ]
+
+    def share(self, changed: list[float], group: dist.ProcessGroup | None, world_size: int) -> None:
+        """Make those agree that have changed on some rank; every rank does so at once.
+
+        The statistics of batch norms become means over ranks, anything else is as rank 0 has it.
+        """
+        tensors = [
+            (module, tensor)
+            for (module, name), flag in zip(self._places, changed, strict=True)
+            if flag > 0 and (tensor := _held(module, name)) is not None
+        ]
+        if not tensors:
+            return
+        means = [tensor for module, tensor in tensors if isinstance(module, nn.modules.batchnorm._NormBase)]
+        others = [tensor for module, tensor in tensors if not isinstance(module, nn.modules.batchnorm._NormBase)]
+        mean_over_ranks(means, group, world_size)
+        copy_from_rank_0(others, group)
+        self._versions = self._current_versions()
+
+
+def _held(module: nn.Module, name: str) -> torch.Tensor | None:
+    # What a scripted module has instead of a dict knows no `get`.
+    return module._buffers[name] if name in module._buffers else None  # noqa: SIM401
+
+
+def _version(tensor: torch.Tensor | None) -> tuple[int, int] | None:
+    if tensor is None or is_lazy(tensor):
+        return None
+    return id(tensor), 0 if tensor.is_inference() else tensor._version

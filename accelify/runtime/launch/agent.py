@@ -28,7 +28,7 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from accelify.runtime.launch.failure import is_whole
-from accelify.runtime.launch.launch import CannotLaunch
+from accelify.runtime.launch.plan import CannotLaunch
 
 STACK_SIGNAL = 7  # as in bootstrap.py, which imports nothing of ours
 STACK_PATIENCE = 5.0  # seconds that ranks get to write their stacks after a failure; it takes them milliseconds

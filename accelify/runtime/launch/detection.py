@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from accelify.runtime.launch.config import Setting, Settings
-from accelify.runtime.launch.devices import count_cores, count_gpus
-from accelify.runtime.launch.keys import BadSetting, read_value
+from accelify.runtime.launch.config import BadSetting, Setting, Settings, read_value
 
 if TYPE_CHECKING:
     from accelify.runtime.world.environment import Environment
+import contextlib
+import os
+import sys
+from pathlib import Path
 
 OUTER_LAUNCHERS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK")
+
+NVIDIA_PROC = Path("/proc/driver/nvidia/gpus")
+
+AMD_TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
+
+CGROUP_CPU = Path("/sys/fs/cgroup/cpu.max")
 
 
 def detect(settings: Settings, variables: Mapping[str, str], per_machine: str | None = None) -> Settings:
@@ -98,3 +106,87 @@ def machine_range(settings: Settings) -> tuple[int, int]:
     """The fewest and the most machines; the same number unless a range was given."""
     least, _, most = str(settings["num_machines"].value).partition(":")
     return int(least), int(most or least)
+
+
+def count_gpus(variables: Mapping[str, str]) -> int:
+    """How many GPUs a script started with these variables would see.
+
+    Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-environment-variables
+    """
+    present = _present()
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        if name in variables:
+            return min(present, len(_visible(variables[name]))) if present else 0
+    return present
+
+
+def _visible(text: str) -> list[str]:
+    """The devices a list names: CUDA stops reading at the first entry that is no device."""
+    names = []
+    for name in (part.strip() for part in text.split(",")):
+        if not name or name == "-1":
+            break
+        names.append(name)
+    return names
+
+
+def _present() -> int:
+    if NVIDIA_PROC.is_dir():
+        return len(list(NVIDIA_PROC.iterdir()))
+    return _nvml() or _amd()
+
+
+def _nvml() -> int:
+    """The count of NVIDIA's management library, which is there under WSL too; 0 where the library is not."""
+    if sys.platform != "linux":
+        return 0
+    import ctypes
+
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_uint(0)
+    if library.nvmlInit_v2() != 0:
+        return 0
+    failed = library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    library.nvmlShutdown()
+    return 0 if failed else int(count.value)
+
+
+def _amd() -> int:
+    """AMD's driver lists a node for each processor; those with SIMD units are GPUs."""
+    found = 0
+    for properties in AMD_TOPOLOGY.glob("*/properties"):
+        with contextlib.suppress(OSError):
+            for line in properties.read_text().splitlines():
+                name, _, value = line.partition(" ")
+                found += name == "simd_count" and value.strip() != "0"
+    return found
+
+
+def has_mps() -> bool:
+    """Whether this is a Mac whose GPU PyTorch can use."""
+    return sys.platform == "darwin" and os.uname().machine == "arm64"
+
+
+def count_cores() -> int:
+    """The processor cores this process may use, a container's share included."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = CGROUP_CPU.read_text().split()
+        if quota != "max":
+            cores = min(cores, -(-int(quota) // int(period)))
+    return max(1, cores)
+
+
+def torch_facts() -> list[tuple[str, str]]:
+    """Names and values for a bug report; one line says why if torch is missing or broken."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return [("torch", f"cannot be imported: {error}")]
+    backends = [name for name in ("nccl", "gloo", "mpi") if getattr(torch.distributed, f"is_{name}_available")()]
+    facts = [("torch sees", f"{torch.cuda.device_count()} CUDA devices, CUDA {torch.version.cuda or 'not built in'}")]
+    facts += [("torch sees", torch.cuda.get_device_name(number)) for number in range(torch.cuda.device_count())]
+    return [*facts, ("torch backends", " ".join(backends)), ("torch threads", str(torch.get_num_threads()))]

@@ -1,4 +1,4 @@
-"""From settings to running processes: one becomes the script itself, more go to torchrun's elastic agent.
+"""Run what was planned: one process becomes the script itself, more go to torchrun's elastic agent.
 
 Nothing here imports torch until a second process is asked for.
 """
@@ -8,111 +8,29 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
-import shutil
 import sys
-from dataclasses import dataclass, field
-from pathlib import Path
 
-from accelify.errors import AccelifyError
-from accelify.runtime.launch.config import Settings
-from accelify.runtime.launch.detection import machine_range
-from accelify.runtime.launch.keys import BadSetting
-
-BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
-DEFAULT_PORT = 29500  # torchrun's
-HANDED_ON = ("mixed_precision", "gradient_accumulation_steps")  # the script's Accelerator reads these variables
+from accelify.runtime.launch.plan import CannotLaunch, Launch
 
 
-class CannotLaunch(AccelifyError):
-    """A launch that could not even begin; one line that says what to change."""
+def run_launch(launch: Launch) -> int:
+    """Run the program and return the exit status; a single process never returns, it becomes the program.
 
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """What every process runs. `kind` is script (a file), module (as `python -m`) or program (anything executable)."""
-
-    kind: str
-    name: str
-    arguments: tuple[str, ...] = ()
-
-    def check(self) -> None:
-        """Raises: CannotLaunch when there is no such file, module or program."""
-        if self.kind == "script":
-            path = Path(self.name)
-            if not path.exists():
-                raise CannotLaunch(f"there is no script {self.name} in {Path.cwd()}")
-            if path.is_dir() and not (path / "__main__.py").exists():
-                raise CannotLaunch(f"{self.name} is a folder without a __main__.py")
-            if not os.access(path, os.R_OK):
-                raise CannotLaunch(f"the script {self.name} may not be read")
-        elif self.kind == "module" and not _has_module(self.name):
-            raise CannotLaunch(f"there is no module {self.name} on Python's path")
-        elif self.kind == "program" and shutil.which(self.name) is None:
-            raise CannotLaunch(f"there is no program {self.name}")
-
-    @property
-    def command(self) -> list[str]:
-        """The command of a single process."""
-        if self.kind == "program":
-            return [shutil.which(self.name) or self.name, *self.arguments]
-        return [sys.executable, *(["-m"] if self.kind == "module" else []), self.name, *self.arguments]
-
-    @property
-    def rank_command(self) -> list[str]:
-        """The command of one rank of several: unbuffered, and through our bootstrap."""
-        if self.kind == "program":
-            return self.command
-        return [sys.executable, "-u", str(BOOTSTRAP), self.kind, self.name, *self.arguments]
-
-
-def _has_module(name: str) -> bool:
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
-    finally:
-        del sys.path[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Rendezvous:
-    """Where the agents of several machines meet; the default is one machine on a port that the system picks."""
-
-    backend: str = "c10d"
-    endpoint: str = "localhost:0"
-    run_id: str = ""
-    options: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Everything that is decided before a process starts.
-
-    Units: grace (how long ranks may take to end) and monitor_interval in seconds.
+    Raises: CannotLaunch when nothing could be started.
     """
+    launch.program.check()
+    for name, value in launch.variables:
+        os.environ[name] = value
+    if launch.is_single:
+        command = launch.program.command
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(command[0], command, dict(os.environ))
+    if importlib.util.find_spec("torch") is None:
+        raise CannotLaunch(f"{sys.executable} has no torch: pip install 'accelify[runtime]' into it")
+    from accelify.runtime.launch.ranks import run_ranks  # it takes time to import, and one process needs none of it
 
-    program: Program
-    local_processes: int = 1
-    machines: tuple[int, int] = (1, 1)
-    machine_rank: int | None = None
-    rendezvous: Rendezvous = field(default_factory=Rendezvous)
-    variables: tuple[tuple[str, str], ...] = ()
-    max_restarts: int = 0
-    monitor_interval: float = 0.1
-    grace: float = 30.0
-    log_dir: Path | None = None
-    tee: str | None = None
-    local_address: str | None = None
-    debug: bool = False
-    is_rank: bool = False  # srun or mpirun has started all ranks, and this is one of them
-
-    @property
-    def is_single(self) -> bool:
-        """Whether one plain process does: nobody to meet, nothing to restart."""
-        if self.is_rank:
-            return True
-        return self.local_processes == 1 and self.machines == (1, 1) and self.max_restarts == 0
+    return run_ranks(launch)
 
 
 def torchrun_command(launch: Launch) -> str:
@@ -140,91 +58,3 @@ def torchrun_command(launch: Launch) -> str:
         command += ["--local-addr", launch.local_address]
     kind = {"script": [], "module": ["-m"], "program": ["--no-python"]}[launch.program.kind]
     return " ".join([*variables, shlex.join([*command, *kind, launch.program.name, *launch.program.arguments])])
-
-
-def script_variables(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """What the script's processes find in their environment, beside what was there."""
-    variables: list[tuple[str, str]] = []
-    if settings["cpu"].value:
-        variables.append(("ACCELIFY_CPU", "1"))
-    if settings["gpu_ids"].value is not None:
-        variables.append(("CUDA_VISIBLE_DEVICES", str(settings["gpu_ids"].value)))
-    handed = [(f"ACCELIFY_{name.upper()}", settings[name].value) for name in HANDED_ON]
-    variables += [(name, str(value)) for name, value in handed if value is not None]
-    if settings["debug"].value:
-        variables.append(("ACCELIFY_DEBUG", "1"))
-    threads = settings["num_cpu_threads_per_process"]
-    if threads.value is not None and threads.origin != "variable OMP_NUM_THREADS":
-        variables.append(("OMP_NUM_THREADS", str(threads.value)))
-    return tuple(variables)
-
-
-def meeting_point(settings: Settings, endpoint: str | None) -> str:
-    """`host:port` where the machines meet; one machine meets itself on a port that the system picks.
-
-    Raises: BadSetting when several machines have no place to meet.
-    """
-    if endpoint:
-        return endpoint
-    machines, address, port = (settings[name] for name in ("num_machines", "main_process_ip", "main_process_port"))
-    if machine_range(settings)[1] == 1:
-        return f"localhost:{port.value or 0}"
-    if address.value is None:
-        raise BadSetting(
-            machines.origin, f"{machines.value} machines need --main-process-ip, the address of the first of them"
-        )
-    return f"{address.value}:{port.value or DEFAULT_PORT}"
-
-
-def plan_launch(
-    settings: Settings, program: Program, *, rendezvous: Rendezvous | None = None, **options: object
-) -> Launch:
-    """A launch from detected settings; `options` are fields of Launch that no setting covers.
-
-    Raises: BadSetting when the settings contradict each other.
-    """
-    if options.get("is_rank"):
-        return Launch(program=program, variables=script_variables(settings), **options)  # type: ignore[arg-type]
-    machines = machine_range(settings)
-    given = rendezvous or Rendezvous(endpoint="")
-    rank = settings["machine_rank"].value
-    if rank is not None and int(rank) >= machines[1]:
-        raise BadSetting(settings["machine_rank"].origin, f"machine {rank} of {machines[1]}: they count from 0")
-    if machines[1] > 1 and machines[0] == machines[1] and rank is None and not given.endpoint:
-        raise BadSetting(settings["num_machines"].origin, f"{machines[1]} machines need --machine-rank on each of them")
-    return Launch(
-        program=program,
-        local_processes=int(settings["num_processes"].value or 1) // machines[1],
-        machines=machines,
-        machine_rank=int(rank) if rank is not None and machines[1] > 1 else None,
-        rendezvous=Rendezvous(
-            backend=given.backend,
-            endpoint=meeting_point(settings, given.endpoint),
-            run_id=given.run_id or ("accelify" if machines[1] > 1 else ""),
-            options=given.options,
-        ),
-        variables=script_variables(settings),
-        max_restarts=int(settings["max_restarts"].value or 0),
-        debug=bool(settings["debug"].value),
-        **options,  # type: ignore[arg-type]  # named fields of Launch, checked by its constructor
-    )
-
-
-def run_launch(launch: Launch) -> int:
-    """Run the program and return the exit status; a single process never returns, it becomes the program.
-
-    Raises: CannotLaunch when nothing could be started.
-    """
-    launch.program.check()
-    for name, value in launch.variables:
-        os.environ[name] = value
-    if launch.is_single:
-        command = launch.program.command
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.execve(command[0], command, dict(os.environ))
-    if importlib.util.find_spec("torch") is None:
-        raise CannotLaunch(f"{sys.executable} has no torch: pip install 'accelify[runtime]' into it")
-    from accelify.runtime.launch.ranks import run_ranks
-
-    return run_ranks(launch)

@@ -25,7 +25,7 @@ from accelify.runtime.launch.bootstrap import die_with
 from accelify.runtime.launch.cell import extended, headline, pickled, raise_again, redirect, shown, write_down
 from accelify.runtime.launch.config import Settings, resolve
 from accelify.runtime.launch.detection import detect
-from accelify.runtime.launch.launch import Launch, Program, plan_launch
+from accelify.runtime.launch.plan import Launch, Program, plan_launch
 from accelify.runtime.launch.ranks import first_of, import_torch, log_folder, own_address, rendezvous_of, tell
 from accelify.runtime.world.environment import PJRT
 
@@ -61,7 +61,7 @@ def notebook_launcher(
     flags = {"num_processes": num_processes, "mixed_precision": mixed_precision, "cpu": cpu or None}
     settings = detect(resolve({**flags, "max_restarts": max_restarts}, {}, []), os.environ)
     if not cpu and is_for_xla():
-        from accelify.runtime.launch.xla_launcher import launch_on_xla  # here, as it is for few
+        from accelify.runtime.launch.notebook_xla import launch_on_xla  # here, as it is for few
 
         return launch_on_xla(function, tuple(args), settings, num_processes, start_method or "fork")
     return _launch(function, tuple(args), settings, start_method)

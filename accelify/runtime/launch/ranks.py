@@ -22,7 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from accelify.runtime.launch.failure import Failure, describe, first_failure, read_failure, read_stack
-from accelify.runtime.launch.launch import CannotLaunch, Launch
+from accelify.runtime.launch.plan import CannotLaunch, Launch
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server.api import RunResult

@@ -9,23 +9,24 @@ import numpy
 import torch
 
 from accelify.errors import AccelifyError
-from accelify.runtime.world import blanks
 from accelify.runtime.world.desync import call_site, disagreement, mark_of, missing
-from accelify.runtime.world.nested import is_list_of_objects, map_leaves, signature
-from accelify.runtime.world.process import World
-from accelify.runtime.world.transport import Processes, Transport
+from accelify.runtime.world.process_group import World
+from accelify.runtime.world.tensors import is_list_of_objects, leaves, map_leaves, signature
+from accelify.runtime.world.transport import Transport
 
 REDUCTIONS = ("sum", "mean", "max", "min")
+
+Kinds = tuple[Any, ...]  # for each leaf: None for a number 0, else what it is
 
 
 class BadReduction(AccelifyError, ValueError):
     """A reduction that does not exist."""
 
 
-class Alone:
+class Collectives:
     """One process: everything is already everywhere."""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Alone:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Collectives:
         """The very same: it belongs to the process, also where a copied loader uses it."""
         return self
 
@@ -77,7 +78,7 @@ class Alone:
         return value
 
 
-class Together(Alone):
+class GroupCollectives(Collectives):
     """Several processes. Each call first compares what the ranks ask for, and raises on all of them if it differs.
 
     Cost: one all-gather of 16 bytes for the comparison, on the CPU.
@@ -117,9 +118,9 @@ class Together(Alone):
 
     def _completed(self, asked: str, tree: Any) -> Any:
         """The tree of a sum with this rank's zeros as the others have them, where that is all in which they differ."""
-        kinds = None if tree is None else blanks.kinds(tree)
+        kinds = None if tree is None else kinds_of(tree)
         everyone: list[Any] = self._transport.objects((f"{call_site()} {asked}", kinds))
-        whole = blanks.filled(tree, [kinds for _, kinds in everyone], self._world.device)
+        whole = filled(tree, [kinds for _, kinds in everyone], self._world.device)
         if whole is None:
             raise disagreement([story for story, _ in everyone])
         return whole
@@ -253,17 +254,6 @@ class Together(Alone):
         return self._transport.object_from(value, source)
 
 
-def choose(world: World) -> Alone:
-    """The collectives for this world."""
-    if world.size == 1:
-        return Alone()
-    if world.device.type == "xla":
-        from accelify.runtime.world.xla import Devices  # here, as it is for few
-
-        return Together(world, Devices(world))
-    return Together(world, Processes(world.size))
-
-
 def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, (bool, int, float, complex, numpy.number, numpy.bool_))
 
@@ -279,3 +269,44 @@ _REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
     "max": max,
     "min": min,
 }
+
+
+def kinds_of(tree: Any) -> Kinds:
+    """What the ranks must tell each other to fill in their zeros; first comes how the leaves are held."""
+    held = signature(map_leaves(lambda leaf: 0, tree))
+    return (held, *(_kind(leaf) for leaf in leaves(tree)))
+
+
+def _kind(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.dtype, tuple(leaf.shape), leaf.device.type
+    if isinstance(leaf, numpy.ndarray):
+        return leaf.dtype.str, leaf.shape, "numpy"
+    return None if isinstance(leaf, (int, float)) and leaf == 0 else "number"
+
+
+def filled(tree: Any, everyone: Sequence[Kinds | None], device: torch.device) -> Any:
+    """The tree with its zeros as the others have them; None where that is not the only difference between ranks."""
+    known = [kind for kind in everyone if kind is not None]
+    if len(known) < len(everyone) or len({(kind[0], len(kind)) for kind in known}) > 1:
+        return None
+    agreed: list[Any] = []
+    for position in range(1, len(known[0])):
+        found = {kind[position] for kind in known} - {None}
+        if len(found) > 1:
+            return None
+        agreed.append(found.pop() if found else "number")
+    wanted = iter(agreed)
+
+    def fill(leaf: Any) -> Any:
+        kind = next(wanted)
+        return leaf if kind == "number" or _kind(leaf) is not None else _zeros(kind, device)
+
+    return map_leaves(fill, tree)
+
+
+def _zeros(kind: tuple[Any, tuple[int, ...], str], device: torch.device) -> Any:
+    dtype, shape, place = kind
+    if place == "numpy":
+        return numpy.zeros(shape, dtype)
+    return torch.zeros(shape, dtype=dtype, device="cpu" if place == "cpu" else device)

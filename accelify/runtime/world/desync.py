@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _get_default_store
 
 from accelify.errors import AccelifyError
-from accelify.runtime.world.process import ENDED, World, leave_word
+from accelify.runtime.world.process_group import ENDED, World, leave_word
 
 LOOK = timedelta(seconds=3)  # a rank that waits for so long says where, and looks where the others are
 _messages = itertools.count()  # ranks that do the same have waited for as many

@@ -8,8 +8,8 @@ from typing import Any  # objects of every kind
 import torch
 import torch.distributed as dist
 
-from accelify.runtime.world.content import content_of
 from accelify.runtime.world.desync import wait
+from accelify.runtime.world.tensors import content_of
 
 # gloo adds these; what else there is travels in a wider type and comes back.
 _WIDER = {

@@ -103,11 +103,11 @@ def _add_up_losses() -> None:
     real = Accelerator.backward
 
     def backward(self: Accelerator, loss: Any, **options: Any) -> None:
-        step = self._passages.step
+        step = self._data.passes.step
         share = 1.0 if step is None else step.weight(self.process_index)
         real(self, loss * (self.num_processes / share) if share else loss, **options)
 
-    Accelerator.backward = backward  # type: ignore[method-assign, assignment]
+    Accelerator.backward = backward  # type: ignore[method-assign]
 
 
 def _give_all_batches() -> None:
@@ -118,7 +118,7 @@ def _give_all_batches() -> None:
 
     def start(self: Accelerator, **settings: Any) -> None:
         real(self, **settings)
-        self._sharing = replace(self._sharing, rank=0, size=1)
+        self._data.sharding = replace(self._data.sharding, rank=0, size=1)
 
     Accelerator.__init__ = start  # type: ignore[method-assign]
 

@@ -8,7 +8,7 @@ from typing import Any  # drawing functions take sizes in many ways
 import torch
 from torch.utils.data import dataloader
 
-from accelify.runtime.data.passage import Passage
+from accelify.runtime.data.passes import Passage
 
 _NORMAL = torch.normal  # as it is before draws are watched
 

@@ -96,7 +96,7 @@ def slow_ranks_are_waited_for(accelerator):
 
 def main_process_first_also_after_an_error(accelerator):
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(accelerator._collectives.broadcast_object(folder), "made")
+        path = Path(accelerator.state._collectives.broadcast_object(folder), "made")
         with accelerator.main_process_first():
             assert path.exists() != accelerator.is_main_process
             path.touch()
@@ -111,7 +111,7 @@ def main_process_first_also_after_an_error(accelerator):
 
 def only_the_main_process_writes(accelerator):
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(accelerator._collectives.broadcast_object(folder), "weights.pt")
+        path = Path(accelerator.state._collectives.broadcast_object(folder), "weights.pt")
         written = io.BytesIO()
         accelerator.save({"rank": accelerator.process_index}, path)
         accelerator.save(torch.ones(1), written)

@@ -70,7 +70,7 @@ def _assert_means(accelerator, model, plain, loss_of):
 
 def _assert_equal(accelerator, tensors):
     """Bit for bit the same on all ranks."""
-    everyone = accelerator._collectives.gather_object([tensor.tolist() for tensor in tensors])
+    everyone = accelerator.state._collectives.gather_object([tensor.tolist() for tensor in tensors])
     assert all(values == everyone[0] for values in everyone)
 
 
@@ -595,7 +595,7 @@ def a_copy_is_a_plain_model(accelerator):
     accelerator.backward(model.loss(*_data(accelerator.process_index)))
     target = copy.deepcopy(model)
     if accelerator.is_main_process:
-        # Alone: a prepared model would wait for the other ranks here.
+        # Collectives: a prepared model would wait for the other ranks here.
         target.loss(*_data(0)).backward()
     saved = io.BytesIO()
     torch.save(model, saved)

@@ -26,10 +26,9 @@ from torch.utils.data import (
 )
 
 from accelify.runtime import Accelerator, DataLoaderConfiguration
-from accelify.runtime.data.dispatching import CannotRead
-from accelify.runtime.data.rewrapped import DealtTwice
-from accelify.runtime.data.rows import CannotGather
-from accelify.runtime.data.shards import EmptyShard
+from accelify.runtime.data.loader import DealtTwice
+from accelify.runtime.data.metrics import CannotGather
+from accelify.runtime.data.sources import CannotRead, EmptyShard
 
 
 class Numbers(Dataset):
@@ -94,7 +93,7 @@ def _epoch(loader, seed=0):
 
 
 def _everyone(accelerator, value):
-    return accelerator._collectives.gather_object(value)
+    return accelerator.state._collectives.gather_object(value)
 
 
 def _flat(batches):

@@ -65,14 +65,14 @@ def beside_a_model_in_any_order(accelerator):
         assert _same(accelerator, model.weight)
         # One reduction for each: the model's hooks are the only ones on its parameters.
         assert [len(p._post_accumulate_grad_hooks) for p in (*model.parameters(), scale)] == [1, 1, 1]
-        assert len(accelerator._parallel._replicas) == 2
+        assert len(accelerator._strategy._replicas) == 2
 
 
 def a_model_takes_over_everything(accelerator):
     model = nn.Linear(2, 1)
     accelerator.prepare(torch.optim.SGD(model.parameters(), 0.1))
     accelerator.prepare(model)
-    (replica,) = accelerator._parallel._replicas
+    (replica,) = accelerator._strategy._replicas
     assert replica.model() is model
 
 
@@ -80,11 +80,11 @@ def frozen_parameters_stay_the_models(accelerator):
     model = nn.Linear(2, 1)
     model.weight.requires_grad_(False)
     accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
-    assert len(accelerator._parallel._replicas) == 1
+    assert len(accelerator._strategy._replicas) == 1
     model.weight.requires_grad_(True)
     accelerator.backward(model(torch.full((1, 2), float(accelerator.process_index))).sum())
     assert model.weight.grad.tolist() == [[0.5, 0.5]]
-    assert len(accelerator._parallel._replicas) == 1
+    assert len(accelerator._strategy._replicas) == 1
 
 
 def groups_added_later(accelerator):

@@ -10,7 +10,7 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import Accelerator
-from accelify.runtime.gradients.parallel import BackwardFailed
+from accelify.runtime.gradients.distributed import BackwardFailed
 from accelify.runtime.world.desync import Desync
 from tests.runtime.checks.resuming import _resumes
 

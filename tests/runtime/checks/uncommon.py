@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LinearLR, OneCycleLR, ReduceLROnPlateau, Se
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import Accelerator
-from accelify.runtime.gradients.parallel import BackwardFailed
+from accelify.runtime.gradients.distributed import BackwardFailed
 from accelify.runtime.gradients.reducer import GradientGone
 
 

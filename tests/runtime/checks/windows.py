@@ -13,7 +13,7 @@ from accelify.runtime import Accelerator, GradientAccumulationPlugin
 
 
 def _everyone(accelerator, value):
-    return accelerator._collectives.gather_object(value)
+    return accelerator.state._collectives.gather_object(value)
 
 
 def _data(length):

@@ -1,0 +1,267 @@
+"""Files and folders that are there whole, or not at all, whatever happens while they are written. Knows no torch.
+
+A folder is written beside its place under another name, every file synchronised and its sha256 taken; then a manifest
+that lists them; then one rename makes it real. What has no manifest that checks out was never there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Container, Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any  # what a manifest tells of its checkpoint
+
+from accelify.errors import AccelifyError
+from accelify.runtime.checkpoint.files import Entry, Writing, hash_of, sync
+
+MANIFEST = "manifest.json"
+FORMAT = 2
+STAGING, PREVIOUS, TRASH = ".staging-", ".previous-", ".trash-"
+# How many files of a folder are held open while it is removed.
+HELD = 100
+
+
+class Damaged(AccelifyError):
+    """A folder that is no checkpoint, or not as it was written."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a committed folder holds. `serial` counts the checkpoints of a project, the newest has the greatest."""
+
+    folder: Path
+    serial: int
+    files: dict[str, Entry]
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything in it."""
+        return _digest(_table(self))
+
+
+class Occupied(AccelifyError):
+    """A place where no checkpoint can be put."""
+
+
+def place_of(folder: str | os.PathLike[str]) -> Path:
+    """Where the folder is; of a link, where it leads: that stays one."""
+    path = Path(folder).absolute()
+    return path.resolve() if path.is_symlink() or ".." in path.parts else path
+
+
+def stage(target: Path, *, is_ours: bool) -> Path:
+    """An empty folder beside the target to write into; what earlier attempts at it left behind goes.
+
+    is_ours: whether nobody else writes into the folder around; what was left of others goes, too, then.
+    Raises: Occupied for what cannot be replaced.
+    """
+    if target.exists() and not target.is_dir():
+        raise Occupied(f"{target} is a file, and a checkpoint is a folder")
+    if target.resolve() in (here := Path.cwd(), *here.parents):
+        raise Occupied(f"{target} holds the folder that the script runs in: name one for the checkpoint itself")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    sweep(target.parent, "" if is_ours else target.name)
+    staging = target.with_name(f"{STAGING}{target.name}-{secrets.token_hex(4)}")
+    staging.mkdir()
+    return staging
+
+
+def sweep(parent: Path, name: str = "") -> None:
+    """Remove what unfinished saves and removals left behind; of the checkpoint of this name, if one is given."""
+    wanted = re.escape(name) or ".*"
+    for left in list(parent.iterdir()):
+        unfinished = re.fullmatch(f"({re.escape(STAGING)}|{re.escape(TRASH)}){wanted}-[0-9a-f]{{8}}", left.name)
+        replaced = re.fullmatch(f"{re.escape(PREVIOUS)}({wanted})", left.name)
+        if unfinished or (replaced and is_sound(parent / replaced[1])):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def commit(writing: Writing, target: Path, serial: int, entries: Iterable[Entry], about: dict[str, Any]) -> Manifest:
+    """Make the staged folder the target, at once. What stood there stays until the new one does."""
+    staging = writing.folder
+    files = {entry.name: entry for entry in entries}
+    for name in _names(staging):
+        if name not in files:
+            files[name] = writing.adopt(name)
+    for entry in files.values():
+        path = staging / entry.name
+        if not path.is_file() or path.stat().st_size != entry.size:
+            raise Damaged(f"{path} is not what its rank wrote: all machines must share this file system")
+    manifest = Manifest(target, serial, files, about)
+    table = _table(manifest)
+    content = json.dumps({**table, "sha256": _digest(table)}, indent=1).encode()
+    writing.file(MANIFEST, [content])
+    previous = target.with_name(f"{PREVIOUS}{target.name}")
+    folders = {staging, *((staging / name).parent for name in files)}
+    for old in (target, previous):
+        folders |= take_along(old, _own(old), staging)
+    for folder in folders:
+        writing.sync_folder(folder)
+    writing.wait()
+    if target.exists():
+        # The loader looks under the second name, too, if we end between these two.
+        if is_sound(target) or not is_sound(previous):
+            shutil.rmtree(previous, ignore_errors=True)
+            os.rename(target, previous)  # noqa: PTH104  # the calls that tests make fail are os's
+        else:
+            shutil.rmtree(target)
+    os.rename(staging, target)  # noqa: PTH104
+    sync(target.parent)
+    if previous.exists():
+        with suppress(OSError):
+            _unlink(previous)
+    return manifest
+
+
+def remove(folder: Path) -> None:
+    """Take a committed folder away; it is no checkpoint any more before its first file goes."""
+    trash = folder.with_name(f"{TRASH}{folder.name}-{secrets.token_hex(4)}")
+    os.rename(folder, trash)  # noqa: PTH104
+    _unlink(trash)
+
+
+def _unlink(folder: Path) -> None:
+    """Take a folder away at once, and give what it held on the disk back while the caller goes on.
+
+    Who holds a file open keeps what is in it, not its name; letting go of a large one takes long.
+    """
+    held = ExitStack()  # which lets go of the last, the largest file, first: a worker forked now would hold it, too
+    if os.name == "posix":
+        with suppress(OSError):
+            for path in [folder, *_by_size(folder)[-HELD:]]:
+                held.callback(os.close, os.open(path, os.O_RDONLY))
+    try:
+        shutil.rmtree(folder)
+    except OSError:  # as on NFS, which keeps what is open in its folder under another name
+        held.close()
+        shutil.rmtree(folder)
+    threading.Thread(target=held.close).start()
+
+
+def _by_size(folder: Path) -> list[Path]:
+    files = [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
+    return sorted(files, key=lambda path: path.stat().st_size)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What a folder says it holds. Raises: Damaged if it says nothing, or not what was written."""
+    try:
+        table = json.loads((folder / MANIFEST).read_bytes())
+        digest = table.pop("sha256")
+        files = {name: Entry(name, *row) for name, row in table["files"].items()}
+        manifest = Manifest(folder, table["serial"], files, table["about"])
+    except OSError as error:
+        raise Damaged(f"{folder} is no checkpoint: {MANIFEST}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"{folder / MANIFEST} cannot be read: {error!r}") from None
+    if table.get("format") != FORMAT:
+        raise Damaged(f"{folder / MANIFEST} has format {table.get('format')}, this accelify reads {FORMAT}")
+    if _digest(table) != digest:
+        raise Damaged(f"{folder / MANIFEST} is not as it was written")
+    for name in files:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise Damaged(f"{folder / MANIFEST} names {name!r}, which is outside")
+    return manifest
+
+
+def verify(folder: Path) -> Manifest:
+    """The folder's manifest, once every file has been read and is as it was written. Raises: Damaged."""
+    manifest = read_manifest(folder)
+    for entry in manifest.files.values():
+        path = folder / entry.name
+        try:
+            found = hash_of(path)
+        except OSError as error:
+            raise Damaged(f"{path}: {error.strerror}") from None
+        if found != (entry.size, entry.sha256):
+            raise Damaged(f"{path} is not as it was written")
+    return manifest
+
+
+def is_sound(folder: Path) -> bool:
+    """Whether this folder is a checkpoint, by its manifest alone."""
+    try:
+        read_manifest(folder)
+    except Damaged:
+        return False
+    return True
+
+
+def committed(parents: Iterable[Path]) -> list[Manifest]:
+    """The checkpoints in these folders, the newest first; by their manifests alone."""
+    found = []
+    for parent in parents:
+        for folder in parent.iterdir() if parent.is_dir() else ():
+            if folder.is_dir() and not folder.name.startswith((STAGING, TRASH)):
+                try:
+                    found.append(read_manifest(folder))
+                except Damaged:
+                    continue
+    return sorted(found, key=lambda manifest: manifest.serial, reverse=True)
+
+
+def _own(folder: Path) -> set[str]:
+    """The files of a checkpoint; none where there is no checkpoint."""
+    try:
+        return {MANIFEST, *read_manifest(folder).files}
+    except Damaged:
+        return set()
+
+
+def candidates(folder: Path) -> list[Path]:
+    """Where the checkpoint of this name may be: in its place, or in that of the one which it was to replace."""
+    return [folder, folder.with_name(f"{PREVIOUS}{folder.name}")]
+
+
+def about_now() -> dict[str, Any]:
+    """What any manifest tells: when it was written."""
+    return {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _table(manifest: Manifest) -> dict[str, Any]:
+    files = {name: [entry.size, entry.sha256] for name, entry in sorted(manifest.files.items())}
+    return {"format": FORMAT, "serial": manifest.serial, "about": manifest.about, "files": files}
+
+
+def _digest(table: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def take_along(old: Path, own: Container[str], new: Path) -> set[Path]:
+    """Give the new folder what the old one holds beside its `own` files; the folders that this wrote into.
+
+    The files are in both for a while, under links: whenever we end, nothing is away.
+    """
+    touched = set()
+    for place, folders, files in os.walk(old):
+        inside = new / Path(place).relative_to(old)
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        kept = [name for name in files + links if Path(place, name).relative_to(old).as_posix() not in own]
+        missing = [name for name in kept if not os.path.lexists(inside / name)]
+        if missing or not (folders or files):
+            inside.mkdir(parents=True, exist_ok=True)
+            touched.add(inside)
+        for name in missing:
+            _link(Path(place, name), inside / name)
+    return touched
+
+
+def _link(old: Path, new: Path) -> None:
+    try:
+        os.link(old, new, follow_symlinks=False)
+    except OSError:  # a file system without, or another user's file
+        shutil.copy2(old, new, follow_symlinks=False)

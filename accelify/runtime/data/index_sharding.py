@@ -1,0 +1,297 @@
+"""Divide a loader by its indices: every rank draws the whole epoch's from one random stream, and fetches its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sized
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from typing import Any  # batches and indices are whatever the user's loader has
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    SequentialSampler,
+)
+
+from accelify.runtime.data.passes import ABSENT, Epoch, Step
+from accelify.runtime.data.random_state import SharedRandom, WorkerStart, left_alone, states_of
+from accelify.runtime.data.resume import (
+    Bookmark,
+    Replay,
+    draws_first,
+    draws_from,
+    generator_in,
+    replay_of,
+    samplers_of,
+    seeding_state,
+)
+from accelify.runtime.data.sharding import Sharing, deal_rows, dealt, split_indices, split_rows, taking
+from accelify.runtime.world.collectives import Collectives
+
+# Iterators of indices that are all there: nothing is drawn any more.
+HOLDERS: tuple[type[Any], ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
+
+# How samplers that know of other ranks call their number and their own, each perhaps with an underscore before it.
+_WORLDS, _RANKS = ("num_replicas", "world_size"), ("rank",)
+
+
+class ByIndex:
+    """This rank's batches of a map-style dataset: the indices are dealt out, each rank fetches its own."""
+
+    def __init__(
+        self, loader: DataLoader[Any], sharing: Sharing, collectives: Collectives, dealt_by: Sharing | None = None
+    ) -> None:
+        """dealt_by: how the sampler's indices are divided, where that is not how the ranks share."""
+        self._loader = loader
+        self._sharing = sharing
+        self._dealt_by = dealt_by or sharing
+        self._collectives = collectives
+        self._kept: tuple[DataLoader[Any], Deal] | None = None
+        self.per_step = sharing.batches_per_step
+        self._seeded: torch.Tensor | None = None
+
+    def begin(self, start: Bookmark) -> Epoch:
+        """A pass whose order all ranks draw alike."""
+        # In a resumed one the dataset's own generators are where they were left, though a sampler may hold it.
+        with left_alone([] if start.before is None else [self._loader.dataset]):
+            return self._begin(start)
+
+    def _begin(self, start: Bookmark) -> Epoch:
+        inner, deal = self._inner()
+        deal.start, deal.random, deal.at_first = self._left_out(start.position), None, None
+        deal.replay = None
+        self._seed_workers(inner, start)
+        if start.before is None and not inner.num_workers and deal.draws_once:
+            # As a plain loader does: other loaders may begin before this one is asked for its first batch.
+            deal.at_first = lambda: self._share(deal, start)
+            return Epoch(iter(inner), deal.steps)
+        is_resumed = start.before is not None
+        shared = self._share(deal, start)
+        if self._kept is None or not deal.is_begun:
+            if not is_resumed:
+                start.is_apart = shared is not None and not shared.is_in_step
+            inner.worker_init_fn = self._worker_start(start.is_apart)
+            deal.replay = replay_of(inner, start, self.per_step)
+        with shared.drawing() if shared else nullcontext():
+            batches = iter(inner)
+            deal.draw_first()
+        if deal.replay is not None:
+            deal.replay.finish(batches)
+        return Epoch(batches, deal.steps)
+
+    def _left_out(self, position: int) -> int:
+        """How many of the sampler's items come before so many batches of one process are over."""
+        return position
+
+    def _share(self, deal: Deal, start: Bookmark) -> SharedRandom | None:
+        """Have the epoch drawn from rank 0's stream, if anything is drawn at all."""
+        owners = samplers_of(self._loader)
+        private = [*owners, self._loader.generator]
+        if start.before or any(type(owner) not in (SequentialSampler, BatchSampler) for owner in owners):
+            libraries = draws_from(self._loader)
+            deal.random = SharedRandom(self._collectives, private, start.before, libraries)
+            start.before = deal.random.before
+        else:
+            start.before = states_of(private, draws_from(self._loader))
+        if deal.at_first is not None:
+            # Drawn after the workers' seed, of which there is no use without workers: any will do.
+            start.seeded = start.before["shared"]["torch"]
+        return deal.random
+
+    def _seed_workers(self, inner: DataLoader[Any], start: Bookmark) -> None:
+        """Take the workers' seed from where it once came from; those that live on have theirs."""
+        if self._kept is not None and self._seeded is not None:
+            start.seeded = self._seeded
+        elif start.seeded is not None:
+            inner.generator = generator_in(start.seeded)
+            self._seeded = start.seeded
+        else:
+            self._seeded = seeding_state(self._loader)
+
+    def _worker_start(self, is_apart: bool) -> Any:
+        """What workers do at their start: where this rank draws by itself (`seed_by_rank`), so do they."""
+        own = self._loader.worker_init_fn
+        return WorkerStart(own, self._sharing.rank) if is_apart else own
+
+    def _inner(self) -> tuple[DataLoader[Any], Deal]:
+        """The user's loader with its indices dealt: a shallow copy, so that later changes of theirs count."""
+        if self._kept is not None:
+            return self._kept
+        inner: DataLoader[Any] = copy(self._loader)
+        name = "sampler" if self._loader.batch_sampler is None else "batch_sampler"
+        is_batches = self._loader.batch_sampler is not None
+        sampler, draws_once = getattr(self._loader, name), draws_first(self._loader)
+        deal = Deal(sampler, self._dealt_by, is_batches=is_batches, draws_once=draws_once)
+        # DataLoader refuses a new sampler by assignment; a copy of ours may have one.
+        vars(inner).update({name: deal, "_iterator": None})
+        if self._loader.persistent_workers:
+            self._kept = inner, deal
+        return inner, deal
+
+    @property
+    def seeded(self) -> torch.Tensor | None:
+        """What workers that live on were seeded from."""
+        return None if self._kept is None else self._seeded
+
+    def count(self, position: int = 0) -> int:
+        """This rank's share of the batches from there on."""
+        sampler = self._loader.sampler if self._loader.batch_sampler is None else self._loader.batch_sampler
+        return self._sharing.count(max(len(sampler) - position, 0))  # type: ignore[arg-type]  # TypeError if unknown
+
+
+class Deal:
+    """What takes the sampler's place in the copied loader: this rank's part of what the sampler yields."""
+
+    def __init__(self, sampler: Any, sharing: Sharing, *, is_batches: bool, draws_once: bool) -> None:
+        self.steps: list[Step] = []
+        self.random: SharedRandom | None = None
+        self.draws_once = draws_once
+        self.at_first: Callable[[], object] | None = None
+        self.start = 0
+        self.replay: Replay | None = None
+        self.is_begun = False
+        self._sampler = sampler
+        # Where all batches but the last have one size.
+        self._is_plain = is_batches and type(sampler) is BatchSampler
+        self._sharing = sharing
+        self._is_drawn = False
+        self._begin = 0
+        self._items: Iterator[Any] = iter(())
+        self._parts: Iterator[Any] = iter(())
+
+    def __iter__(self) -> Iterator[Any]:
+        self.steps, self._is_drawn, self.is_begun = [], False, True
+        self._items = iter(self._sampler)
+        return itertools.chain.from_iterable(self._drawn())
+
+    def __len__(self) -> int:
+        return self._sharing.count(len(self._sampler))
+
+    def draw_first(self) -> None:
+        """Have the sampler draw its permutation now, as it would when a plain loader asks for its first batch."""
+        if self._is_drawn:
+            return
+        self._is_drawn = True
+        if self.at_first is not None:
+            self.at_first()
+        # What the workers fetch again has to be dealt, too.
+        self._begin = self.start if self.replay is None else 0
+        self._parts = self._all_at_once(self._sampler) if self._is_plain else self._one_by_one(self._items)
+        if self.replay is not None:
+            self._parts = self.replay.parts(self._parts)
+            del self.steps[: self.replay.count]
+        if self.draws_once:
+            self.random = None
+        elif self.random is not None:
+            self.random.part()
+
+    def _drawn(self) -> Iterator[Iterator[Any]]:
+        self.draw_first()
+        yield self._parts
+
+    def _all_at_once(self, batches: BatchSampler) -> Iterator[Any]:
+        """This rank's parts of an epoch that is drawn when its first index is there; else they come one by one."""
+        sampler: Any = batches.sampler
+        with self._drawing():
+            indices = iter(sampler)
+            if isinstance(indices, HOLDERS):
+                rows, self.draws_once = list(indices), True
+            elif self.draws_once and not getattr(sampler, "replacement", False):
+                rows = taking(indices)(len(sampler))
+            else:
+                return self._one_by_one(iter(BatchSampler(indices, batches.batch_size, batches.drop_last)))
+        if batches.drop_last:
+            del rows[len(rows) - len(rows) % batches.batch_size :]
+        deal = split_rows if self._sharing.split_batches else deal_rows
+        parts, steps = deal(rows, batches.batch_size, self._sharing, self._begin)
+        self.steps.extend(steps)
+        # A sampler that comes to its end draws once more, which only its own generator shows.
+        return itertools.chain(parts, indices) if getattr(sampler, "generator", None) else iter(parts)
+
+    def _one_by_one(self, items: Iterator[Any]) -> Iterator[Any]:
+        """This rank's parts of what may draw for each of them anew."""
+        plainly = taking(items)
+
+        def take(count: int) -> list[Any]:
+            with self._drawing():
+                return plainly(count)
+
+        if self._sharing.split_batches:
+            pairs = split_indices(take, self._sharing, self._begin)
+        else:
+            batch_size = self._sampler.batch_size if self._is_plain else None
+            pairs = dealt(take, self._sharing, _size, batch_size, self._begin)
+        return self._noted(itertools.chain(list(itertools.islice(pairs, 1)), pairs))
+
+    def _drawing(self) -> AbstractContextManager[None]:
+        return self.random.drawing() if self.random else nullcontext()
+
+    def _noted(self, pairs: Iterator[tuple[Any, Step]]) -> Iterator[Any]:
+        for part, step in pairs:
+            self.steps.append(step)
+            if part is not ABSENT:
+                yield part
+
+
+def _size(indices: Any) -> int | None:
+    return len(indices) if isinstance(indices, Sized) and not isinstance(indices, str) else None
+
+
+def divides_by_itself(sampler: Any, sharing: Sharing) -> bool:
+    """Whether this is a sampler for one rank of these: torch's DistributedSampler, or one of the script's own."""
+    if isinstance(sampler, DistributedSampler):
+        return sampler.num_replicas == sharing.size
+    return _attribute(sampler, _WORLDS) == sharing.size and _attribute(sampler, _RANKS) == sharing.rank
+
+
+def _attribute(sampler: Any, names: tuple[str, ...]) -> object:
+    held = getattr(sampler, "__dict__", {})
+    return next((held[key] for name in names for key in (name, f"_{name}") if key in held), None)
+
+
+class AlreadyShared(ByIndex):
+    """The batches of this rank's sampler, all of them."""
+
+    def __init__(self, loader: DataLoader[Any], sampler: Any, sharing: Sharing, collectives: Collectives) -> None:
+        super().__init__(loader, sharing, collectives, Sharing())
+        self.per_step = sharing.size
+        self._sampler = sampler
+
+    def begin(self, start: Bookmark) -> Epoch:
+        """This rank's own pass: the sampler's order follows from the epoch it was told."""
+        epoch = super().begin(start)
+        skipped = self._left_out(start.position)
+        if self._loader.batch_size is not None and _deals_in_turn(self._sampler):
+            steps = self._steps(self._loader.batch_size, skipped)
+        else:
+            # Nobody but the sampler knows which of its elements are there to make the shares equal, if any are.
+            steps = itertools.repeat(Step(rows=None, valid=(1,) * self._sharing.size))
+        try:
+            count = len(self._loader) - skipped
+        except TypeError:  # a sampler without an end
+            return Epoch(epoch.batches)
+        return Epoch(epoch.batches, list(itertools.islice(steps, max(count, 0))))
+
+    def _steps(self, batch_size: int, skipped: int) -> Iterator[Step]:
+        # The sampler deals single elements: the i-th of rank r is number i * N + r; from the dataset's length on they
+        # are repetitions.
+        size, share = self._sharing.size, len(self._sampler)
+        real = min(len(self._sampler.dataset), self._sampler.total_size)
+        for start in range(skipped * batch_size, share, batch_size):
+            stop = min(start + batch_size, share)
+            owned = [sum(i * size + rank < real for i in range(start, stop)) for rank in range(size)]
+            yield Step(rows=(stop - start,) * size, valid=tuple(owned))
+
+    def count(self, position: int = 0) -> int:
+        """The batches of the sampler's own share."""
+        return max(len(self._loader) - self._left_out(position), 0)
+
+    def _left_out(self, position: int) -> int:
+        return position // self.per_step
+
+
+def _deals_in_turn(sampler: Any) -> bool:
+    return getattr(type(sampler), "__iter__", None) is DistributedSampler.__iter__

@@ -1,0 +1,274 @@
+"""Prepared loaders: stand-ins that yield this rank's batches, know how far they are, and can go on from there."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any  # batches and attributes are whatever the user's loader has
+
+import torch
+from torch.utils.data import DataLoader
+
+from accelify.runtime.data.index_sharding import AlreadyShared
+from accelify.runtime.data.one_process import Whole
+from accelify.runtime.data.passes import Passage, Passages
+from accelify.runtime.data.random_state import private_states, set_private_states
+from accelify.runtime.data.resume import Bookmark, Source, is_reread, owners_of, samplers_of
+from accelify.runtime.data.sources import BySelf
+
+
+def is_loader(value: object) -> bool:
+    """Whether this is a source of batches: a DataLoader, or what can be iterated and counted but not indexed."""
+    if isinstance(value, DataLoader):
+        return True
+    if isinstance(value, (torch.Tensor, str, bytes, dict, set, frozenset)):
+        return False
+    return hasattr(value, "__iter__") and hasattr(value, "__len__") and not hasattr(value, "__getitem__")
+
+
+class Progress:
+    """How far a loader is: its finished passes, and the one under way."""
+
+    def __init__(self) -> None:
+        self.iteration = 0
+        self.start = Bookmark()
+        self.waiting: Bookmark | None = None
+        self._passage: weakref.ref[Passage] | None = None
+
+    def begin(self, start: Bookmark, passage: Passage) -> None:
+        """Note a pass that begins."""
+        self.start, self.waiting = start, None
+        self._passage = weakref.ref(passage)
+
+    def end(self) -> None:
+        """Note that the pass came to its end."""
+        self.iteration += 1
+        self._passage = None
+
+    def bookmark(self, per_step: int, seeded: torch.Tensor | None) -> Bookmark:
+        """Where the next pass would have to begin to go on from here; one that was broken off is over.
+
+        `seeded`: what workers that live on were seeded from.
+        """
+        if self.waiting is not None:
+            return self.waiting
+        passage = None if self._passage is None else self._passage()
+        if passage is None:
+            return Bookmark(seeded=seeded)
+        position = self.start.position + passage.taken * per_step
+        return replace(self.start, position=position) if position else Bookmark(seeded=seeded)
+
+
+class _Prepared:
+    """A loader's stand-in: its batches are this rank's, on its device; everything else is the loader's own."""
+
+    def __init__(self, loader: Any, source: Source, passages: Passages, device: torch.device | None) -> None:
+        own = {"_loader": loader, "_source": source, "_passages": passages, "_device": device, "_progress": Progress()}
+        vars(self).update(own)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.begin(vars(self)["_progress"].waiting or Bookmark())
+
+    def begin(self, start: Bookmark) -> Iterator[Any]:
+        """A pass from this bookmark on."""
+        own = vars(self)
+        progress: Progress = own["_progress"]
+        epoch = own["_source"].begin(start)
+        try:
+            length = own["_source"].count(start.position)
+        except TypeError:
+            length = None
+        passage: Passage = own["_passages"].begin(epoch, own["_device"], length, progress.end)
+        progress.begin(start, passage)
+        return passage
+
+    def begin_after(self, count: int) -> Iterator[Any]:
+        """A pass without its first `count` batches, however far a loaded checkpoint was in it."""
+        own = vars(self)
+        progress: Progress = own["_progress"]
+        position = count * own["_source"].per_step
+        if progress.waiting is not None and self.is_at_end and not count:
+            progress.waiting = None
+            progress.iteration += 1
+        return self.begin(replace(progress.waiting or Bookmark(), position=position))
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether a loaded checkpoint was written at the last batch of a pass."""
+        own = vars(self)
+        waiting = own["_progress"].waiting
+        try:
+            return waiting is not None and waiting.position > 0 and own["_source"].count(waiting.position) == 0
+        except TypeError:
+            return False
+
+    @property
+    def iteration(self) -> int:
+        """How many passes have come to their end, those before a loaded checkpoint included."""
+        return vars(self)["_progress"].iteration  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return vars(self)["_source"].count()  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        if "_loader" not in vars(self):
+            raise AttributeError(name)
+        return getattr(vars(self)["_loader"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(vars(self)["_loader"], name, value)
+
+    def __repr__(self) -> str:
+        return f"prepared {vars(self)['_loader']!r}"
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell whatever of the loader wants to know the epoch: its samplers, its dataset."""
+        loader = vars(self)["_loader"]
+        own = [loader] if hasattr(loader, "set_epoch") else []
+        for owner in own or [*samplers_of(loader), getattr(loader, "dataset", None)]:
+            if hasattr(owner, "set_epoch"):
+                owner.set_epoch(epoch)
+
+
+class PreparedIterable(_Prepared):
+    """The stand-in for another library's loader."""
+
+
+class PreparedLoader(_Prepared, DataLoader[Any]):  # type: ignore[misc]  # our iterator is not torch's private one
+    """The stand-in for a DataLoader, and one itself."""
+
+
+def prepare_loader(loader: Any, source: Source, passages: Passages, device: torch.device | None) -> Any:
+    """The loader to use from now on; the very same one where nothing has to be done and it is no DataLoader."""
+    is_plain = isinstance(source, Whole) and device is None and not isinstance(loader, DataLoader)
+    if isinstance(loader, _Prepared) or is_plain:
+        return loader
+    kind = PreparedLoader if isinstance(loader, DataLoader) else PreparedIterable
+    return kind(loader, source, passages, device)
+
+
+def is_prepared(loader: Any, passages: Passages | None = None) -> bool:
+    """Whether this is a prepared loader, and if passes are given, one whose passes these are."""
+    return isinstance(loader, _Prepared) and passages in (None, vars(loader)["_passages"])
+
+
+def original_of(loader: Any) -> Any:
+    """The loader for which a prepared one stands; any other itself."""
+    return vars(loader)["_loader"] if isinstance(loader, _Prepared) else loader
+
+
+def state_of(loader: Any) -> dict[str, Any] | None:
+    """How far a prepared loader is, for a checkpoint; None for one that is not ours to know."""
+    if not isinstance(loader, _Prepared):
+        return None
+    own = vars(loader)
+    mark = own["_progress"].bookmark(own["_source"].per_step, own["_source"].seeded)
+    workers = getattr(own["_loader"], "num_workers", 0)
+    return {
+        "iteration": loader.iteration,
+        "position": mark.position,
+        "before": mark.before,
+        "seeded": mark.seeded,
+        "per_step": own["_source"].per_step,
+        "workers": workers,
+        "in_order": not workers or getattr(own["_loader"], "in_order", True),
+        "batch_size": getattr(own["_loader"], "batch_size", None),
+        "rows": _length(getattr(own["_loader"], "dataset", None)),
+        "shards": own["_source"].per_step if isinstance(own["_source"], BySelf) else None,
+    }
+
+
+def is_apart(loader: Any) -> bool:
+    """Whether, in the pass under way, this rank's workers draw other numbers than rank 0's."""
+    if not isinstance(loader, _Prepared):
+        return False
+    own = vars(loader)
+    mark: Bookmark = own["_progress"].bookmark(own["_source"].per_step, None)
+    return mark.is_apart
+
+
+def generators_of(loader: Any) -> list[Any]:
+    """The states that the generators of a prepared loader, its samplers and its dataset are in."""
+    return private_states(owners_of(vars(loader)["_loader"])) if isinstance(loader, _Prepared) else []
+
+
+def load_state(
+    loader: Any, state: dict[str, Any] | None, *, is_apart: bool = False, generators: list[Any] | None = None
+) -> str | None:
+    """Let the loader's next pass go on where a checkpoint was; what makes that inexact, if anything does."""
+    if not isinstance(loader, _Prepared) or state is None:
+        return None
+    own = vars(loader)
+    if generators is not None:
+        set_private_states(owners_of(own["_loader"]), generators)
+    progress: Progress = own["_progress"]
+    position, problem = state["position"], None
+    size, rows = getattr(own["_loader"], "batch_size", None), _length(getattr(own["_loader"], "dataset", None))
+    if position and size and state["batch_size"] and size != state["batch_size"]:
+        samples = position * state["batch_size"]
+        position = samples // size
+        if samples % size:
+            problem = f"batches of {size} do not end where {samples} samples were seen; {samples % size} are seen again"
+    if rows != state["rows"]:
+        problem = f"the dataset has {rows} elements and had {state['rows']}"
+    if position and state["shards"] != (own["_source"].per_step if isinstance(own["_source"], BySelf) else None):
+        problem = "the dataset shards itself, and is cut in another number of shards now"
+    if isinstance(own["_source"], AlreadyShared) and (again := position % own["_source"].per_step):
+        problem = f"the sampler divides the data itself, so that the last batches ({again}) are seen again"
+    if position and not state.get("in_order", True):
+        problem = "its workers' batches came as they were ready (in_order=False): some come again, some not at all"
+    if state["iteration"] and is_reread(own["_loader"]) and getattr(own["_loader"], "persistent_workers", False):
+        problem = problem or "its workers live on (persistent_workers): what they draw at random, if anything, differs"
+    progress.iteration = state["iteration"]
+    workers = getattr(own["_loader"], "num_workers", 0)
+    if position and workers != state["workers"]:
+        problem = problem or f"{workers} workers draw other random numbers, if any, than {state['workers']} did"
+    can_repeat = (workers, own["_source"].per_step) == (state["workers"], state["per_step"])
+    mark = Bookmark(position, state["before"], state["seeded"], can_repeat, state["iteration"], is_apart)
+    progress.waiting = None if mark.is_new else mark
+    return problem
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except TypeError:
+        return None
+
+
+class _Skipping:
+    """A loader without the first batches of each pass."""
+
+    def __init__(self, loader: Any, count: int) -> None:
+        self._loader = loader
+        self._count = count
+
+    def __iter__(self) -> Iterator[Any]:
+        if isinstance(self._loader, _Prepared):
+            return self._loader.begin_after(self._count)
+        passage = iter(self._loader)
+        for _ in itertools.islice(passage, self._count):
+            pass
+        return passage  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return max(len(self._loader) - self._count, 0)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+
+STAND_INS = (_Prepared, _Skipping)
+
+
+def skip_first_batches(loader: Any, num_batches: int = 0) -> Any:
+    """The loader without its first `num_batches` batches, the rest the same.
+
+    A prepared loader after `load_state` goes on by itself; asked to skip as well, it skips once.
+    """
+    is_waiting = isinstance(loader, _Prepared) and loader.is_at_end
+    return _Skipping(loader, num_batches) if num_batches or is_waiting else loader

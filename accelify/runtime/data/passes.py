@@ -1,0 +1,290 @@
+"""One pass over a prepared loader, and what it knows of each step: how many rows every rank holds, how many count."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections import UserDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any  # batches are whatever the user's loader yields
+
+import torch
+
+from accelify.runtime.world import tensors
+
+# Units: batches of one pass that may be on a GPU before their computation has begun; each takes memory of its own there
+AHEAD = 2
+
+
+class Absent:
+    """What a rank gets in a step in which others have the last batches: nothing, and the knowledge of the step."""
+
+    def __reduce__(self) -> str:
+        """The one there is, in another process too."""
+        return "ABSENT"
+
+
+ABSENT = Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the ranks hold in one step: rows, and how many of them count (the first ones; the rest only fill up).
+
+    `rows` None: the batches are not ours to count (one element of a sampler is one batch); valid then is 1 or 0.
+    """
+
+    rows: tuple[int, ...] | None
+    valid: tuple[int, ...]
+    is_split: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was added on any rank."""
+        return all(self.valid) if self.rows is None else self.rows == self.valid
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some ranks have no batch at all in this step."""
+        return self.rows is not None and 0 in self.rows
+
+    def weight(self, rank: int) -> float:
+        """What the mean over this rank's slice must be multiplied by, so that the ranks' mean is the whole batch's."""
+        if not self.is_split or len(set(self.valid)) == 1:
+            return 1.0
+        return self.valid[rank] * len(self.valid) / sum(self.valid)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The batches of one pass, this rank's, and the steps that they belong to: that of a batch is there when it is."""
+
+    batches: Iterator[Any]
+    steps: Sequence[Step | None] = ()
+
+
+def in_pairs(pairs: Iterator[tuple[Any, Step | None]]) -> Epoch:
+    """The epoch of batches that come with their steps."""
+    steps: list[Step | None] = []
+
+    def batches() -> Iterator[Any]:
+        for batch, step in pairs:
+            steps.append(step)
+            if batch is not ABSENT:
+                yield batch
+
+    return Epoch(batches(), steps)
+
+
+class Passage:
+    """An iterator over one epoch of one loader."""
+
+    def __init__(
+        self,
+        epoch: Epoch,
+        passages: Passages,
+        device: torch.device | None,
+        length: int | None,
+        at_end: Callable[[], None] | None = None,
+    ) -> None:
+        self._at_end = at_end
+        self._is_over = False
+        self.taken = 0
+        self.ref = weakref.ref(self)
+        self._batches = epoch.batches
+        self._steps = epoch.steps
+        self._length = length
+        self._passages = passages
+        self._copies = None if device is None else Copies(device)
+
+    def __iter__(self) -> Passage:
+        return self
+
+    def __len__(self) -> int:
+        """How many batches the pass has from its start on, as the iterator of a plain loader tells."""
+        if self._length is None:
+            raise TypeError("this pass goes over a loader that has no length")
+        return self._length
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._passages.end(self)
+            self._is_over = True
+            if self._at_end is not None:
+                self._at_end()
+                self._at_end = None
+            raise
+        except Exception:
+            # The script may catch it and go on with the next batch, as with a plain loader.
+            self.taken += 1
+            raise
+        self.taken += 1
+        if self._passages.moved is not self.ref:
+            self._passages.advance(self)
+        return batch if self._copies is None else self._copies.of(batch)
+
+    def __del__(self) -> None:
+        if not self._is_over:
+            self._passages.drop(self)
+
+    @property
+    def step(self) -> Step | None:
+        """That of the batch which the script is at, where it is known."""
+        return self._steps[self.taken - 1] if self.taken and self._steps else None
+
+    @property
+    def history(self) -> list[Step]:
+        """The steps of the whole pass, once it is over: one in which only others had a batch, too."""
+        return [step for step in self._steps if step is not None]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the batch the script is at is the epoch's last."""
+        if self._length is None:
+            # No length to go by: look one batch ahead.
+            ahead = list(itertools.islice(self._batches, 1))
+            self._batches = itertools.chain(ahead, self._batches)
+            return not ahead
+        return self.taken >= self._length
+
+
+class Passages:
+    """The passes under way. One that the script has let go of, as `break` does, is no longer there."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Passages:
+        """The very same: a copied loader's passes are known here, too."""
+        return self
+
+    def __init__(self) -> None:
+        # The one that moved last.
+        self.moved: weakref.ref[Passage] | None = None
+        self._open: list[weakref.ref[Passage]] = []
+        self._last: list[Step] = []
+        self._broken: list[Step] = []
+
+    def begin(
+        self,
+        epoch: Epoch,
+        device: torch.device | None,
+        length: int | None,
+        at_end: Callable[[], None] | None = None,
+    ) -> Passage:
+        """A new pass; `at_end` is called when it comes to its end."""
+        return Passage(epoch, self, device, length, at_end)
+
+    def advance(self, passage: Passage) -> None:
+        """Take this pass for the one whose batch the script is at."""
+        self._open = [ref for ref in self._open if ref() is not None and ref is not passage.ref]
+        self._open.append(passage.ref)
+        self.moved = passage.ref
+
+    def end(self, passage: Passage) -> None:
+        """Note that a pass came to its end."""
+        self._open = [ref for ref in self._open if ref() is not None and ref is not passage.ref]
+        self._last, self._broken, self.moved = passage.history, [], None
+
+    def drop(self, passage: Passage) -> None:
+        """Note that the script has let go of a pass before its end."""
+        self._broken = passage.history[: passage.taken]
+
+    @property
+    def current(self) -> Passage | None:
+        """The pass that moved last, if one is under way."""
+        for ref in reversed(self._open):
+            passage = ref()
+            if passage is not None:
+                return passage
+        return None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether a pass is under way, and none has ended since it moved."""
+        return self.moved is not None and self.current is not None
+
+    @property
+    def step(self) -> Step | None:
+        """The step of the pass that moved last, if one is under way."""
+        return None if (passage := self.current) is None else passage.step
+
+    def is_last_batch(self) -> bool:
+        """Whether the script is at the last batch of the pass that moved last."""
+        return (passage := self.current) is not None and passage.is_last
+
+    @property
+    def finished(self) -> list[Step]:
+        """The steps of the pass that ended last."""
+        return self._last
+
+    @property
+    def broken(self) -> list[Step]:
+        """The steps taken of the pass that was broken off last, if none has ended since."""
+        return self._broken
+
+
+@functools.cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all passes: a stream keeps the memory of what was copied on it for its next copies."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it so
+
+
+class Copies:
+    """The copies of one pass to a device, none of which the processor waits for."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._reached: deque[torch.cuda.Event] = deque()
+
+    def of(self, batch: Any) -> Any:
+        """The batch on the device: its tensors, containers of them, and objects that have a `to` of their own."""
+        if self._device.type != "cuda":
+            return self._moved(batch)
+        computing, copying = torch.cuda.current_stream(self._device), _side_stream(self._device)
+        self._limit(computing)
+        with torch.cuda.stream(copying):
+            moved = self._moved(batch, computing)
+        computing.wait_stream(copying)
+        return moved
+
+    def _limit(self, computing: torch.cuda.Stream) -> None:
+        """Return once the GPU has come to the batch before the last: a script that asks on and on would fill it."""
+        self._reached.append(computing.record_event())
+        if len(self._reached) > AHEAD:
+            self._reached.popleft().synchronize()
+
+    def _moved(self, batch: Any, computing: torch.cuda.Stream | None = None) -> Any:
+        def move(leaf: Any) -> Any:
+            if isinstance(leaf, torch.Tensor) and (computing is None or _is_one_piece(leaf)):
+                there = leaf.to(self._device, non_blocking=True)
+                if computing is not None:
+                    there.record_stream(computing)  # its memory is not for the next copy while a step still reads it
+                return there
+            if not _moves_itself(leaf):
+                return leaf
+            # Whoever computed this did so on the script's own stream, and what else it holds is its own affair.
+            with torch.cuda.stream(computing) if computing is not None else nullcontext():
+                return _moved_itself(leaf, self._device)
+
+        return tensors.map_leaves(move, batch, is_leaf=_moves_itself)
+
+
+def _is_one_piece(tensor: torch.Tensor) -> bool:
+    """Whether this is one piece of the processor's memory: only of such a one's copy streams can be told."""
+    return tensor.device.type == "cpu" and tensor.layout == torch.strided and not tensor.is_nested
+
+
+def _moves_itself(tree: Any) -> bool:
+    """Whether this has a `to` of its own, as graphs and packed sequences have; a tokenizer's dict is a dict."""
+    return callable(getattr(tree, "to", None)) and not isinstance(tree, (type, UserDict))
+
+
+def _moved_itself(thing: Any, device: torch.device) -> Any:
+    try:
+        there = thing.to(device, non_blocking=True)
+    except TypeError:
+        there = thing.to(device)
+    return thing if there is None else there

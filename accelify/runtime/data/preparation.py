@@ -1,0 +1,133 @@
+"""What `prepare` and `shard` make of loaders, sequences and iterables: this rank's shard of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any  # loaders hold whatever they hold
+
+import torch
+from torch.utils.data import DataLoader
+
+from accelify.errors import AccelifyError
+from accelify.runtime.data import sequences
+from accelify.runtime.data.loader import STAND_INS, is_loader, is_prepared, original_of, prepare_loader
+from accelify.runtime.data.passes import Passages
+from accelify.runtime.data.sequences import IterableShard, SequenceShard
+from accelify.runtime.data.sharding import Sharing
+from accelify.runtime.data.sources import choose_source, in_order
+from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.world.process_group import World
+
+# Units: levels of attributes below a loader in which others are looked for, and elements of a list among these
+DEPTH, WIDTH = 3, 16
+
+
+class DealtTwice(AccelifyError):
+    """A loader that goes over batches or elements of which each rank has its own already."""
+
+
+class DataPreparation:
+    """The loaders that were prepared, and how all of them are sharded.
+
+    `sharding` is one object for all loaders: what is changed there holds for their next passes.
+    """
+
+    def __init__(self, *, world: World, collectives: Collectives, sharding: Sharing, passes: Passages) -> None:
+        self.loaders: list[Any] = []
+        self.sharding = sharding
+        self.passes = passes
+        self._world = world
+        self._collectives = collectives
+        self._evaluation_shards: dict[int, tuple[Any, Any]] = {}
+
+    def prepare(self, loader: Any, device: torch.device | None) -> Any:
+        """A loader of this rank's batches, on the device if one is given; its attributes are the given loader's."""
+        # One that another accelerator prepared is sharded by this one's settings.
+        given = loader if is_prepared(loader, self.passes) else original_of(loader)
+        if self._world.size > 1 and is_dealt(given):
+            return given
+        loader = in_order(given, self.sharding)
+        prepared = prepare_loader(loader, choose_source(loader, self.sharding, self._collectives), self.passes, device)
+        if not any(prepared is old for old in self.loaders):
+            self.loaders.append(prepared)
+        return prepared
+
+    def shard(self, elements: Any, *, is_even: bool) -> Any:
+        """This rank's shard; an uneven one of a loader has batches of one process, each of which no other rank has."""
+        if self._world.size == 1 or not is_loader(elements):
+            return sequences.shard(elements, self._world.rank, self._world.size, is_even)
+        if is_dealt(elements, anew=not is_even):
+            return elements
+        if is_even:
+            return sequences.shard(elements, self._world.rank, self._world.size)
+        # With the loader itself: its number stands for it as long as it is there.
+        if id(elements) not in self._evaluation_shards:
+            shard = self._evaluation_shard(elements)
+            if not getattr(elements, "persistent_workers", False):
+                return shard
+            self._evaluation_shards[id(elements)] = elements, shard
+        return self._evaluation_shards[id(elements)][1]
+
+    def _evaluation_shard(self, loader: Any) -> Any:
+        """A loader of this rank's batches, each of which no other rank has; on the device that the given one uses."""
+        own = vars(loader) if is_prepared(loader) else {"_loader": in_order(loader, self.sharding), "_device": None}
+        uneven = replace(self.sharding, split_batches=False, even_batches=False)
+        source = choose_source(own["_loader"], uneven, self._collectives, keeps_batches=True)
+        return prepare_loader(own["_loader"], source, self.passes, own["_device"])
+
+    @contextmanager
+    def evened(self, even_batches: bool | None) -> Iterator[None]:
+        """Let the passes inside be evened out or not; None changes nothing."""
+        before = self.sharding.even_batches
+        self.sharding.even_batches = before if even_batches is None else even_batches
+        try:
+            yield
+        finally:
+            self.sharding.even_batches = before
+
+    def forget(self) -> None:
+        """Let go of every loader."""
+        self.loaders.clear()
+        self._evaluation_shards.clear()
+
+
+def is_dealt(loader: Any, *, anew: bool = False) -> bool:
+    """Whether this goes over batches that are dealt already, as what wraps a prepared loader does.
+
+    anew: whether it is to be dealt in another way, which a prepared loader itself can be.
+    Raises: DealtTwice for a DataLoader over what is dealt, whose batches are new ones, and for what cannot be anew.
+    """
+    if anew and is_prepared(loader):
+        return False
+    if isinstance(loader, DataLoader) and not isinstance(loader, STAND_INS):
+        parts: list[Any] = [loader.dataset, loader.sampler, loader.batch_sampler]
+        inner = next((found for part in parts for found in _search(part, DEPTH)), None)
+        if inner is not None:
+            raise DealtTwice(
+                f"prepare: a DataLoader over a {type(inner).__name__}, of which each process has its own part already. "
+                "Use it without preparing it, or prepare it alone"
+            )
+    found = next(_search(loader, DEPTH), None)
+    if anew and found is not None:
+        raise DealtTwice(f"shard: a {type(loader).__name__} over a loader that is prepared. Shard that loader itself")
+    return found is not None
+
+
+def _search(value: Any, depth: int) -> Iterator[object]:
+    if isinstance(value, (*STAND_INS, SequenceShard, IterableShard)):
+        yield value
+    elif depth:
+        for part in _held(value):
+            yield from _search(part, depth - 1)
+
+
+def _held(value: Any) -> list[Any]:
+    """What an iterable or a container holds; of anything else it is not known what it is there for."""
+    if isinstance(value, (list, tuple)):
+        return list(value[:WIDTH])
+    if isinstance(value, dict):
+        return list(value.values())[:WIDTH]
+    is_gone_over = hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")
+    return list(vars(value).values()) if is_gone_over and hasattr(value, "__dict__") else []

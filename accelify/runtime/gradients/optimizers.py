@@ -1,0 +1,225 @@
+"""What optimizers and schedulers need so that all ranks take the same steps."""
+
+from __future__ import annotations
+
+import inspect
+from types import MethodType
+from typing import Any  # step's arguments are the optimizer's own
+
+import numpy
+import torch
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from accelify.errors import AccelifyError
+from accelify.runtime.gradients.accumulation import Accumulation
+from accelify.runtime.gradients.precision import Precision
+from accelify.runtime.world.collectives import Collectives
+
+
+class _SameLoss:
+    """A step hook: a closure's loss becomes the mean over ranks.
+
+    LBFGS decides by the loss how often to call the closure; on their own losses the ranks would part and wait for
+    each other forever.
+    """
+
+    def __init__(self, collectives: Collectives) -> None:
+        self._collectives = collectives
+
+    def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # torch passes the optimizer as the first of `args` too.
+        given = list(args)
+        if len(given) > 1 and callable(given[1]):
+            given[1] = self._shared(given[1])
+        elif callable(kwargs.get("closure")):
+            kwargs = {**kwargs, "closure": self._shared(kwargs["closure"])}
+        else:
+            return None
+        return tuple(given), kwargs
+
+    def _shared(self, closure: Any) -> Any:
+        def shared() -> Any:
+            loss = closure()
+            is_number = isinstance(loss, (int, float, torch.Tensor))
+            return self._collectives.reduce(loss, "mean") if is_number else loss
+
+        return shared
+
+
+def prepare_optimizer(
+    optimizer: Optimizer, collectives: Collectives, world_size: int, precision: Precision, accumulation: Accumulation
+) -> Optimizer:
+    """The optimizer itself: over several processes with a hook for closures, and where steps may wait, patched."""
+    if steps_of(optimizer) is None and (precision.needs_steps or accumulation.steps > 1):
+        Steps(optimizer, precision, accumulation)
+    hooks = optimizer._optimizer_step_pre_hooks.values()
+    if world_size > 1 and not any(isinstance(hook, _SameLoss) for hook in hooks):
+        optimizer.register_step_pre_hook(_SameLoss(collectives))
+    return optimizer
+
+
+class UnscaledGradients(AccelifyError, RuntimeError):
+    """Gradients that did not come through `accelerator.backward`, where that scales or divides the loss."""
+
+
+class Steps:
+    """Stands in an optimizer's `step` and `zero_grad` where a step may have to wait or be left out.
+
+    `zero_grad` counts only when the last thing done was a completed step, so that it may stand at the top of the loop
+    or at its bottom.
+    """
+
+    def __init__(self, optimizer: Optimizer, precision: Precision, accumulation: Accumulation) -> None:
+        self.was_skipped = False
+        self.is_fresh = True
+        self.calls = 0
+        self.taken = 0
+        self._passes_seen = accumulation.backward_passes
+        self._optimizer = optimizer
+        self._precision = precision
+        self._accumulation = accumulation
+        self._step = optimizer.step
+        self._zero_grad = optimizer.zero_grad
+        precision.watch(optimizer)
+        optimizer.step = MethodType(_step, optimizer)  # type: ignore[method-assign]
+        optimizer.zero_grad = MethodType(_zero_grad, optimizer)  # type: ignore[method-assign]
+        optimizer._accelify_steps = self  # type: ignore[attr-defined]
+
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        """Step if the window is complete and no gradient overflowed."""
+        self.calls += 1
+        if not self._accumulation.is_complete:
+            self.is_fresh = False
+            return None
+        self._check_passes(has_closure=bool(args or kwargs))
+        result, is_taken = self._precision.step(self._optimizer, lambda: self._step(*args, **kwargs))
+        self.is_fresh = True
+        self.was_skipped = not is_taken
+        self.taken += is_taken
+        self._optimizer._opt_called = True  # type: ignore[attr-defined]  # schedulers warn without it
+        return result
+
+    def begin_anew(self) -> None:
+        """Let go of a window under way, and of its gradients."""
+        if not self.is_fresh:
+            self._zero_grad()
+        self.is_fresh = True
+
+    def _check_passes(self, *, has_closure: bool) -> None:
+        before, self._passes_seen = self._passes_seen, self._accumulation.backward_passes
+        if before < self._passes_seen or has_closure:
+            return
+        groups = self._optimizer.param_groups
+        if any(parameter.grad is not None for group in groups for parameter in group["params"]):
+            raise UnscaledGradients(
+                "step: no accelerator.backward(loss) since the last one, and there are gradients. In fp16 and with "
+                "gradient accumulation loss.backward() leaves them without their scale"
+            )
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Clear the gradients, unless a window is under way."""
+        if self.is_fresh:
+            self._zero_grad(*args, **kwargs)
+
+
+def _step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return self._accelify_steps.step(*args, **kwargs)
+
+
+# A scheduler wraps the step to know that it came before its own, and warns when its wrapper is gone; we tell it.
+_step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+
+
+def _zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
+    self._accelify_steps.zero_grad(*args, **kwargs)
+
+
+def steps_of(optimizer: Optimizer | None) -> Steps | None:
+    """What stands in this optimizer's step, if anything does."""
+    return getattr(optimizer, "_accelify_steps", None)
+
+
+class SchedulerSteps:
+    """Stands in a scheduler's `step` where that may have to hold, or to count for several batches."""
+
+    def __init__(self, scheduler: Any, accumulation: Accumulation, collectives: Collectives, times: int) -> None:
+        self._scheduler = scheduler
+        self._collectives = collectives
+        self._is_by_metric = takes_metric(scheduler)
+        self._accumulation = accumulation
+        self._times = times
+        self._seen = 0, 0
+        self._step = scheduler.step
+        self._state_dict = scheduler.state_dict
+        scheduler.step = self.step
+        scheduler.state_dict = self.state_dict
+
+    def step(self, *args: Any, **kwargs: Any) -> None:
+        """Step unless the optimizer's own steps since the last call waited or were left out."""
+        if self._must_hold():
+            return
+        if self._is_by_metric:
+            args, kwargs = self._shared(args), {name: self._shared(value) for name, value in kwargs.items()}
+        for _ in range(self._times):
+            if self._times == 1 or not self._is_over:
+                self._step(*args, **kwargs)
+
+    def _must_hold(self) -> bool:
+        steps = steps_of(getattr(self._scheduler, "optimizer", None))
+        before, self._seen = self._seen, (0, 0) if steps is None else (steps.calls, steps.taken)
+        calls, taken = (now - then for now, then in zip(self._seen, before, strict=True))
+        # A schedule in epochs goes on, however the epoch's last window or step came out.
+        return taken == 0 if calls else not self._accumulation.is_complete
+
+    def _shared(self, value: Any) -> Any:
+        """The mean over ranks of a number that differs between them: by their own they would come to other rates."""
+        if isinstance(value, tuple):
+            return tuple(map(self._shared, value))
+        if isinstance(value, bool) or not isinstance(value, (int, float, numpy.number, torch.Tensor)):
+            return value
+        number = float(value)
+        is_alike = self._collectives.is_alike("the metric of a scheduler", number.hex())
+        return value if is_alike else self._collectives.reduce(number, "mean")
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether a schedule that knows its length has come to its end: the last step of an epoch counts for less."""
+        total = getattr(self._scheduler, "total_steps", None)
+        return total is not None and self._scheduler.last_epoch >= total
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scheduler's state without us: torch takes all attributes for state."""
+        return {key: value for key, value in self._state_dict().items() if key not in ("step", "state_dict")}
+
+
+def is_scheduler(value: object) -> bool:
+    """Whether this is a learning rate scheduler, torch's or one that looks like it."""
+    return isinstance(value, LRScheduler) or (
+        hasattr(value, "optimizer") and callable(getattr(value, "step", None)) and hasattr(value, "state_dict")
+    )
+
+
+def takes_metric(scheduler: Any) -> bool:
+    """Whether the scheduler decides by a number that the script measures, as ReduceLROnPlateau does."""
+    try:
+        names = inspect.signature(scheduler.step).parameters
+    except (TypeError, ValueError):
+        return False
+    return "metrics" in names or "metric" in names
+
+
+def prepare_scheduler(
+    scheduler: Any,
+    accumulation: Accumulation,
+    precision: Precision,
+    collectives: Collectives,
+    world_size: int,
+    times: int,
+) -> Any:
+    """The scheduler itself: one call is one step, or `times` steps; held while the optimizer's step is."""
+    is_prepared = isinstance(getattr(getattr(scheduler, "step", None), "__self__", None), SchedulerSteps)
+    may_wait = precision.needs_steps or accumulation.steps > 1 or times > 1
+    if not is_prepared and (may_wait or (world_size > 1 and takes_metric(scheduler))):
+        SchedulerSteps(scheduler, accumulation, collectives, times)
+    return scheduler

@@ -1,0 +1,376 @@
+"""How the ranks train one model together: each has a copy whose gradients are averaged."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from operator import is_not
+from typing import Any, Generic, TypeVar  # backward hands on what Tensor.backward takes
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from accelify.errors import AccelifyError
+from accelify.runtime.gradients.replica import GradientHook, Replica, Trained, replica_of, shape_of, shapes_of
+from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.world.desync import Desync, Unanswered, call_site, missing
+from accelify.runtime.world.divergence import named, parted
+from accelify.runtime.world.process_group import World
+
+R = TypeVar("R", bound=Replica)
+
+
+class Strategy:
+    """One process: a model is trained as it is."""
+
+    synchronises = True
+
+    def prepare_model(self, model: nn.Module) -> nn.Module:
+        """The model itself."""
+        return model
+
+    def prepare_optimizer(self, optimizer: Optimizer) -> None:
+        """Its parameters are trained as they are."""
+
+    def backward(self, loss: torch.Tensor, *, may_end: bool = False, **options: Any) -> None:
+        """The plain backward pass."""
+        loss.backward(**options)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Nothing is ever synchronised."""
+        yield
+
+    @contextmanager
+    def sync(self) -> Iterator[None]:
+        """Nothing has to be."""
+        yield
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether ranks may come to their end at different times: one process never does."""
+        return True
+
+    def end_apart(self) -> None:
+        """Nobody else goes on."""
+
+    @contextmanager
+    def join(self, catch_up: Callable[[int], None]) -> Iterator[None]:
+        """Nobody to wait for."""
+        yield
+
+    def unowned_parameters(self) -> list[torch.Tensor]:
+        """None that would need to be known."""
+        return []
+
+    def forget(self) -> None:
+        """Nothing is kept."""
+
+
+class _Ending:
+    """What autograd calls when a backward pass has ended; one that failed, it forgets without a call."""
+
+    def __init__(self, replicas: Replicas[Any]) -> None:
+        self._replicas = replicas
+        self._is_called = False
+
+    def __call__(self) -> None:
+        self._is_called = True
+        self._replicas.finish_unannounced()
+
+    def __del__(self) -> None:
+        if not self._is_called:
+            self._replicas.forget_unannounced()
+
+
+class Replicas(Strategy, ABC, Generic[R]):
+    """Several ranks, each with a copy of the model; gradients agree after every backward pass that synchronises."""
+
+    def __init__(self, world: World, collectives: Collectives) -> None:
+        self.synchronises = True
+        self._world = world
+        self._collectives = collectives
+        self._replicas: list[R] = []
+        self._loose: list[tuple[Loose, R]] = []
+        self._groups: list[Groups] = []
+        self._announced = False
+        self._joining = False
+        self._active: list[int] = []
+
+    def prepare_model(self, model: nn.Module) -> nn.Module:
+        """The model itself, equal on all ranks from now on. Its parameters carry the hooks; nothing wraps it."""
+        replica: R | None = replica_of(model)  # type: ignore[assignment]  # all of a world are of one kind
+        if replica is None:
+            self._collectives.agree("prepare", shapes_of(model))
+            replica = self._replica(model)
+        self._adopt(replica)
+        self._hand_over()
+        return model
+
+    def prepare_optimizer(self, optimizer: Optimizer) -> None:
+        """Have its parameters that belong to no prepared model start equal and be averaged as a model's are."""
+        if all(groups.optimizer() is not optimizer for groups in self._groups):
+            self._groups.append(Groups(optimizer))
+        if any(loose.belongs_to(optimizer) for loose, _ in self._loose):
+            return
+        loose = Loose(optimizer, self._is_owned)
+        shapes = [f"{parameter.dtype}{shape_of(parameter)}" for parameter in loose.parameters()]
+        self._collectives.agree("prepare", " ".join(["optimizer", *shapes]))
+        if shapes:
+            replica = self._replica(loose)
+            self._adopt(replica)
+            self._loose.append((loose, replica))
+
+    @abstractmethod
+    def make_replica(self, trained: Trained) -> R:
+        """A replica of what is trained, with nothing shared and nothing laid out yet."""
+
+    @abstractmethod
+    def finish(self, replicas: list[R]) -> None:
+        """End a backward pass, so that every replica's gradients agree; every rank does so at once."""
+
+    def _replica(self, trained: Trained) -> R:
+        replica = self.make_replica(trained)
+        replica.share()
+        replica.lay_out()
+        return replica
+
+    def _is_owned(self, parameter: torch.Tensor) -> bool:
+        """Whether a model has this parameter, prepared here or by another accelerator; or another optimizer's rest."""
+        loose = {id(replica) for _, replica in self._loose}
+        if any(replica.has(parameter) for replica in self._replicas if id(replica) not in loose):
+            return True
+        hooks = (getattr(parameter, "_post_accumulate_grad_hooks", None) or {}).values()
+        return any(isinstance(hook, GradientHook) and hook.replica.owner is not self for hook in hooks)
+
+    def _hand_over(self) -> None:
+        """Let go of loose parameters that a model has now, and of optimizers that are no more."""
+        for pair in list(self._loose):
+            _, replica = pair
+            if replica.is_stale():
+                replica.lay_out()
+            if not replica.parameters:
+                self._loose.remove(pair)
+                self._replicas.remove(replica)
+
+    def _adopt(self, replica: R) -> None:
+        if replica.owner is not self:
+            if replica.owner is not None:
+                replica.owner.disown(replica)
+            replica.owner = self
+            self._replicas.append(replica)
+
+    def disown(self, replica: Replica) -> None:
+        """Leave this replica to another strategy, whose accelerator has prepared its model."""
+        self._replicas = [each for each in self._replicas if each is not replica]
+
+    def backward(self, loss: torch.Tensor, *, may_end: bool = False, **options: Any) -> None:
+        """The backward pass, after which every model's gradients are means over all ranks.
+
+        may_end: whether some ranks may have come to the script's end; the means are over the others then.
+        """
+        if not self.synchronises or self._announced:
+            loss.backward(**options)  # type: ignore[no-untyped-call]
+            return
+        if self._world.debug:
+            self._compare()
+        is_uneven = self._joining or may_end
+        if is_uneven:
+            self._call_roll(is_here=True)
+        self._begin()
+        self._announced = True
+        try:
+            loss.backward(**options)  # type: ignore[no-untyped-call]
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        finally:
+            self._announced = False
+        self._finish()
+        if is_uneven:
+            self._rescale()
+
+    def _compare(self) -> None:
+        """Raises: Desync where ranks no longer hold the same parameters."""
+        models = [model for replica in self._replicas if isinstance(model := replica.model(), nn.Module)]
+        if (story := parted(self._collectives, "backward", named(models))) is not None:
+            raise Desync(f"at {call_site()} backward: {story}")
+
+    def begin_unannounced(self) -> None:
+        """Average after a backward pass that did not come through the accelerator, too. Called by autograd's hooks."""
+        for replica in self._replicas:
+            replica.open()
+        torch.autograd.Variable._execution_engine.queue_callback(_Ending(self))
+
+    def _begin(self) -> None:
+        for groups in self._groups:
+            if groups.have_changed() and (optimizer := groups.optimizer()) is not None:
+                self.prepare_optimizer(optimizer)
+        for replica in self._replicas:
+            if replica.is_stale():
+                replica.lay_out()
+            replica.open()
+
+    def _finish(self) -> None:
+        if not self._replicas:
+            return
+        try:
+            self.finish(self._replicas)
+        except Unanswered as error:
+            raise missing(self._world, "backward", error) from None
+        finally:
+            self._close()
+
+    def finish_unannounced(self) -> None:
+        """End such a backward pass."""
+        self._finish()
+        if any(replica.is_stale() for replica in self._replicas):
+            # Parameters without a hook yet took part: lay out again and average once more, which changes no mean.
+            self._begin()
+            self._finish()
+
+    def forget_unannounced(self) -> None:
+        """After an error in such a backward pass: the next one begins a round of its own."""
+        if not self._announced:
+            self._close()
+
+    def _give_up(self, error: BaseException) -> None:
+        """After an error in this rank's backward pass."""
+        self._close()
+
+    def _close(self) -> None:
+        for replica in self._replicas:
+            replica.close()
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let gradients add up on each rank; the next backward pass outside averages the sums."""
+        before, self.synchronises = self.synchronises, False
+        try:
+            yield
+        finally:
+            self.synchronises = before
+
+    @contextmanager
+    def sync(self) -> Iterator[None]:
+        """Average in the backward passes inside, also where `no_sync` is around."""
+        before, self.synchronises = self.synchronises, True
+        try:
+            yield
+        finally:
+            self.synchronises = before
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether ranks may come to their end at different times."""
+        return self._joining
+
+    @contextmanager
+    def join(self, catch_up: Callable[[int], None]) -> Iterator[None]:
+        """Let ranks run out of batches at different times: one that has none left takes part with nothing in hand.
+
+        Means are over the ranks that had a batch. At the end `catch_up` is called with a rank that went all the way.
+        """
+        self._joining, self._active = True, list(range(self._world.size))
+        try:
+            yield
+            self._see_out()
+        finally:
+            self._joining = False
+        if len(self._active) < self._world.size:
+            catch_up(self._active[0])
+
+    def end_apart(self) -> None:
+        """At the end of a script that has not failed: take part with nothing in hand until all ranks have come here."""
+        if getattr(sys, "last_value", None) is None:
+            with suppress(AccelifyError, RuntimeError):  # those that go on say what is wrong
+                self._see_out()
+
+    def _see_out(self) -> None:
+        while self._call_roll(is_here=False):
+            self._forget_gradients()
+            self._begin()
+            self._finish()
+            self._forget_gradients()
+
+    def _call_roll(self, *, is_here: bool) -> bool:
+        """Whether any rank still has a batch; who has is kept."""
+        operation = "backward in join_uneven_inputs" if self._joining else "backward"
+        active = [rank for rank, is_there in enumerate(self._collectives.counts(int(is_here), operation)) if is_there]
+        self._active = active or self._active
+        return bool(active)
+
+    def _rescale(self) -> None:
+        """Turn means over all ranks into means over those that had a batch."""
+        if len(self._active) == self._world.size:
+            return
+        with torch.no_grad():
+            for gradient in {id(p.grad): p.grad for p in self._trained() if p.grad is not None}.values():
+                gradient.mul_(self._world.size / len(self._active))
+
+    def _forget_gradients(self) -> None:
+        for parameter in self._trained():
+            parameter.grad = None
+
+    def _trained(self) -> list[torch.Tensor]:
+        return [parameter for replica in self._replicas for parameter in replica.parameters]
+
+    def unowned_parameters(self) -> list[torch.Tensor]:
+        """What optimizers step beside the models."""
+        return [parameter for _, replica in self._loose for parameter in replica.parameters]
+
+    def forget(self) -> None:
+        """Let go of every model."""
+        for replica in self._replicas:
+            replica.release()
+        self._replicas, self._loose, self._groups = [], [], []
+
+
+class Loose:
+    """An optimizer's parameters that are nobody's, seen as a model is; a model prepared later takes its own away."""
+
+    def __init__(self, optimizer: Optimizer, is_owned: Callable[[torch.Tensor], bool]) -> None:
+        self._optimizer = weakref.ref(optimizer)
+        self._is_owned = is_owned
+
+    def belongs_to(self, optimizer: Optimizer) -> bool:
+        """Whether this optimizer steps them."""
+        return self._optimizer() is optimizer
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        """The parameters that no model has."""
+        optimizer = self._optimizer()
+        for group in [] if optimizer is None else optimizer.param_groups:
+            for parameter in group["params"]:
+                if not self._is_owned(parameter):
+                    yield parameter
+
+    def modules(self) -> Iterator[nn.Module]:
+        """None: buffers belong to models."""
+        return iter(())
+
+    def buffers(self) -> Iterator[torch.Tensor]:
+        """None."""
+        return iter(())
+
+
+class Groups:
+    """What an optimizer stepped when it was last looked at."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = weakref.ref(optimizer)
+        self._stepped = _stepped(optimizer)
+
+    def have_changed(self) -> bool:
+        """Whether other parameters are in them now than when this was last asked."""
+        optimizer = self.optimizer()
+        before, self._stepped = self._stepped, [] if optimizer is None else _stepped(optimizer)
+        return len(before) != len(self._stepped) or any(map(is_not, before, self._stepped))
+
+
+def _stepped(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -1,0 +1,215 @@
+"""A training step: what it trains, its backward passes and windows, clipping, ranks that end at different times.
+
+It holds what was prepared and the parts that a step goes through: strategy, precision, accumulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol  # what Tensor.backward and clipping take, and schedulers of every kind
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from accelify.errors import AccelifyError
+from accelify.runtime.gradients import optimizers
+from accelify.runtime.gradients.accumulation import Accumulation
+from accelify.runtime.gradients.precision import Precision
+from accelify.runtime.gradients.strategy import Strategy
+from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.world.process_group import World
+
+
+class UnevenInputs(AccelifyError):
+    """A training step that not all ranks take."""
+
+
+class BatchStep(Protocol):
+    """What the data tell of the step whose batch a loss comes from."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some ranks have no batch at all in this step."""
+
+    def weight(self, rank: int) -> float:
+        """What the mean over this rank's rows is multiplied by, so that the ranks' mean is the whole batch's."""
+
+
+class Training:
+    """The models, optimizers and schedulers that were prepared, and the steps that train them."""
+
+    def __init__(
+        self,
+        *,
+        world: World,
+        collectives: Collectives,
+        strategy: Strategy,
+        precision: Precision,
+        accumulation: Accumulation,
+        holds_schedulers: bool = True,
+        compile_options: dict[str, Any] | None = None,
+    ) -> None:
+        """`compile_options`: what `nn.Module.compile` takes; None compiles nothing."""
+        self.models: list[nn.Module] = []
+        self.optimizers: list[Optimizer] = []
+        self.schedulers: list[Any] = []
+        self._world = world
+        self._collectives = collectives
+        self._strategy = strategy
+        self._precision = precision
+        self._accumulation = accumulation
+        self._holds_schedulers = holds_schedulers
+        self._compile_options = compile_options
+
+    # -- preparing
+
+    def prepare_model(self, model: nn.Module, *, is_moved: bool, is_trained: bool) -> nn.Module:
+        """The model itself, on this process's device and, if it is trained, equal on all ranks."""
+        if is_moved and not hasattr(model, "hf_device_map"):
+            model.to(self._world.device)
+        self._precision.prepare_model(model)
+        if self._compile_options is not None:
+            # In place: what comes back is the same object, under the same keys.
+            model.compile(**self._compile_options)
+        _remember(self.models, model)
+        return self._strategy.prepare_model(model) if is_trained else model
+
+    def prepare_optimizer(self, optimizer: Optimizer) -> Optimizer:
+        """The optimizer itself; its parameters that no prepared model owns are averaged, too."""
+        _remember(self.optimizers, optimizer)
+        self._strategy.prepare_optimizer(optimizer)
+        return self._watch(optimizer)
+
+    def prepare_scheduler(self, scheduler: Any, times: int) -> Any:
+        """The scheduler itself; a call of its `step` counts `times`."""
+        _remember(self.schedulers, scheduler)
+        return self._hold(scheduler, times) if self._holds_schedulers or times > 1 else scheduler
+
+    def _hold(self, scheduler: Any, times: int = 1) -> Any:
+        return optimizers.prepare_scheduler(
+            scheduler, self._accumulation, self._precision, self._collectives, self._world.size, times
+        )
+
+    def _watch(self, optimizer: Optimizer) -> Optimizer:
+        return optimizers.prepare_optimizer(
+            optimizer, self._collectives, self._world.size, self._precision, self._accumulation
+        )
+
+    def accumulate_over(self, steps: int) -> None:
+        """Let a window have so many micro-batches from here on."""
+        self._accumulation.steps = steps
+        for optimizer in self.optimizers:
+            self._watch(optimizer)
+        for scheduler in self.schedulers:
+            self._hold(scheduler)
+
+    def forget(self) -> None:
+        """Let go of everything that was prepared."""
+        for prepared in (self.models, self.optimizers, self.schedulers):
+            prepared.clear()
+        self._strategy.forget()
+        self._precision.forget()
+        self._accumulation.forget()
+
+    # -- the step
+
+    def backward(
+        self, loss: torch.Tensor, step: BatchStep | None, *, weight: float | None, may_end: bool, **options: Any
+    ) -> None:
+        """The backward pass of a loss from this step's batch, None where that is not known.
+
+        `may_end`: whether ranks that draw their own data may have come to the script's end.
+        Raises: UnevenInputs where other ranks have no batch to take part with.
+        """
+        if step is not None and step.is_partial and not self._strategy.is_joining:
+            raise UnevenInputs(
+                "backward on a step for which some ranks have no batch (even_batches=False): the others would wait for "
+                "them forever. Train inside join_uneven_inputs, or leave even_batches on"
+            )
+        factor = 1.0 if step is None or weight is not None else step.weight(self._world.rank)
+        loss = self._accumulation.divide(loss if factor == 1.0 else loss * factor, weight)
+        self._strategy.backward(self._precision.scale(loss), may_end=may_end and step is None, **options)
+        self._accumulation.settle(weight, self._parameters, self._world.size)
+
+    def _parameters(self, models: Sequence[nn.Module]) -> Iterator[torch.Tensor]:
+        """What these models (if none is named, all) train, and what their optimizers step that no model owns."""
+        everyone = {id(parameter) for model in self.models for parameter in model.parameters()}
+        wanted = [parameter for model in models or self.models for parameter in model.parameters()]
+        yield from wanted
+        known = set(map(id, wanted))
+        for optimizer in self.optimizers:
+            stepped = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            if not models or any(id(parameter) in known for parameter in stepped):
+                yield from (parameter for parameter in stepped if id(parameter) not in everyone)
+
+    @property
+    def step_was_skipped(self) -> bool:
+        """Whether some optimizer's last step was left out because a gradient overflowed."""
+        steps = [optimizers.steps_of(optimizer) for optimizer in self.optimizers]
+        return self._accumulation.is_complete and any(step.was_skipped for step in steps if step is not None)
+
+    def give_up_windows(self) -> None:
+        """Let go of the windows under way, and of their gradients."""
+        self._accumulation.forget()
+        for optimizer in self.optimizers:
+            if (steps := optimizers.steps_of(optimizer)) is not None:
+                steps.begin_anew()
+
+    # -- ranks that end at different times
+
+    def join(self) -> AbstractContextManager[None]:
+        """Let ranks have different numbers of steps inside; all end with the state of one that went all the way."""
+        return self._strategy.join(self._catch_up)
+
+    def _catch_up(self, source: int) -> None:
+        """Take over what a rank has that took more steps: weights, optimizers, schedulers."""
+        kept = [*self.models, *self.optimizers, *self.schedulers]
+        unowned = self._strategy.unowned_parameters()
+        states = [each.state_dict() for each in kept], [parameter.detach() for parameter in unowned]
+        theirs, values = self._collectives.broadcast_object(states, source)
+        if self._world.rank != source:
+            for each, state in zip(kept, theirs, strict=True):
+                each.load_state_dict(state)
+            for parameter, value in zip(unowned, values, strict=True):
+                parameter.data.copy_(value)
+
+    # -- gradients
+
+    def unscale(self, given: Optimizer | Sequence[Optimizer] | None) -> None:
+        """Divide gradients by the loss's scale, once in a step however often it is asked; None: all optimizers'."""
+        chosen = self.optimizers if given is None else given
+        self._precision.unscale([chosen] if isinstance(chosen, Optimizer) else chosen)
+
+    def clip_norm(self, parameters: Any, max_norm: float, norm_type: float) -> torch.Tensor:
+        """Scale the gradients down to this norm if their window is complete, and return the norm that they had."""
+        owned = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        if not self._accumulation.is_complete:
+            gradients = [parameter.grad for parameter in owned if parameter.grad is not None]
+            return nn.utils.get_total_norm(gradients, norm_type)
+        self._precision.unscale(self._owners(owned))
+        return nn.utils.clip_grad_norm_(owned, max_norm, norm_type=norm_type)
+
+    def clip_value(self, parameters: Any, clip_value: float) -> None:
+        """Limit the gradients' values if their window is complete."""
+        owned = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        if self._accumulation.is_complete:
+            self._precision.unscale(self._owners(owned))
+            nn.utils.clip_grad_value_(owned, clip_value)
+
+    def _owners(self, parameters: list[torch.Tensor]) -> list[Optimizer]:
+        """The optimizers that step any of these parameters."""
+        if not self._precision.needs_steps:
+            return []
+        wanted = set(map(id, parameters))
+        return [
+            optimizer
+            for optimizer in self.optimizers
+            if any(id(parameter) in wanted for group in optimizer.param_groups for parameter in group["params"])
+        ]
+
+
+def _remember(known: list[Any], given: object) -> None:
+    if not any(given is old for old in known):
+        known.append(given)

@@ -1,0 +1,58 @@
+"""Whether the ranks still hold the same numbers: what changes them on one rank alone says nothing by itself.
+
+Such as `load_state_dict` where one rank found a file, or a step along gradients that `torch.autograd.grad` gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.world.desync import mark_of
+from accelify.runtime.world.tensors import content_of
+
+
+def named(models: Iterable[nn.Module]) -> dict[str, torch.Tensor]:
+    """The parameters of several models, each under a name of its own."""
+    return {
+        f"{name} of {type(model).__name__}{f' {number}' if number else ''}": parameter
+        for number, model in enumerate(models)
+        for name, parameter in model.named_parameters()
+    }
+
+
+def parted(collectives: Collectives, asked: str, tensors: Mapping[str, torch.Tensor]) -> str | None:
+    """Which rank holds other numbers than rank 0, and where; None while all hold the same. Every rank must ask.
+
+    asked: what the script asked for, to be named where another rank asked for something else.
+    Cost: one reading of the tensors, and one small message.
+    """
+    mine = {name: _sums(tensor) for name, tensor in tensors.items() if _is_readable(tensor)}
+    if collectives.is_alike(asked, f"parameters {mark_of(repr(mine)):x}"):
+        return None
+    first, *others = collectives.gather_object(mine)
+    for rank, theirs in enumerate(others, start=1):
+        differing = [name for name in first if theirs.get(name) != first[name]]
+        if differing:
+            more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+            return f"rank {rank} holds another {differing[0]}{more} than rank 0"
+    return None
+
+
+def _is_readable(tensor: torch.Tensor) -> bool:
+    return tensor.layout == torch.strided and tensor.device.type not in ("meta", "xla") and not is_lazy(tensor)
+
+
+def _sums(tensor: torch.Tensor) -> list[int]:
+    """Two whole numbers that stand for the tensor's bits: hardly a change leaves both as they are."""
+    content = content_of(tensor)
+    if content.data_ptr() % 8:
+        content = content.clone()
+    whole = len(content) // 8 * 8
+    # Eight bytes at a time: four take forty times as long.
+    sums: list[int] = torch.stack([content[:whole].view(torch.int64).sum(), content[whole:].sum()]).tolist()
+    return sums

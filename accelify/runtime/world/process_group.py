@@ -1,0 +1,152 @@
+"""Start the process group that joins the ranks, choose device and backend, and leave quietly at exit."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any  # torch's store is untyped
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]  # public, but left out of __all__
+from torch.distributed.distributed_c10d import _get_default_store
+
+from accelify.runtime.world.environment import Environment
+
+TIMEOUT = timedelta(minutes=10)
+# How long a rank that waited in vain looks for the words of the others that did.
+GRACE = timedelta(seconds=10)
+# The word of a rank that has come to its end.
+ENDED = "has ended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """The ranks that train together, as this one sees them."""
+
+    device: torch.device
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    timeout: timedelta = TIMEOUT
+    backend: str | None = None
+    debug: bool = False
+    store: Any = None
+
+
+def join(environment: Environment, *, cpu: bool, timeout: timedelta) -> World:
+    """The world that the environment describes, its process group started unless it already runs.
+
+    A group that somebody else started (the script itself, another Accelerator) is used as it is and left to them.
+    """
+    running = dist.is_available() and dist.is_initialized()
+    size = dist.get_world_size() if running else environment.world_size
+    rank = dist.get_rank() if running else environment.rank
+    device = choose_device(environment.local_rank, size, cpu=cpu)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if size > 1 and not running:
+        _start(environment, device, timeout)
+    store = _get_default_store() if size > 1 else None
+    return World(
+        device=device,
+        rank=rank,
+        size=size,
+        local_rank=environment.local_rank,
+        local_size=environment.local_world_size,
+        timeout=timeout,
+        backend=str(dist.get_backend()) if size > 1 else None,
+        debug=environment.debug,
+        store=store,
+    )
+
+
+def rank_here() -> int:
+    """This process's rank, without joining the others."""
+    rank, size = place()
+    return rank if size > 1 else Environment.read().rank
+
+
+def place() -> tuple[int, int]:
+    """This rank and how many there are, for what has no accelerator at hand."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    runtime = sys.modules.get("torch_xla.runtime")
+    # Asked before XLA has started, torch_xla would remember that there is one process, in those forked later as well.
+    if runtime is None or not sys.modules["torch_xla"]._XLAC._xla_runtime_is_initialized():
+        return 0, 1
+    size = int(runtime.world_size())
+    return (int(runtime.global_ordinal()), size) if size > 1 else (0, 1)
+
+
+def choose_device(local_rank: int, world_size: int, *, cpu: bool) -> torch.device:
+    """CUDA if it is there, else MPS for a process of its own (no backend joins several), else the CPU."""
+    if cpu:
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda", local_rank % torch.cuda.device_count())
+    if world_size == 1 and torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def _start(environment: Environment, device: torch.device, timeout: timedelta) -> None:
+    # Its functions have the default group, whatever that is when it is imported, as a default argument: imported first
+    # they do not keep alive what _leave destroys.
+    importlib.import_module("torch.distributed.nn.functional")
+    # tcp:// finds the store of torchrun's agent where there is one, and lets rank 0 open one where there is none.
+    url = f"tcp://{environment.address}:{environment.port}"
+    store, rank, size = next(rendezvous(url, environment.rank, environment.world_size, timeout=timeout))
+    # The agent may keep one store over restarts, so each attempt has keys of its own.
+    store = PrefixStore(f"accelify/{environment.restarts}", store)
+    # Tensors on the CPU need gloo also beside NCCL: checks and objects travel there without a device synchronisation.
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    atexit.register(_leave, _get_default_store(), rank)
+
+
+def leave_word(world: World, word: str) -> dict[int, str | None]:
+    """What the other ranks left in the store within the grace, None for one that left nothing."""
+    store = world.store
+    others = [rank for rank in range(world.size) if rank != world.rank]
+    words: dict[int, str | None] = dict.fromkeys(others)
+    if store is None:
+        return words
+    # The store is gone with the process that held it; then nobody can say more.
+    with suppress(RuntimeError):
+        store.set(f"word/{world.rank}", word)
+        end = time.monotonic() + GRACE.total_seconds()
+        for rank in others:
+            words[rank] = _word_of(store, rank, until=end)
+    return words
+
+
+def _word_of(store: Any, rank: int, *, until: float) -> str | None:
+    """What a rank said when it had waited in vain, or else how it ended. Units: seconds of the monotonic clock."""
+    while True:
+        for key in (f"word/{rank}", f"end/{rank}"):
+            if store.check([key]):
+                return str(store.get(key).decode())
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.05)
+
+
+def _leave(store: Any, rank: int) -> None:
+    """Tell how this rank ended, and end the groups, gloo's threads with them.
+
+    A thread that needs Python to free a tensor must not outlive it. They end with the last reference to their group,
+    so nothing in the runtime keeps one.
+    """
+    if dist.is_initialized():
+        error = getattr(sys, "last_value", None)
+        word = ENDED if error is None else f"failed with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        with suppress(RuntimeError):  # the store is gone with the process that held it
+            store.set(f"end/{rank}", word)
+        dist.destroy_process_group()

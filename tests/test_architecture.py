@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).parent.parent / "accelify"
 MAY_IMPORT = {
     "accelify": set(),
     "accelify.__main__": {"accelify.cli"},
+    "accelify.atomic": set(),
     "accelify.errors": set(),
     "accelify.workers": set(),
     "accelify.cli": {"accelify.commands", "click"},
@@ -42,6 +43,7 @@ MAY_IMPORT = {
     "accelify.verify": {"accelify.codemod", "accelify.errors", "accelify.report", "accelify.runtime.world.environment"},
     "accelify.verify.inside": {"PIL", "accelify.codemod.files.source", "accelify.runtime", "numpy", "torch"},
     "accelify.runtime": {
+        "accelify.atomic",
         "accelify.errors",
         "numpy",
         "torch",

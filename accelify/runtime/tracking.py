@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from typing import (  # values are whatever the script measures
 import numpy
 import torch
 
+from accelify import atomic
 from accelify.errors import AccelifyError
 
 Values = Mapping[str, Any]
@@ -209,12 +211,11 @@ class CSVTracker:
             with self.path.open(newline="", encoding="utf-8") as file:
                 rows = list(csv.DictReader(file))
         self._columns += new
-        beside = self.path.with_suffix(".csv.part")
-        with beside.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self._columns)
-            writer.writeheader()
-            writer.writerows(rows)
-        beside.replace(self.path)
+        table = io.StringIO(newline="")
+        writer = csv.DictWriter(table, self._columns)
+        writer.writeheader()
+        writer.writerows(rows)
+        atomic.write(self.path, lambda file: file.write(table.getvalue().encode()))
 
 
 class TensorBoardTracker:

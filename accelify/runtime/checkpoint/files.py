@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from accelify.atomic import sync_and_close, sync_folder
+
 # Units: bytes
 CHUNK = 8 << 20
 # Units: bytes; what is hashed sooner than a thread is started
@@ -69,7 +71,7 @@ class Writing:
         except BaseException:
             os.close(descriptor)
             raise
-        self._synced.append(self._syncing.submit(_sync_and_close, descriptor))
+        self._synced.append(self._syncing.submit(sync_and_close, descriptor))
         for piece_hashed in hashed:
             piece_hashed.result()
         return Entry(name, size, digest.hexdigest())
@@ -77,12 +79,12 @@ class Writing:
     def adopt(self, name: str) -> Entry:
         """A file that somebody else wrote there, made to last by the next `wait`."""
         descriptor = os.open(self.folder / name, os.O_RDONLY)
-        self._synced.append(self._syncing.submit(_sync_and_close, descriptor))
+        self._synced.append(self._syncing.submit(sync_and_close, descriptor))
         return Entry(name, *hash_of(self.folder / name))
 
     def sync_folder(self, folder: Path) -> None:
         """Make the names in a folder last, by the next `wait`."""
-        self._synced.append(self._syncing.submit(sync, folder))
+        self._synced.append(self._syncing.submit(sync_folder, folder))
 
     def wait(self) -> None:
         """Return once everything is on the disk. Raises: OSError for what could not be put there."""
@@ -98,20 +100,6 @@ def hash_of(path: Path) -> tuple[int, str]:
             digest.update(chunk)
             size += len(chunk)
     return size, digest.hexdigest()
-
-
-def sync(folder: Path) -> None:
-    """Make the names in a folder last, where the system lets a folder be synchronised."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    _sync_and_close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
-
-
-def _sync_and_close(descriptor: int) -> None:
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _pieces(chunks: Iterable[bytes | memoryview]) -> Iterator[memoryview]:

@@ -223,10 +223,13 @@ def _join(path: str, part: object) -> str:
     return f"{path}.{part}" if path else str(part)
 
 
-def write_tensors(
-    writing: Writing, name: str, tensors: Mapping[str, torch.Tensor], about: Mapping[str, str] | None = None
-) -> Entry:
-    """A new safetensors file of these tensors."""
+def tensor_chunks(
+    tensors: Mapping[str, torch.Tensor], about: Mapping[str, str] | None = None
+) -> Iterator[bytes | memoryview]:
+    """The content of a safetensors file of these tensors, one piece after the other; `about` goes into its metadata.
+
+    Source: https://huggingface.co/docs/safetensors/index#format
+    """
     # Widest first, as the library does: every tensor then starts at a multiple of its element's size.
     order = sorted(tensors, key=lambda key: (-tensors[key].element_size(), key))
     header: dict[str, object] = {"__metadata__": {"format": "pt", **(about or {})}}
@@ -239,14 +242,10 @@ def write_tensors(
         header[key] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-
-    def chunks() -> Iterator[bytes | memoryview]:
-        yield len(text).to_bytes(8, "little") + text
-        for key in order:
-            if tensors[key].numel():
-                yield bytes_of(tensors[key])
-
-    return writing.file(name, chunks())
+    yield len(text).to_bytes(8, "little") + text
+    for key in order:
+        if tensors[key].numel():
+            yield bytes_of(tensors[key])
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
@@ -269,7 +268,7 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
 def write_state(writing: Writing, name: str, state: Any) -> tuple[Row, list[Entry]]:
     """The table's row of a state, and the file of its tensors, if it has any."""
     row, tensors = _encoded(name, state)
-    return row, [write_tensors(writing, f"{name}.safetensors", tensors)] if tensors else []
+    return row, [writing.file(f"{name}.safetensors", tensor_chunks(tensors))] if tensors else []
 
 
 def whole_row(name: str, state: Any) -> Row:

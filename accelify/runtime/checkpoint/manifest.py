@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any  # what a manifest tells of its checkpoint
 
+from accelify.atomic import sync_folder
 from accelify.errors import AccelifyError
-from accelify.runtime.checkpoint.files import Entry, Writing, hash_of, sync
+from accelify.runtime.checkpoint.files import Entry, Writing, hash_of
 
 MANIFEST = "manifest.json"
 FORMAT = 2
@@ -116,7 +117,7 @@ def commit(writing: Writing, target: Path, serial: int, entries: Iterable[Entry]
         else:
             shutil.rmtree(target)
     os.rename(staging, target)  # noqa: PTH104
-    sync(target.parent)
+    sync_folder(target.parent)
     if previous.exists():
         with suppress(OSError):
             _unlink(previous)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import IO, Any  # scripts keep objects of every kind
 
 import torch
 
-from accelify.runtime.checkpoint.files import Writing, sync
-from accelify.runtime.checkpoint.format import memory_of, write_tensors
-from accelify.runtime.checkpoint.saving import write_atomically
+from accelify import atomic
+from accelify.runtime.checkpoint.format import memory_of, tensor_chunks
 
 NAME, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
 # Units: bytes
@@ -33,30 +34,26 @@ def save_weights(state: dict[str, torch.Tensor], folder: Path, max_shard_size: i
     folder.mkdir(parents=True, exist_ok=True)
     names = [NAME] if len(parts) == 1 else [_part_name(number, len(parts)) for number in range(1, len(parts) + 1)]
     for name, keys in zip(names, parts, strict=True):
-        staged = f".{name}.part"
-        (folder / staged).unlink(missing_ok=True)
         about = {alias: name for alias, name in aliases.items() if name in keys}
-        with Writing(folder) as writing:
-            write_tensors(writing, staged, {key: kept[key] for key in keys}, about)
-            writing.wait()
-        (folder / staged).replace(folder / name)
+        chunks = tensor_chunks({key: kept[key] for key in keys}, about)
+        atomic.write(folder / name, partial(_write_chunks, chunks))
     if len(parts) > 1:
         total = sum(tensor.numel() * tensor.element_size() for tensor in kept.values())
         weight_map = {key: name for name, keys in zip(names, parts, strict=True) for key in keys}
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        write_atomically(folder / INDEX, lambda file: _write_json(file, index))
+        atomic.write(folder / INDEX, lambda file: _write_json(file, index))
     for old in [*folder.glob("model*.safetensors"), folder / INDEX]:
         if re.fullmatch(r"model(-\d{5}-of-\d{5})?\.safetensors", old.name) and old.name not in names:
             old.unlink()
     if len(parts) == 1:
         (folder / INDEX).unlink(missing_ok=True)
-    sync(folder)
+    atomic.sync_folder(folder)
 
 
 def pickle_weights(state: dict[str, torch.Tensor], folder: Path) -> None:
     """The weights as `torch.save` writes them, for who asks for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / PICKLED, lambda file: torch.save(state, file))
+    atomic.write(folder / PICKLED, lambda file: torch.save(state, file))
 
 
 def size_of(text: int | str) -> int:
@@ -81,7 +78,7 @@ def write_object(
             torch.save(obj, file, *arguments, **options)
 
     if isinstance(f, (str, os.PathLike)):
-        write_atomically(f, write)
+        atomic.write(f, write)
     else:
         write(f)
 
@@ -125,6 +122,10 @@ def _without_aliases(state: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Te
             first[same] = key
             kept[key] = value
     return kept, aliases
+
+
+def _write_chunks(chunks: Iterable[bytes | memoryview], file: IO[bytes]) -> None:
+    file.writelines(chunks)
 
 
 def _write_json(file: IO[bytes], table: object) -> None:

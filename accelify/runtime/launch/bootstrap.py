@@ -171,6 +171,7 @@ def write_error(
             "shown": shown,
         },
     }
+    # Not by accelify.atomic, which this file may not import; the launcher reads it soon, and no crash of the machine.
     with open(f"{path}.part", "w", encoding="utf-8") as file:
         json.dump(report, file)
     os.replace(f"{path}.part", path)

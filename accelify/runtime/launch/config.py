@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accelify import atomic
 from accelify.errors import AccelifyError
 from accelify.runtime.world.environment import Environment
 
@@ -275,17 +276,8 @@ def write_config(path: Path, values: Mapping[str, Value]) -> None:
         text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else f'"{value}"'
         lines.append(f"{name}{': ' if yaml_style else ' = '}{text}  # {KEYS[name].meaning}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    import tempfile
-
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    content = "\n".join(lines) + "\n"
+    atomic.write(path, lambda file: file.write(content.encode()), mode=0o644)
 
 
 def format_settings(settings: Settings) -> str:

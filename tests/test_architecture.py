@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "accelify.codemod": {"accelify.errors", "libcst"},
     "accelify.codemod.batch": {"accelify.codemod", "accelify.errors", "accelify.workers"},
     "accelify.codemod.files.discover": {"accelify.codemod.files.source", "accelify.errors", "pathspec"},
-    "accelify.codemod.files.source": {"accelify.codemod.files.notebook", "accelify.errors"},
+    "accelify.codemod.files.source": {"accelify.atomic", "accelify.codemod.files.notebook", "accelify.errors"},
     "accelify.codemod.files.diff": {"accelify.codemod.files.source"},
     "accelify.codemod.result": {"accelify.errors"},
     "accelify.report": {"accelify.codemod.result", "accelify.errors", "rich"},

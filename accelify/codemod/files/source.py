@@ -7,14 +7,14 @@ import os
 import re
 import signal
 import stat
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from accelify import atomic
 from accelify.errors import CannotRead, CannotWrite
 
 if TYPE_CHECKING:
@@ -129,12 +129,13 @@ def replace(replacements: Sequence[Replacement]) -> None:
     that would end this process waits until all is done.
     Raises: CannotWrite naming the file that stood in the way.
     """
-    with _undisturbed(), _prepared(replacements) as prepared:
-        for each, (target, _) in zip(replacements, prepared, strict=True):
-            _refuse_if_changed(each, target)
-        for each, (target, temporary) in zip(replacements, prepared, strict=True):
+    with _undisturbed(), ExitStack() as stack:
+        prepared = [stack.enter_context(_staged(each)) for each in replacements]
+        for each, new in zip(replacements, prepared, strict=True):
+            _refuse_if_changed(each, new.target)
+        for each, new in zip(replacements, prepared, strict=True):
             with _as_cannot_write(each.path):
-                temporary.replace(target)
+                new.replace()
 
 
 def describe(error: OSError) -> str:
@@ -161,32 +162,22 @@ def _undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def _prepared(replacements: Sequence[Replacement]) -> Iterator[list[tuple[Path, Path]]]:
-    """For each replacement its target and a file beside it that holds the new bytes; what is left of these goes."""
-    prepared: list[tuple[Path, Path]] = []
-    try:
-        for each in replacements:
-            with _as_cannot_write(each.path):
-                target = Path(os.path.realpath(each.path))
-                _refuse_if_read_only(each, target)
-                handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-                prepared.append((target, Path(name)))
-                with os.fdopen(handle, "wb") as file:
-                    _keep_owner_and_mode(each, target.stat(), file.fileno())
-                    file.write(each.after)
-                    file.flush()
-                    os.fsync(file.fileno())
-        yield prepared
-    finally:
-        for _, temporary in prepared:
-            with suppress(OSError):  # the usual case: it has become the file
-                temporary.unlink()
+def _staged(each: Replacement) -> Iterator[atomic.Staged]:
+    """The new bytes beside the file that they are for; they go at the end unless they have become the file."""
+    with ExitStack() as stack:
+        with _as_cannot_write(each.path):
+            _refuse_if_read_only(each, Path(os.path.realpath(each.path)))
+            new = atomic.staged(each.path, lambda file: file.write(each.after), must_keep_owner=True)
+            staged = stack.enter_context(new)
+        yield staged
 
 
 @contextmanager
 def _as_cannot_write(path: str) -> Iterator[None]:
     try:
         yield
+    except atomic.OwnerWouldChange as error:
+        raise CannotWrite(path, reason="belongs to someone else, and would become yours") from error
     except OSError as error:
         raise CannotWrite(path, reason=f"cannot be written: {describe(error)}") from error
 
@@ -195,18 +186,6 @@ def _refuse_if_read_only(each: Replacement, target: Path) -> None:
     # The mode counts even for root, whom the system would let through.
     if not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK):
         raise CannotWrite(each.path, reason="read-only; make it writable to have it rewritten")
-
-
-def _keep_owner_and_mode(each: Replacement, old: os.stat_result, handle: int) -> None:
-    if not hasattr(os, "fchown"):  # Windows
-        return
-    new = os.fstat(handle)
-    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
-        try:
-            os.fchown(handle, old.st_uid, old.st_gid)
-        except PermissionError as error:
-            raise CannotWrite(each.path, reason="belongs to someone else, and would become yours") from error
-    os.fchmod(handle, stat.S_IMODE(old.st_mode))  # after the owner: changing that clears the set-user-id bit
 
 
 def _refuse_if_changed(each: Replacement, target: Path) -> None:

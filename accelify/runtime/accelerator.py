@@ -21,10 +21,10 @@ from accelify.runtime.checkpoint.preemption import Preemption
 from accelify.runtime.checkpoint.weights import pickle_weights, save_weights, write_object
 from accelify.runtime.data.loader import is_loader, skip_first_batches
 from accelify.runtime.data.metrics import Metrics
-from accelify.runtime.data.passes import Passages
+from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.preparation import DataPreparation
-from accelify.runtime.data.random_state import RankSeed, begin_together
-from accelify.runtime.data.sharding import Sharing
+from accelify.runtime.data.random_state import RankSeed, share_random_state
+from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.gradients.accumulation import Accumulation
 from accelify.runtime.gradients.distributed import choose_strategy
 from accelify.runtime.gradients.optimizers import is_scheduler
@@ -87,8 +87,8 @@ class Accelerator:
     ) -> None:
         """What is not given is taken from the environment, else from the project's file.
 
-        `rng_types` is accepted; the ranks always draw the order of data alike. `others` are options of Accelerate that
-        stand for what is not here, and must be None.
+        `rng_types` is accepted; the order of data is always the same on all ranks. `others` are options of Accelerate
+        that stand for what is not here, and must be None.
         """
         asked = [name for name, value in others.items() if value is not None]
         if asked or set(others) - set(NOT_HERE):
@@ -103,8 +103,8 @@ class Accelerator:
         windows = gradient_accumulation_plugin or GradientAccumulationPlugin(num_steps=own.gradient_accumulation_steps)
         world = join(environment, cpu=own.cpu, timeout=given.process_group.timeout)
         collectives = collectives_of(world)
-        begin_together(world, collectives)
-        passes = Passages()
+        share_random_state(world, collectives)
+        passes = LoaderPasses()
         project = project_configuration(project_dir, project_config)
         compiling = TorchDynamoPlugin.settle(dynamo_plugin, dynamo_backend)
         self._device_placement = device_placement
@@ -132,7 +132,7 @@ class Accelerator:
             world=world,
             collectives=collectives,
             passes=passes,
-            sharding=Sharing(
+            sharding=Sharding(
                 rank=world.rank,
                 size=world.size,
                 split_batches=data.split_batches,
@@ -141,7 +141,7 @@ class Accelerator:
             ),
         )
         self._metrics = Metrics(world=world, collectives=collectives, passes=passes)
-        self._rank_seed = RankSeed(world=world, at_exit=self._strategy.end_apart)
+        self._rank_seed = RankSeed(world=world, at_exit=self._strategy.finish_with_others)
         self._checkpoints = Checkpoints(
             world=world,
             collectives=collectives,
@@ -259,7 +259,7 @@ class Accelerator:
 
         For scripts that draw their training data at random. Loaders and `shard` still shard one common epoch.
         What ranks draw may decide how many steps they take (agents, whose episodes end when they end): one that comes
-        to the script's end takes part in the others' backward passes, with nothing in hand, until all are there.
+        to the script's end takes part in the others' backward passes, without gradients, until all are there.
         Said again, it changes nothing, unless the script has seeded anew.
         """
         self._rank_seed.apply()
@@ -360,7 +360,7 @@ class Accelerator:
         return self._metrics.gather(input_data, by_element=use_gather_object)
 
     def trim_for_metrics(self, input_data: Any) -> Any:
-        """This rank's rows of the current batch, without those added to even out the last step; nobody is asked.
+        """This rank's rows of the current batch, without those added to even out the last step; no other rank is asked.
 
         What is not the batch's rows is left as it is, and then all that is given with it.
         """
@@ -383,7 +383,7 @@ class Accelerator:
         safe_serialization: bool = False,
         **options: Any,
     ) -> None:
-        """`torch.save`, on process 0; a named file is replaced whole or not at all. The others do not wait.
+        """`torch.save`, on process 0; a named file is replaced atomically. The others do not wait.
 
         With `safe_serialization` a dict of tensors is written as safetensors.
         """
@@ -425,7 +425,7 @@ class Accelerator:
     def save_state(
         self, output_dir: str | os.PathLike[str] | None = None, safe_serialization: bool = True, **options: Any
     ) -> str:
-        """Write everything that was prepared or registered, whole or not at all, and return the folder.
+        """Write everything that was prepared or registered, complete or not at all, and return the folder.
 
         There is one format, safetensors and JSON, whatever `safe_serialization` and the other options say.
         Without a folder: the next `checkpoint_<n>` under the project's `checkpoints`. Every rank must call it.
@@ -491,7 +491,7 @@ class Accelerator:
         max_shard_size: int | str = "10GB",
         safe_serialization: bool = True,
     ) -> None:
-        """Write the model's weights as `model.safetensors`, in parts with an index above `max_shard_size`."""
+        """Write the model's weights as `model.safetensors`, in shards with an index above `max_shard_size`."""
         if self.is_main_process:
             state = self.get_state_dict(model)
             folder = Path(save_directory)
@@ -537,7 +537,7 @@ class Accelerator:
         self.wait_for_everyone()
         self._trackers.finish()
 
-    # -- letting go
+    # -- freeing memory
 
     def free_memory(self, *objects: Any) -> list[None]:
         """Forget what was prepared and empty the device's cache; assign the Nones returned to the objects' names."""

@@ -1,4 +1,4 @@
-"""Say things once, however many processes there are."""
+"""A logger whose messages come from one process, however many there are."""
 
 from __future__ import annotations
 

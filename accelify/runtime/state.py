@@ -264,7 +264,7 @@ def gather_object(object: Any) -> list[Any]:
 
 
 def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
-    """`Accelerator.reduce`, without one; the mean unless told otherwise."""
+    """`Accelerator.reduce`, without one; the mean unless another reduction is given."""
     return PartialState().reduce(tensor, reduction, scale)
 
 

@@ -1,4 +1,4 @@
-"""Keep what a run measures, with the trackers that were asked for. Only process 0 has any."""
+"""Trackers of what a run measures, on process 0: JSONL, CSV, TensorBoard, Weights & Biases, or the script's own."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ class TensorBoardTracker:
 
 
 class WandBTracker:
-    """Through Weights & Biases; what it is told besides (`mode`, `entity`, ...) comes from `init_kwargs`."""
+    """Through Weights & Biases; its other options (`mode`, `entity`, ...) come from `init_kwargs`."""
 
     name = "wandb"
 

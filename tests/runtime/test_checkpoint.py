@@ -18,7 +18,7 @@ from torch import nn
 
 from accelify.runtime import Accelerator, Environment, ProjectConfiguration
 from accelify.runtime.checkpoint.checkpoint import CannotLoad, CannotSave
-from accelify.runtime.checkpoint.files import Entry, Writing
+from accelify.runtime.checkpoint.files import Entry, FolderWriter
 from accelify.runtime.checkpoint.format import CannotEncode, Encoder, decode
 from accelify.runtime.checkpoint.manifest import Manifest, _digest, _table, read_manifest, stage, verify
 from accelify.runtime.checkpoint.weights import size_of
@@ -238,7 +238,7 @@ def test_a_pickle_put_into_a_checkpoint_does_not_run(tmp_path):
         manifest = read_manifest(copy)
         (copy / name).unlink()
         (copy / "manifest.json").unlink()
-        with Writing(copy) as writing:
+        with FolderWriter(copy) as writing:
             entry = writing.file(name, [evil])
         table = _table(Manifest(copy, 0, {**manifest.files, name: entry}, manifest.about))
         (copy / "manifest.json").write_text(json.dumps({**table, "sha256": _digest(table)}))

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from accelify.runtime.data import passes
-from accelify.runtime.data.passes import AHEAD, Copies
+from accelify.runtime.data.passes import AHEAD, DeviceCopies
 
-META = Copies(torch.device("meta"))
+META = DeviceCopies(torch.device("meta"))
 
 
 class Graph:
@@ -154,7 +154,7 @@ def gpu(request, monkeypatch):
 
 
 def test_every_step_reads_its_own_batch_whatever_the_gpu_does_first(gpu):
-    there, seen = Copies(torch.device("cuda")), []
+    there, seen = DeviceCopies(torch.device("cuda")), []
     before = None
     for value in range(30):
         batch = there.of({"x": torch.tensor(value).as_subclass(OnCpu)})["x"]
@@ -168,7 +168,7 @@ def test_every_step_reads_its_own_batch_whatever_the_gpu_does_first(gpu):
 
 
 def test_copies_go_beside_the_computation_and_do_not_fill_the_gpu(gpu):
-    there, seen = Copies(torch.device("cuda")), []
+    there, seen = DeviceCopies(torch.device("cuda")), []
     computing = gpu.current
     for value in range(30):
         (batch,) = there.of([torch.tensor(value).as_subclass(OnCpu)])
@@ -185,5 +185,5 @@ def test_what_is_of_many_pieces_is_copied_on_the_scripts_own_stream(gpu):
         torch.ones(2).as_subclass(Sparse),
         torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
     )
-    assert Copies(torch.device("cuda")).of({"x": sparse})["x"] == [computing]
+    assert DeviceCopies(torch.device("cuda")).of({"x": sparse})["x"] == [computing]
     assert not passes._is_one_piece(nested)

@@ -5,8 +5,8 @@ import itertools
 import pytest
 from torch.utils.data import BatchSampler
 
-from accelify.runtime.data.passes import ABSENT
-from accelify.runtime.data.sharding import Sharing, deal_rows, dealt, split_indices, split_rows, taking
+from accelify.runtime.data.passes import NO_BATCH
+from accelify.runtime.data.sharding import Sharding, shard_items, shard_rows, split_indices, split_rows, taker
 
 
 @pytest.mark.parametrize("even_batches", [True, False])
@@ -14,14 +14,16 @@ from accelify.runtime.data.sharding import Sharing, deal_rows, dealt, split_indi
 @pytest.mark.parametrize("size", [2, 3])
 def test_rows_are_dealt_as_their_batches_are(size, split_batches, even_batches):
     for rank, length, start in itertools.product(range(size), range(1, 30), (0, 1, 2, 5)):
-        sharing = Sharing(rank=rank, size=size, split_batches=split_batches, even_batches=even_batches)
+        sharding = Sharding(rank=rank, size=size, split_batches=split_batches, even_batches=even_batches)
         rows = list(range(100, 100 + length))
-        take = taking(iter(BatchSampler(rows, 3, drop_last=False)))
-        one_by_one = split_indices(take, sharing, start) if split_batches else dealt(take, sharing, len, 3, start)
-        deal = split_rows if split_batches else deal_rows
+        take = taker(iter(BatchSampler(rows, 3, drop_last=False)))
+        one_by_one = (
+            split_indices(take, sharding, start) if split_batches else shard_items(take, sharding, len, 3, start)
+        )
+        deal = split_rows if split_batches else shard_rows
         pairs = list(one_by_one)
-        expected = [part for part, _ in pairs if part is not ABSENT], [step for _, step in pairs]
-        assert deal(rows, 3, sharing, start) == expected, (rank, length, start)
+        expected = [part for part, _ in pairs if part is not NO_BATCH], [step for _, step in pairs]
+        assert deal(rows, 3, sharding, start) == expected, (rank, length, start)
 
 
 def test_taking_from_a_generator_in_parts():
@@ -31,5 +33,5 @@ def test_taking_from_a_generator_in_parts():
         yield from range(5, 8)
         yield from [8, 9]
 
-    take = taking(items())
+    take = taker(items())
     assert [take(2), take(3), take(0), take(3), take(4), take(1)] == [[1, 2], [3, 4, 5], [], [6, 7, 8], [9], []]

@@ -23,8 +23,8 @@ from accelify.runtime import (
     skip_first_batches,
 )
 from accelify.runtime.data.loader import prepare_loader
-from accelify.runtime.data.one_process import Whole
-from accelify.runtime.data.passes import Passages
+from accelify.runtime.data.one_process import OneProcess
+from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.world.collectives import Collectives
 
 
@@ -331,8 +331,8 @@ def test_seeds_reach_every_library():
 
 def test_a_loader_moves_its_batches_where_the_device_is_another():
     loader = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
-    source = Whole(loader, Collectives())
-    prepared = prepare_loader(loader, source, Passages(), torch.device("meta"))
+    source = OneProcess(loader, Collectives())
+    prepared = prepare_loader(loader, source, LoaderPasses(), torch.device("meta"))
     assert [batch[0].device.type for batch in prepared] == ["meta", "meta"]
     assert isinstance(prepared, DataLoader)
     assert copy.deepcopy(prepared).batch_size == 2

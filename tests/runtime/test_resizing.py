@@ -11,8 +11,8 @@ import pytest
 from torch.utils.data import DataLoader, DistributedSampler
 
 from accelify.runtime.data.loader import load_state, prepare_loader, state_of
-from accelify.runtime.data.passes import Passages
-from accelify.runtime.data.sharding import Sharing
+from accelify.runtime.data.passes import LoaderPasses
+from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.sources import choose_source
 from accelify.runtime.world.collectives import Collectives
 from tests.runtime.training import Rows, loader_of, seed
@@ -35,8 +35,8 @@ def ranks(size, kind, workers, *, split=False, state=None):
             loader = DataLoader(Rows(), batch_size=None, shuffle=True, num_workers=workers)
         else:
             loader = loader_of(kind, workers)
-        sharing = Sharing(rank=rank, size=size, split_batches=split)
-        prepared = prepare_loader(loader, choose_source(loader, sharing, Collectives()), Passages(), None)
+        sharding = Sharding(rank=rank, size=size, split_batches=split)
+        prepared = prepare_loader(loader, choose_source(loader, sharding, Collectives()), LoaderPasses(), None)
         if state is not None:
             assert load_state(prepared, state) is None
         yield prepared
@@ -46,8 +46,8 @@ def drawn(loaders, steps=None):
     """The samples of so many steps of each rank, and where rank 0's loader is then."""
     seen, states = [], []
     for loader in loaders:
-        passage = iter(loader)
-        for index, _ in itertools.islice(passage, steps):
+        loader_pass = iter(loader)
+        for index, _ in itertools.islice(loader_pass, steps):
             seen += [index] if isinstance(index, int) else index.tolist()
         states.append(state_of(loader))
     return collections.Counter(seen), states[0]
@@ -88,15 +88,15 @@ def test_three_processes_go_on_with_others_and_others_as_three(before, after):
 def test_a_sampler_that_divides_the_data_itself_says_what_is_seen_again():
     _, state = drawn(ranks(1, "shuffle", 0), 3)
     loader = DataLoader(Rows(), batch_size=3, sampler=DistributedSampler(Rows(), num_replicas=2, rank=0))
-    source = choose_source(loader, Sharing(rank=0, size=2), Collectives())
-    problem = load_state(prepare_loader(loader, source, Passages(), None), state)
+    source = choose_source(loader, Sharding(rank=0, size=2), Collectives())
+    problem = load_state(prepare_loader(loader, source, LoaderPasses(), None), state)
     assert problem == "the sampler divides the data itself, so that the last batches (1) are seen again"
 
 
 def test_batches_that_came_as_they_were_ready_cannot_be_told_apart():
     def prepared():
         loader = DataLoader(Rows(), batch_size=3, num_workers=1, in_order=False)
-        return prepare_loader(loader, choose_source(loader, Sharing(), Collectives()), Passages(), None)
+        return prepare_loader(loader, choose_source(loader, Sharding(), Collectives()), LoaderPasses(), None)
 
     _, state = drawn([prepared()], 3)
     assert "some come again, some not at all" in load_state(prepared(), state)

@@ -1,7 +1,7 @@
-"""Save and load what a training run consists of, by the protocol of `durable`: complete or absent, never a pickle.
+"""Save and load the state of a training run as a checkpoint: complete or absent, never a pickle.
 
-Rank 0 writes what all ranks share, and each rank's random state. A step that fails on one rank fails on all, with the
-same words.
+Rank 0 writes the state that all ranks have in common, every rank its random state. What fails on one rank fails on
+all, with the same message.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from accelify.errors import AccelifyError
-from accelify.runtime.checkpoint.files import Entry, Writing
-from accelify.runtime.checkpoint.format import Row, States, whole_row, write_state, write_table
+from accelify.runtime.checkpoint.files import Entry, FolderWriter
+from accelify.runtime.checkpoint.format import Row, States, inline_row, write_state, write_table
 from accelify.runtime.checkpoint.manifest import (
     Damaged,
     Manifest,
@@ -40,7 +40,7 @@ from accelify.runtime.data.loader import generators_of, is_apart, load_state, st
 from accelify.runtime.data.random_state import device_state, global_state, set_device_state, set_global_state, set_seed
 from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.world.collectives import Collectives
-from accelify.runtime.world.divergence import named, parted
+from accelify.runtime.world.divergence import find_divergence, named
 from accelify.runtime.world.process_group import World
 
 SaveHook = Callable[[list[nn.Module], list[dict[str, Any]], str], None]
@@ -57,7 +57,7 @@ class CannotLoad(AccelifyError):
 
 @dataclass
 class Parts:
-    """What a run consists of, as the accelerator knows it; the lists are its own."""
+    """What a run consists of, as the accelerator knows it; the lists are those of its parts."""
 
     models: list[nn.Module]
     optimizers: list[Any]
@@ -79,7 +79,7 @@ class Checkpoints:
         self._save_hooks: OrderedDict[int, SaveHook] = OrderedDict()
         self._load_hooks: OrderedDict[int, LoadHook] = OrderedDict()
 
-    # -- what belongs to it
+    # -- what is saved beside the prepared objects
 
     def register(self, *objects: Any) -> None:
         """Keep these objects' states, too. Raises: ValueError for one without state_dict and load_state_dict."""
@@ -108,7 +108,7 @@ class Checkpoints:
         self._warn_of_drift()
         target, staging, serial = self._attempts.on_main(lambda: self._begin(folder), CannotSave)
         try:
-            with Writing(staging) as writing:
+            with FolderWriter(staging) as writing:
                 written = self._attempts.on_all(lambda: self._write(writing), CannotSave)
                 self._attempts.on_main(lambda: self._commit(target, serial, writing, written), CannotSave)
         except CannotSave:
@@ -118,10 +118,10 @@ class Checkpoints:
         return str(target)
 
     def _warn_of_drift(self) -> None:
-        """Say so where some rank does not hold what rank 0 holds, whose models are saved."""
+        """Warn where the parameters have diverged from rank 0's, which are saved."""
         if (
             self._world.size > 1
-            and (story := parted(self._collectives, "save_state", named(self.parts.models))) is not None
+            and (story := find_divergence(self._collectives, "save_state", named(self.parts.models))) is not None
         ):
             reason = "was it changed on one process alone, by load_state_dict or without accelerator.backward?"
             if self._world.rank == 0:
@@ -156,15 +156,15 @@ class Checkpoints:
         home = self._home()
         return set() if home is None else {home, home.parent}
 
-    def _write(self, writing: Writing) -> tuple[dict[str, Row], list[Entry]]:
+    def _write(self, writing: FolderWriter) -> tuple[dict[str, Row], list[Entry]]:
         """This rank's rows of the table, and its files."""
         weights = [model.state_dict() for model in self.parts.models]
         for hook in self._save_hooks.values():
             hook(self.parts.models, weights, str(writing.folder))
         own = f"rng-rank{self._world.rank}"
-        rows, entries = {own: whole_row(own, self._random_state())}, []
+        rows, entries = {own: inline_row(own, self._random_state())}, []
         if self._world.rank == 0:
-            rows["loaders"] = whole_row("loaders", [state_of(loader) for loader in self.parts.loaders])
+            rows["loaders"] = inline_row("loaders", [state_of(loader) for loader in self.parts.loaders])
             for name, state in self._shared_states(weights).items():
                 rows[name], files = write_state(writing, name, state)
                 entries += files
@@ -182,7 +182,7 @@ class Checkpoints:
         return states
 
     def _commit(
-        self, target: Path, serial: int, writing: Writing, written: list[tuple[dict[str, Row], list[Entry]]]
+        self, target: Path, serial: int, writing: FolderWriter, written: list[tuple[dict[str, Row], list[Entry]]]
     ) -> None:
         about = {
             **about_now(),
@@ -203,7 +203,7 @@ class Checkpoints:
             for old in named[limit:]:
                 remove(old.folder)
         except OSError as error:
-            # The new checkpoint is there; an old one too many harms nobody.
+            # The new checkpoint is there; an old one too many does no harm.
             warnings.warn(f"an old checkpoint could not be removed: {error}", stacklevel=2)
 
     def _random_state(self) -> dict[str, Any]:
@@ -278,7 +278,7 @@ class Checkpoints:
         return {**{name: saved[name] for name in names}, "random": self._random_state_in(saved, manifest)}
 
     def _random_state_in(self, states: States, manifest: Manifest) -> Any:
-        """This rank's; a rank that did not exist then draws what all drew alike, or something of its own."""
+        """This rank's; a rank that did not exist then takes the state that all ranks had, or a seed of its own."""
         saved, rank = manifest.about["processes"], self._world.rank
         if rank < saved:
             return states[f"rng-rank{rank}"]
@@ -333,7 +333,7 @@ def _numbered(kind: str, index: int) -> str:
 
 
 class Attempts:
-    """Work that may fail on some rank, whose failure every rank must hear of."""
+    """Work that may fail on some rank: then every rank raises the same error."""
 
     def __init__(self, collectives: Collectives, rank: int) -> None:
         self._collectives = collectives
@@ -360,6 +360,6 @@ class Attempts:
 def _attempt(work: Callable[[], Any]) -> tuple[tuple[Any, str | None], Exception | None]:
     try:
         return (work(), None), None
-    except Exception as error:  # whatever it is, the other ranks wait to hear of it; all raise it
+    except Exception as error:  # whatever it is, the other ranks wait for the outcome; all raise it
         words = str(error) if isinstance(error, AccelifyError) else f"{type(error).__name__}: {error}"
         return (None, words), error

@@ -1,4 +1,4 @@
-"""Write new files that are on the disk when all are waited for, their hashes taken on the way. Knows no torch."""
+"""New files of a checkpoint, hashed while they are written and synchronised in threads. Works without torch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Entry:
     sha256: str
 
 
-class Writing:
+class FolderWriter:
     """Files on their way into one folder.
 
     A hash is taken beside the writing, in a thread: each needs about as long as the other. Files are synchronised in
@@ -43,7 +43,7 @@ class Writing:
         self._syncing = ThreadPoolExecutor(max_workers=8)
         self._synced: list[Future[None]] = []
 
-    def __enter__(self) -> Writing:
+    def __enter__(self) -> FolderWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

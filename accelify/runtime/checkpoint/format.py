@@ -1,4 +1,4 @@
-"""States as JSON beside named tensors, and back: nothing that is read here can run.
+"""The format of a checkpoint: states as one JSON table, their tensors as safetensors; nothing in it can run.
 
 What JSON lacks carries a tag: `{"~": "tuple", "v": [...]}`. Tensors and arrays are named by their place in the state
 ("state.0.exp_avg"), so that a model's file has the model's own keys.
@@ -18,7 +18,7 @@ import numpy
 import torch
 
 from accelify.errors import AccelifyError
-from accelify.runtime.checkpoint.files import Entry, Writing
+from accelify.runtime.checkpoint.files import Entry, FolderWriter
 from accelify.runtime.checkpoint.manifest import Manifest
 from accelify.runtime.world.tensors import content_of
 
@@ -50,7 +50,7 @@ _NAMES = {
 
 TABLE = "states.json"
 
-# A state as the table has it; `tensors` stands for a file of its own where it is None.
+# A state as the table has it; where `tensors` is None they are in a file of their own.
 Row = dict[str, Any]
 
 
@@ -210,7 +210,7 @@ def dtype_of(text: str) -> torch.dtype:
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[object, ...]:
-    """Equal for tensors that are the same numbers in the same place; XLA does not tell places."""
+    """Equal for tensors that are the same numbers in the same place; XLA does not give addresses."""
     place = tensor.data_ptr() or object()
     return tensor.device, place, tensor.dtype, tuple(tensor.shape), tensor.stride()
 
@@ -265,19 +265,19 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return memoryview(flat.numpy())  # type: ignore[arg-type]  # an array is a buffer before Python 3.12, too
 
 
-def write_state(writing: Writing, name: str, state: Any) -> tuple[Row, list[Entry]]:
+def write_state(writing: FolderWriter, name: str, state: Any) -> tuple[Row, list[Entry]]:
     """The table's row of a state, and the file of its tensors, if it has any."""
     row, tensors = _encoded(name, state)
     return row, [writing.file(f"{name}.safetensors", tensor_chunks(tensors))] if tensors else []
 
 
-def whole_row(name: str, state: Any) -> Row:
+def inline_row(name: str, state: Any) -> Row:
     """The table's row of a state that is small, its tensors in it."""
     row, tensors = _encoded(name, state)
     return {**row, "tensors": {key: _packed(tensor) for key, tensor in tensors.items()}}
 
 
-def write_table(writing: Writing, rows: Mapping[str, Row]) -> Entry:
+def write_table(writing: FolderWriter, rows: Mapping[str, Row]) -> Entry:
     """The table of all states."""
     return writing.file(TABLE, [json.dumps(rows).encode()])
 

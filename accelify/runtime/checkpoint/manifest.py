@@ -1,4 +1,4 @@
-"""Files and folders that are there whole, or not at all, whatever happens while they are written. Knows no torch.
+"""The folder of a checkpoint, complete or absent whatever happens while it is written. Works without torch.
 
 A folder is written beside its place under another name, every file synchronised and its sha256 taken; then a manifest
 that lists them; then one rename makes it real. What has no manifest that checks out was never there.
@@ -18,11 +18,11 @@ from collections.abc import Container, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any  # what a manifest tells of its checkpoint
+from typing import Any  # what a manifest records of its checkpoint
 
 from accelify.atomic import sync_folder
 from accelify.errors import AccelifyError
-from accelify.runtime.checkpoint.files import Entry, Writing, hash_of
+from accelify.runtime.checkpoint.files import Entry, FolderWriter, hash_of
 
 MANIFEST = "manifest.json"
 FORMAT = 2
@@ -63,7 +63,7 @@ def place_of(folder: str | os.PathLike[str]) -> Path:
 def stage(target: Path, *, is_ours: bool) -> Path:
     """An empty folder beside the target to write into; what earlier attempts at it left behind goes.
 
-    is_ours: whether nobody else writes into the folder around; what was left of others goes, too, then.
+    is_ours: whether only checkpoints of ours are in the folder around; what was left of others goes, too, then.
     Raises: Occupied for what cannot be replaced.
     """
     if target.exists() and not target.is_dir():
@@ -83,11 +83,13 @@ def sweep(parent: Path, name: str = "") -> None:
     for left in list(parent.iterdir()):
         unfinished = re.fullmatch(f"({re.escape(STAGING)}|{re.escape(TRASH)}){wanted}-[0-9a-f]{{8}}", left.name)
         replaced = re.fullmatch(f"{re.escape(PREVIOUS)}({wanted})", left.name)
-        if unfinished or (replaced and is_sound(parent / replaced[1])):
+        if unfinished or (replaced and is_checkpoint(parent / replaced[1])):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def commit(writing: Writing, target: Path, serial: int, entries: Iterable[Entry], about: dict[str, Any]) -> Manifest:
+def commit(
+    writing: FolderWriter, target: Path, serial: int, entries: Iterable[Entry], about: dict[str, Any]
+) -> Manifest:
     """Make the staged folder the target, at once. What stood there stays until the new one does."""
     staging = writing.folder
     files = {entry.name: entry for entry in entries}
@@ -105,13 +107,13 @@ def commit(writing: Writing, target: Path, serial: int, entries: Iterable[Entry]
     previous = target.with_name(f"{PREVIOUS}{target.name}")
     folders = {staging, *((staging / name).parent for name in files)}
     for old in (target, previous):
-        folders |= take_along(old, _own(old), staging)
+        folders |= keep_other_files(old, _own(old), staging)
     for folder in folders:
         writing.sync_folder(folder)
     writing.wait()
     if target.exists():
         # The loader looks under the second name, too, if we end between these two.
-        if is_sound(target) or not is_sound(previous):
+        if is_checkpoint(target) or not is_checkpoint(previous):
             shutil.rmtree(previous, ignore_errors=True)
             os.rename(target, previous)  # noqa: PTH104  # the calls that tests make fail are os's
         else:
@@ -189,7 +191,7 @@ def verify(folder: Path) -> Manifest:
     return manifest
 
 
-def is_sound(folder: Path) -> bool:
+def is_checkpoint(folder: Path) -> bool:
     """Whether this folder is a checkpoint, by its manifest alone."""
     try:
         read_manifest(folder)
@@ -225,7 +227,7 @@ def candidates(folder: Path) -> list[Path]:
 
 
 def about_now() -> dict[str, Any]:
-    """What any manifest tells: when it was written."""
+    """What any manifest records: when it was written."""
     return {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
 
 
@@ -242,7 +244,7 @@ def _digest(table: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
-def take_along(old: Path, own: Container[str], new: Path) -> set[Path]:
+def keep_other_files(old: Path, own: Container[str], new: Path) -> set[Path]:
     """Give the new folder what the old one holds beside its `own` files; the folders that this wrote into.
 
     The files are in both for a while, under links: whenever we end, nothing is away.

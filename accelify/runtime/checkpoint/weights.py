@@ -1,4 +1,4 @@
-"""Write a model's weights where other tools look for them: `model.safetensors`, in parts with an index if it is large.
+"""Write a model's weights where other tools look for them: `model.safetensors`, sharded with an index if it is large.
 
 Source: https://huggingface.co/docs/transformers/big_models#sharded-checkpoints
 """
@@ -24,7 +24,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "
 
 
 def save_weights(state: dict[str, torch.Tensor], folder: Path, max_shard_size: int | str) -> None:
-    """The weights in files of at most that size (a larger tensor has one of its own), each whole or not there.
+    """The weights in files of at most that size (a larger tensor has one of its own), each complete or absent.
 
     Names of one tensor, as tied weights have, are kept once; the others are in the file's metadata. What an earlier
     call left there and this one does not write goes, after the new files are there.
@@ -69,7 +69,7 @@ def size_of(text: int | str) -> int:
 def write_object(
     obj: Any, f: str | os.PathLike[str] | IO[bytes], *arguments: Any, safe_serialization: bool = False, **options: Any
 ) -> None:
-    """`torch.save`, or safetensors for a dict of tensors; a named file is replaced whole or not at all."""
+    """`torch.save`, or safetensors for a dict of tensors; a named file is replaced atomically."""
 
     def write(file: IO[bytes]) -> None:
         if safe_serialization:

@@ -1,4 +1,4 @@
-"""Divide a loader by its indices: every rank draws the whole epoch's from one random stream, and fetches its own."""
+"""Shard a loader by its indices: every rank draws the epoch's from one random stream, and fetches its own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from accelify.runtime.data.passes import ABSENT, Epoch, Step
-from accelify.runtime.data.random_state import SharedRandom, WorkerStart, left_alone, states_of
+from accelify.runtime.data.passes import NO_BATCH, Epoch, Step
+from accelify.runtime.data.random_state import SharedRandom, WorkerStart, states_of, unchanged_generators
 from accelify.runtime.data.resume import (
-    Bookmark,
+    PassStart,
     Replay,
     draws_first,
     draws_from,
@@ -28,38 +28,42 @@ from accelify.runtime.data.resume import (
     samplers_of,
     seeding_state,
 )
-from accelify.runtime.data.sharding import Sharing, deal_rows, dealt, split_indices, split_rows, taking
+from accelify.runtime.data.sharding import Sharding, shard_items, shard_rows, split_indices, split_rows, taker
 from accelify.runtime.world.collectives import Collectives
 
 # Iterators of indices that are all there: nothing is drawn any more.
 HOLDERS: tuple[type[Any], ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
 
-# How samplers that know of other ranks call their number and their own, each perhaps with an underscore before it.
+# The attributes in which samplers hold the world size and their rank, each perhaps with an underscore before it.
 _WORLDS, _RANKS = ("num_replicas", "world_size"), ("rank",)
 
 
 class ByIndex:
-    """This rank's batches of a map-style dataset: the indices are dealt out, each rank fetches its own."""
+    """This rank's batches of a map-style dataset: the indices are sharded, each rank fetches its own."""
 
     def __init__(
-        self, loader: DataLoader[Any], sharing: Sharing, collectives: Collectives, dealt_by: Sharing | None = None
+        self,
+        loader: DataLoader[Any],
+        sharding: Sharding,
+        collectives: Collectives,
+        sampler_sharding: Sharding | None = None,
     ) -> None:
-        """dealt_by: how the sampler's indices are divided, where that is not how the ranks share."""
+        """sampler_sharding: how the sampler's indices are sharded, where that is not as the loader's batches are."""
         self._loader = loader
-        self._sharing = sharing
-        self._dealt_by = dealt_by or sharing
+        self._sharding = sharding
+        self._sampler_sharding = sampler_sharding or sharding
         self._collectives = collectives
-        self._kept: tuple[DataLoader[Any], Deal] | None = None
-        self.per_step = sharing.batches_per_step
+        self._kept: tuple[DataLoader[Any], ShardedSampler] | None = None
+        self.per_step = sharding.batches_per_step
         self._seeded: torch.Tensor | None = None
 
-    def begin(self, start: Bookmark) -> Epoch:
-        """A pass whose order all ranks draw alike."""
+    def begin(self, start: PassStart) -> Epoch:
+        """A pass whose order is the same on all ranks."""
         # In a resumed one the dataset's own generators are where they were left, though a sampler may hold it.
-        with left_alone([] if start.before is None else [self._loader.dataset]):
+        with unchanged_generators([] if start.before is None else [self._loader.dataset]):
             return self._begin(start)
 
-    def _begin(self, start: Bookmark) -> Epoch:
+    def _begin(self, start: PassStart) -> Epoch:
         inner, deal = self._inner()
         deal.start, deal.random, deal.at_first = self._left_out(start.position), None, None
         deal.replay = None
@@ -86,7 +90,7 @@ class ByIndex:
         """How many of the sampler's items come before so many batches of one process are over."""
         return position
 
-    def _share(self, deal: Deal, start: Bookmark) -> SharedRandom | None:
+    def _share(self, deal: ShardedSampler, start: PassStart) -> SharedRandom | None:
         """Have the epoch drawn from rank 0's stream, if anything is drawn at all."""
         owners = samplers_of(self._loader)
         private = [*owners, self._loader.generator]
@@ -101,7 +105,7 @@ class ByIndex:
             start.seeded = start.before["shared"]["torch"]
         return deal.random
 
-    def _seed_workers(self, inner: DataLoader[Any], start: Bookmark) -> None:
+    def _seed_workers(self, inner: DataLoader[Any], start: PassStart) -> None:
         """Take the workers' seed from where it once came from; those that live on have theirs."""
         if self._kept is not None and self._seeded is not None:
             start.seeded = self._seeded
@@ -114,17 +118,17 @@ class ByIndex:
     def _worker_start(self, is_apart: bool) -> Any:
         """What workers do at their start: where this rank draws by itself (`seed_by_rank`), so do they."""
         own = self._loader.worker_init_fn
-        return WorkerStart(own, self._sharing.rank) if is_apart else own
+        return WorkerStart(own, self._sharding.rank) if is_apart else own
 
-    def _inner(self) -> tuple[DataLoader[Any], Deal]:
-        """The user's loader with its indices dealt: a shallow copy, so that later changes of theirs count."""
+    def _inner(self) -> tuple[DataLoader[Any], ShardedSampler]:
+        """The user's loader with its indices sharded: a shallow copy, so that later changes of theirs count."""
         if self._kept is not None:
             return self._kept
         inner: DataLoader[Any] = copy(self._loader)
         name = "sampler" if self._loader.batch_sampler is None else "batch_sampler"
         is_batches = self._loader.batch_sampler is not None
         sampler, draws_once = getattr(self._loader, name), draws_first(self._loader)
-        deal = Deal(sampler, self._dealt_by, is_batches=is_batches, draws_once=draws_once)
+        deal = ShardedSampler(sampler, self._sampler_sharding, is_batches=is_batches, draws_once=draws_once)
         # DataLoader refuses a new sampler by assignment; a copy of ours may have one.
         vars(inner).update({name: deal, "_iterator": None})
         if self._loader.persistent_workers:
@@ -137,15 +141,15 @@ class ByIndex:
         return None if self._kept is None else self._seeded
 
     def count(self, position: int = 0) -> int:
-        """This rank's share of the batches from there on."""
+        """How many batches this rank gets from there on."""
         sampler = self._loader.sampler if self._loader.batch_sampler is None else self._loader.batch_sampler
-        return self._sharing.count(max(len(sampler) - position, 0))  # type: ignore[arg-type]  # TypeError if unknown
+        return self._sharding.count(max(len(sampler) - position, 0))  # type: ignore[arg-type]  # TypeError if unknown
 
 
-class Deal:
-    """What takes the sampler's place in the copied loader: this rank's part of what the sampler yields."""
+class ShardedSampler:
+    """The sampler of the copied loader: this rank's shard of what the user's sampler yields."""
 
-    def __init__(self, sampler: Any, sharing: Sharing, *, is_batches: bool, draws_once: bool) -> None:
+    def __init__(self, sampler: Any, sharding: Sharding, *, is_batches: bool, draws_once: bool) -> None:
         self.steps: list[Step] = []
         self.random: SharedRandom | None = None
         self.draws_once = draws_once
@@ -156,7 +160,7 @@ class Deal:
         self._sampler = sampler
         # Where all batches but the last have one size.
         self._is_plain = is_batches and type(sampler) is BatchSampler
-        self._sharing = sharing
+        self._sharding = sharding
         self._is_drawn = False
         self._begin = 0
         self._items: Iterator[Any] = iter(())
@@ -168,7 +172,7 @@ class Deal:
         return itertools.chain.from_iterable(self._drawn())
 
     def __len__(self) -> int:
-        return self._sharing.count(len(self._sampler))
+        return self._sharding.count(len(self._sampler))
 
     def draw_first(self) -> None:
         """Have the sampler draw its permutation now, as it would when a plain loader asks for its first batch."""
@@ -177,7 +181,7 @@ class Deal:
         self._is_drawn = True
         if self.at_first is not None:
             self.at_first()
-        # What the workers fetch again has to be dealt, too.
+        # What the workers fetch again has to be sharded, too.
         self._begin = self.start if self.replay is None else 0
         self._parts = self._all_at_once(self._sampler) if self._is_plain else self._one_by_one(self._items)
         if self.replay is not None:
@@ -193,37 +197,37 @@ class Deal:
         yield self._parts
 
     def _all_at_once(self, batches: BatchSampler) -> Iterator[Any]:
-        """This rank's parts of an epoch that is drawn when its first index is there; else they come one by one."""
+        """This rank's shard of an epoch that is drawn when its first index is there; else it comes item by item."""
         sampler: Any = batches.sampler
         with self._drawing():
             indices = iter(sampler)
             if isinstance(indices, HOLDERS):
                 rows, self.draws_once = list(indices), True
             elif self.draws_once and not getattr(sampler, "replacement", False):
-                rows = taking(indices)(len(sampler))
+                rows = taker(indices)(len(sampler))
             else:
                 return self._one_by_one(iter(BatchSampler(indices, batches.batch_size, batches.drop_last)))
         if batches.drop_last:
             del rows[len(rows) - len(rows) % batches.batch_size :]
-        deal = split_rows if self._sharing.split_batches else deal_rows
-        parts, steps = deal(rows, batches.batch_size, self._sharing, self._begin)
+        deal = split_rows if self._sharding.split_batches else shard_rows
+        parts, steps = deal(rows, batches.batch_size, self._sharding, self._begin)
         self.steps.extend(steps)
         # A sampler that comes to its end draws once more, which only its own generator shows.
         return itertools.chain(parts, indices) if getattr(sampler, "generator", None) else iter(parts)
 
     def _one_by_one(self, items: Iterator[Any]) -> Iterator[Any]:
-        """This rank's parts of what may draw for each of them anew."""
-        plainly = taking(items)
+        """This rank's shard of what may draw anew for each item."""
+        plainly = taker(items)
 
         def take(count: int) -> list[Any]:
             with self._drawing():
                 return plainly(count)
 
-        if self._sharing.split_batches:
-            pairs = split_indices(take, self._sharing, self._begin)
+        if self._sharding.split_batches:
+            pairs = split_indices(take, self._sharding, self._begin)
         else:
             batch_size = self._sampler.batch_size if self._is_plain else None
-            pairs = dealt(take, self._sharing, _size, batch_size, self._begin)
+            pairs = shard_items(take, self._sharding, _size, batch_size, self._begin)
         return self._noted(itertools.chain(list(itertools.islice(pairs, 1)), pairs))
 
     def _drawing(self) -> AbstractContextManager[None]:
@@ -232,7 +236,7 @@ class Deal:
     def _noted(self, pairs: Iterator[tuple[Any, Step]]) -> Iterator[Any]:
         for part, step in pairs:
             self.steps.append(step)
-            if part is not ABSENT:
+            if part is not NO_BATCH:
                 yield part
 
 
@@ -240,11 +244,11 @@ def _size(indices: Any) -> int | None:
     return len(indices) if isinstance(indices, Sized) and not isinstance(indices, str) else None
 
 
-def divides_by_itself(sampler: Any, sharing: Sharing) -> bool:
+def is_sharding_sampler(sampler: Any, sharding: Sharding) -> bool:
     """Whether this is a sampler for one rank of these: torch's DistributedSampler, or one of the script's own."""
     if isinstance(sampler, DistributedSampler):
-        return sampler.num_replicas == sharing.size
-    return _attribute(sampler, _WORLDS) == sharing.size and _attribute(sampler, _RANKS) == sharing.rank
+        return sampler.num_replicas == sharding.size
+    return _attribute(sampler, _WORLDS) == sharding.size and _attribute(sampler, _RANKS) == sharding.rank
 
 
 def _attribute(sampler: Any, names: tuple[str, ...]) -> object:
@@ -252,23 +256,23 @@ def _attribute(sampler: Any, names: tuple[str, ...]) -> object:
     return next((held[key] for name in names for key in (name, f"_{name}") if key in held), None)
 
 
-class AlreadyShared(ByIndex):
+class AlreadySharded(ByIndex):
     """The batches of this rank's sampler, all of them."""
 
-    def __init__(self, loader: DataLoader[Any], sampler: Any, sharing: Sharing, collectives: Collectives) -> None:
-        super().__init__(loader, sharing, collectives, Sharing())
-        self.per_step = sharing.size
+    def __init__(self, loader: DataLoader[Any], sampler: Any, sharding: Sharding, collectives: Collectives) -> None:
+        super().__init__(loader, sharding, collectives, Sharding())
+        self.per_step = sharding.size
         self._sampler = sampler
 
-    def begin(self, start: Bookmark) -> Epoch:
-        """This rank's own pass: the sampler's order follows from the epoch it was told."""
+    def begin(self, start: PassStart) -> Epoch:
+        """This rank's own pass: the sampler's order follows from the epoch that was set."""
         epoch = super().begin(start)
         skipped = self._left_out(start.position)
         if self._loader.batch_size is not None and _deals_in_turn(self._sampler):
             steps = self._steps(self._loader.batch_size, skipped)
         else:
-            # Nobody but the sampler knows which of its elements are there to make the shares equal, if any are.
-            steps = itertools.repeat(Step(rows=None, valid=(1,) * self._sharing.size))
+            # Only the sampler knows which of its elements are there to make the shards equal, if any are.
+            steps = itertools.repeat(Step(rows=None, valid=(1,) * self._sharding.size))
         try:
             count = len(self._loader) - skipped
         except TypeError:  # a sampler without an end
@@ -276,9 +280,9 @@ class AlreadyShared(ByIndex):
         return Epoch(epoch.batches, list(itertools.islice(steps, max(count, 0))))
 
     def _steps(self, batch_size: int, skipped: int) -> Iterator[Step]:
-        # The sampler deals single elements: the i-th of rank r is number i * N + r; from the dataset's length on they
+        # The sampler shards single elements: the i-th of rank r is number i * N + r; from the dataset's length on they
         # are repetitions.
-        size, share = self._sharing.size, len(self._sampler)
+        size, share = self._sharding.size, len(self._sampler)
         real = min(len(self._sampler.dataset), self._sampler.total_size)
         for start in range(skipped * batch_size, share, batch_size):
             stop = min(start + batch_size, share)
@@ -286,7 +290,7 @@ class AlreadyShared(ByIndex):
             yield Step(rows=(stop - start,) * size, valid=tuple(owned))
 
     def count(self, position: int = 0) -> int:
-        """The batches of the sampler's own share."""
+        """How many batches the sampler's own shard has."""
         return max(len(self._loader) - self._left_out(position), 0)
 
     def _left_out(self, position: int) -> int:

@@ -11,12 +11,12 @@ from typing import Any  # batches and attributes are whatever the user's loader 
 import torch
 from torch.utils.data import DataLoader
 
-from accelify.runtime.data.index_sharding import AlreadyShared
-from accelify.runtime.data.one_process import Whole
-from accelify.runtime.data.passes import Passage, Passages
+from accelify.runtime.data.index_sharding import AlreadySharded
+from accelify.runtime.data.one_process import OneProcess
+from accelify.runtime.data.passes import LoaderPass, LoaderPasses
 from accelify.runtime.data.random_state import private_states, set_private_states
-from accelify.runtime.data.resume import Bookmark, Source, is_reread, owners_of, samplers_of
-from accelify.runtime.data.sources import BySelf
+from accelify.runtime.data.resume import PassStart, Source, is_reread, owners_of, samplers_of
+from accelify.runtime.data.sources import ByDataset
 
 
 def is_loader(value: object) -> bool:
@@ -33,46 +33,46 @@ class Progress:
 
     def __init__(self) -> None:
         self.iteration = 0
-        self.start = Bookmark()
-        self.waiting: Bookmark | None = None
-        self._passage: weakref.ref[Passage] | None = None
+        self.start = PassStart()
+        self.waiting: PassStart | None = None
+        self._loader_pass: weakref.ref[LoaderPass] | None = None
 
-    def begin(self, start: Bookmark, passage: Passage) -> None:
+    def begin(self, start: PassStart, loader_pass: LoaderPass) -> None:
         """Note a pass that begins."""
         self.start, self.waiting = start, None
-        self._passage = weakref.ref(passage)
+        self._loader_pass = weakref.ref(loader_pass)
 
     def end(self) -> None:
         """Note that the pass came to its end."""
         self.iteration += 1
-        self._passage = None
+        self._loader_pass = None
 
-    def bookmark(self, per_step: int, seeded: torch.Tensor | None) -> Bookmark:
+    def next_start(self, per_step: int, seeded: torch.Tensor | None) -> PassStart:
         """Where the next pass would have to begin to go on from here; one that was broken off is over.
 
         `seeded`: what workers that live on were seeded from.
         """
         if self.waiting is not None:
             return self.waiting
-        passage = None if self._passage is None else self._passage()
-        if passage is None:
-            return Bookmark(seeded=seeded)
-        position = self.start.position + passage.taken * per_step
-        return replace(self.start, position=position) if position else Bookmark(seeded=seeded)
+        loader_pass = None if self._loader_pass is None else self._loader_pass()
+        if loader_pass is None:
+            return PassStart(seeded=seeded)
+        position = self.start.position + loader_pass.taken * per_step
+        return replace(self.start, position=position) if position else PassStart(seeded=seeded)
 
 
 class _Prepared:
     """A loader's stand-in: its batches are this rank's, on its device; everything else is the loader's own."""
 
-    def __init__(self, loader: Any, source: Source, passages: Passages, device: torch.device | None) -> None:
-        own = {"_loader": loader, "_source": source, "_passages": passages, "_device": device, "_progress": Progress()}
+    def __init__(self, loader: Any, source: Source, passes: LoaderPasses, device: torch.device | None) -> None:
+        own = {"_loader": loader, "_source": source, "_passages": passes, "_device": device, "_progress": Progress()}
         vars(self).update(own)
 
     def __iter__(self) -> Iterator[Any]:
-        return self.begin(vars(self)["_progress"].waiting or Bookmark())
+        return self.begin(vars(self)["_progress"].waiting or PassStart())
 
-    def begin(self, start: Bookmark) -> Iterator[Any]:
-        """A pass from this bookmark on."""
+    def begin(self, start: PassStart) -> Iterator[Any]:
+        """A pass from this start on."""
         own = vars(self)
         progress: Progress = own["_progress"]
         epoch = own["_source"].begin(start)
@@ -80,9 +80,9 @@ class _Prepared:
             length = own["_source"].count(start.position)
         except TypeError:
             length = None
-        passage: Passage = own["_passages"].begin(epoch, own["_device"], length, progress.end)
-        progress.begin(start, passage)
-        return passage
+        loader_pass: LoaderPass = own["_passages"].begin(epoch, own["_device"], length, progress.end)
+        progress.begin(start, loader_pass)
+        return loader_pass
 
     def begin_after(self, count: int) -> Iterator[Any]:
         """A pass without its first `count` batches, however far a loaded checkpoint was in it."""
@@ -92,7 +92,7 @@ class _Prepared:
         if progress.waiting is not None and self.is_at_end and not count:
             progress.waiting = None
             progress.iteration += 1
-        return self.begin(replace(progress.waiting or Bookmark(), position=position))
+        return self.begin(replace(progress.waiting or PassStart(), position=position))
 
     @property
     def is_at_end(self) -> bool:
@@ -124,7 +124,7 @@ class _Prepared:
         return f"prepared {vars(self)['_loader']!r}"
 
     def set_epoch(self, epoch: int) -> None:
-        """Tell whatever of the loader wants to know the epoch: its samplers, its dataset."""
+        """Set the epoch on whatever of the loader takes it: its samplers, its dataset."""
         loader = vars(self)["_loader"]
         own = [loader] if hasattr(loader, "set_epoch") else []
         for owner in own or [*samplers_of(loader), getattr(loader, "dataset", None)]:
@@ -140,18 +140,18 @@ class PreparedLoader(_Prepared, DataLoader[Any]):  # type: ignore[misc]  # our i
     """The stand-in for a DataLoader, and one itself."""
 
 
-def prepare_loader(loader: Any, source: Source, passages: Passages, device: torch.device | None) -> Any:
+def prepare_loader(loader: Any, source: Source, passes: LoaderPasses, device: torch.device | None) -> Any:
     """The loader to use from now on; the very same one where nothing has to be done and it is no DataLoader."""
-    is_plain = isinstance(source, Whole) and device is None and not isinstance(loader, DataLoader)
+    is_plain = isinstance(source, OneProcess) and device is None and not isinstance(loader, DataLoader)
     if isinstance(loader, _Prepared) or is_plain:
         return loader
     kind = PreparedLoader if isinstance(loader, DataLoader) else PreparedIterable
-    return kind(loader, source, passages, device)
+    return kind(loader, source, passes, device)
 
 
-def is_prepared(loader: Any, passages: Passages | None = None) -> bool:
+def is_prepared(loader: Any, passes: LoaderPasses | None = None) -> bool:
     """Whether this is a prepared loader, and if passes are given, one whose passes these are."""
-    return isinstance(loader, _Prepared) and passages in (None, vars(loader)["_passages"])
+    return isinstance(loader, _Prepared) and passes in (None, vars(loader)["_passages"])
 
 
 def original_of(loader: Any) -> Any:
@@ -164,7 +164,7 @@ def state_of(loader: Any) -> dict[str, Any] | None:
     if not isinstance(loader, _Prepared):
         return None
     own = vars(loader)
-    mark = own["_progress"].bookmark(own["_source"].per_step, own["_source"].seeded)
+    mark = own["_progress"].next_start(own["_source"].per_step, own["_source"].seeded)
     workers = getattr(own["_loader"], "num_workers", 0)
     return {
         "iteration": loader.iteration,
@@ -176,7 +176,7 @@ def state_of(loader: Any) -> dict[str, Any] | None:
         "in_order": not workers or getattr(own["_loader"], "in_order", True),
         "batch_size": getattr(own["_loader"], "batch_size", None),
         "rows": _length(getattr(own["_loader"], "dataset", None)),
-        "shards": own["_source"].per_step if isinstance(own["_source"], BySelf) else None,
+        "shards": own["_source"].per_step if isinstance(own["_source"], ByDataset) else None,
     }
 
 
@@ -185,7 +185,7 @@ def is_apart(loader: Any) -> bool:
     if not isinstance(loader, _Prepared):
         return False
     own = vars(loader)
-    mark: Bookmark = own["_progress"].bookmark(own["_source"].per_step, None)
+    mark: PassStart = own["_progress"].next_start(own["_source"].per_step, None)
     return mark.is_apart
 
 
@@ -213,9 +213,9 @@ def load_state(
             problem = f"batches of {size} do not end where {samples} samples were seen; {samples % size} are seen again"
     if rows != state["rows"]:
         problem = f"the dataset has {rows} elements and had {state['rows']}"
-    if position and state["shards"] != (own["_source"].per_step if isinstance(own["_source"], BySelf) else None):
+    if position and state["shards"] != (own["_source"].per_step if isinstance(own["_source"], ByDataset) else None):
         problem = "the dataset shards itself, and is cut in another number of shards now"
-    if isinstance(own["_source"], AlreadyShared) and (again := position % own["_source"].per_step):
+    if isinstance(own["_source"], AlreadySharded) and (again := position % own["_source"].per_step):
         problem = f"the sampler divides the data itself, so that the last batches ({again}) are seen again"
     if position and not state.get("in_order", True):
         problem = "its workers' batches came as they were ready (in_order=False): some come again, some not at all"
@@ -226,7 +226,7 @@ def load_state(
     if position and workers != state["workers"]:
         problem = problem or f"{workers} workers draw other random numbers, if any, than {state['workers']} did"
     can_repeat = (workers, own["_source"].per_step) == (state["workers"], state["per_step"])
-    mark = Bookmark(position, state["before"], state["seeded"], can_repeat, state["iteration"], is_apart)
+    mark = PassStart(position, state["before"], state["seeded"], can_repeat, state["iteration"], is_apart)
     progress.waiting = None if mark.is_new else mark
     return problem
 
@@ -248,10 +248,10 @@ class _Skipping:
     def __iter__(self) -> Iterator[Any]:
         if isinstance(self._loader, _Prepared):
             return self._loader.begin_after(self._count)
-        passage = iter(self._loader)
-        for _ in itertools.islice(passage, self._count):
+        loader_pass = iter(self._loader)
+        for _ in itertools.islice(loader_pass, self._count):
             pass
-        return passage  # type: ignore[no-any-return]
+        return loader_pass  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return max(len(self._loader) - self._count, 0)

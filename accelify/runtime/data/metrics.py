@@ -9,47 +9,49 @@ from typing import Any  # what is gathered is whatever the user's script made
 import torch
 
 from accelify.errors import AccelifyError
-from accelify.runtime.data.passes import Passages, Step
+from accelify.runtime.data.passes import LoaderPasses, Step
 from accelify.runtime.world import tensors
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
 
 
 class CannotGather(AccelifyError):
-    """A metric whose rows we cannot tell from those that were added to even out the last step."""
+    """A metric whose rows cannot be told from those that were added to even out the last step."""
 
 
 class Row:
-    """What belongs to one sample and is taken as one thing, whatever it holds: no dataclass, which has parts.
+    """One sample's value, gathered as a single object whatever it holds: no dataclass, whose fields are containers.
 
-    On its way to other ranks its tensors are on the CPU: each rank has them on its own device again.
+    It is sent with its tensors on the CPU; each rank moves them to its own device.
     """
 
     def __init__(self, value: Any) -> None:
-        self._value = tensors.map_leaves(_on_its_way, value)
+        self._value = tensors.map_leaves(_to_cpu, value)
 
     def value_on(self, device: torch.device) -> Any:
         """What it holds, where a rank wants it."""
-        return tensors.map_leaves(lambda leaf: leaf.tensor.to(device) if isinstance(leaf, _Away) else leaf, self._value)
+        return tensors.map_leaves(
+            lambda leaf: leaf.tensor.to(device) if isinstance(leaf, _CpuTensor) else leaf, self._value
+        )
 
 
-class _Away:
+class _CpuTensor:
     """A tensor that was on a device."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor.cpu()
 
 
-def _on_its_way(leaf: Any) -> Any:
+def _to_cpu(leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    return leaf.detach() if leaf.device.type == "cpu" else _Away(leaf.detach())
+    return leaf.detach() if leaf.device.type == "cpu" else _CpuTensor(leaf.detach())
 
 
 class Metrics:
     """What a script collects of the batches of prepared loaders, without the rows that were added to even them out."""
 
-    def __init__(self, *, world: World, collectives: Collectives, passes: Passages) -> None:
+    def __init__(self, *, world: World, collectives: Collectives, passes: LoaderPasses) -> None:
         self._world = world
         self._collectives = collectives
         self._passes = passes
@@ -82,7 +84,7 @@ class Metrics:
             return function(*_trim_rows(tuple(rows), step, rank))
 
 
-def _gather_rows(tree: Any, passages: Passages, collectives: Collectives, rank: int) -> Any:
+def _gather_rows(tree: Any, passes: LoaderPasses, collectives: Collectives, rank: int) -> Any:
     """The rows of all ranks that count, in the order of one process.
 
     Inside a loop over a prepared loader: of the current batch. After it: of everything collected in the loop, row by
@@ -90,18 +92,18 @@ def _gather_rows(tree: Any, passages: Passages, collectives: Collectives, rank: 
     broken off has collected what its first steps had.
     Raises: CannotGather when rows were added and these are not theirs.
     """
-    step = passages.step
-    if passages.is_inside:
+    step = passes.step
+    if passes.is_inside:
         return _of_step(tree, step, collectives, rank)
-    history = passages.finished
+    history = passes.finished
     if any(step.rows is None for step in history):
         history = []
     everything = collectives.gather_rows(tree, None)
     lengths = {length for _, length in _lengths(everything)}
-    if passages.current is not None and not _is_of_loop(lengths, history, step):
+    if passes.current is not None and not _is_of_loop(lengths, history, step):
         return _of_step(tree, step, collectives, rank)
     ended = [steps for steps in _readings(history) if steps and lengths == {_total(steps)}]
-    broken = passages.broken if passages.current is None else []
+    broken = passes.broken if passes.current is None else []
     begun = [steps for reading in _readings(broken) if (steps := _first_of(reading, lengths))]
     orders = [_order(steps) for steps in ended[:1] + begun[:1]]
     if orders and torch.equal(orders[0], orders[-1]):
@@ -111,7 +113,7 @@ def _gather_rows(tree: Any, passages: Passages, collectives: Collectives, rank: 
             f"gather_for_metrics after a loop: {sorted(lengths)} rows may be those of the loop that ended last or of "
             "one that was broken off since. Call it in the loop, on each batch."
         )
-    if all(step.is_whole for step in passages.finished):
+    if all(step.is_whole for step in passes.finished):
         return everything
     raise CannotGather(
         f"gather_for_metrics after the loop: {sorted(lengths)} rows are not the {_total(history)} that the ranks were "
@@ -124,7 +126,7 @@ def _of_step(tree: Any, step: Step | None, collectives: Collectives, rank: int) 
     if step is None or step.is_whole:
         return collectives.gather_rows(tree, None)
     problem = _problem(tree, step, rank)
-    # All ranks hear of it: one that found nothing would wait for the others.
+    # On all ranks: one that found nothing would wait for the others.
     if not collectives.is_alike("gather_for_metrics", problem) or problem:
         told = enumerate(collectives.gather_object(problem))
         stories = "; ".join(f"rank {at} has {story}" for at, story in told if story)

@@ -1,4 +1,4 @@
-"""Passes of loaders that need not be divided, in one process."""
+"""Passes over loaders in one process, where nothing is sharded; resumed ones leave out the first batches."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from accelify.runtime.data.passes import Epoch
-from accelify.runtime.data.random_state import SharedRandom, left_alone, states_of
+from accelify.runtime.data.random_state import SharedRandom, states_of, unchanged_generators
 from accelify.runtime.data.resume import (
-    Bookmark,
+    PassStart,
     Replay,
     draws_first,
     draws_from,
@@ -27,7 +27,7 @@ from accelify.runtime.data.resume import (
 from accelify.runtime.world.collectives import Collectives
 
 
-class Whole:
+class OneProcess:
     """All batches, for one process."""
 
     per_step = 1
@@ -39,25 +39,25 @@ class Whole:
         if isinstance(loader, DataLoader) and loader.persistent_workers and not iterates_itself(loader):
             self._workers = Workers(loader)
 
-    def begin(self, start: Bookmark) -> Epoch:
+    def begin(self, start: PassStart) -> Epoch:
         """The loader's own pass, or the rest of one."""
         owners = owners_of(self._loader)
         if start.before is not None:
             # What is left out of a map-style dataset is not fetched: its own generators are where they were left.
             kept = [] if is_reread(self._loader) else [self._loader.dataset]
-            with left_alone(kept), SharedRandom(self._collectives, owners, start.before).drawing():
+            with unchanged_generators(kept), SharedRandom(self._collectives, owners, start.before).drawing():
                 return Epoch(self._pass(start))
         if isinstance(self._loader, DataLoader) and not self._loader.num_workers and draws_first(self._loader):
             return Epoch(itertools.chain(self._noting(start), self._pass(start)))
         start.before = states_of(owners)
         return Epoch(self._pass(start))
 
-    def _pass(self, start: Bookmark) -> Iterator[Any]:
+    def _pass(self, start: PassStart) -> Iterator[Any]:
         if self._workers is not None:
             return self._workers.begin(start)
         return rest_of(self._loader, start)
 
-    def _noting(self, start: Bookmark) -> Iterator[Any]:
+    def _noting(self, start: PassStart) -> Iterator[Any]:
         """Without workers the order is drawn at the first batch: other loaders may have begun since this one did."""
         start.before = states_of(owners_of(self._loader), draws_from(self._loader))
         # Drawn after the workers' seed, of which there is no use without workers: any will do.
@@ -75,7 +75,7 @@ class Whole:
 
 
 class Workers:
-    """A loader's persistent workers: started once, and for a later pass only told to go on."""
+    """A loader's persistent workers: started once, and reset for each later pass."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.seeded: torch.Tensor | None = None
@@ -83,7 +83,7 @@ class Workers:
         self._inner, self._rest = without_first(loader, 0)
         self._is_alive = False
 
-    def begin(self, start: Bookmark) -> Iterator[Any]:
+    def begin(self, start: PassStart) -> Iterator[Any]:
         """A pass of them from there on."""
         self._rest.count = start.position
         if self.seeded is not None:
@@ -138,7 +138,7 @@ class _Rest:
         return max(len(self._sampler) - self.count, 0)
 
 
-def rest_of(loader: Any, start: Bookmark) -> Iterator[Any]:
+def rest_of(loader: Any, start: PassStart) -> Iterator[Any]:
     """A pass of the loader without its first batches; where indices decide, workers alone may fetch them again."""
     count, seeded = start.position, start.seeded
     if not count and seeded is None:

@@ -19,15 +19,15 @@ from accelify.runtime.world import tensors
 AHEAD = 2
 
 
-class Absent:
-    """What a rank gets in a step in which others have the last batches: nothing, and the knowledge of the step."""
+class NoBatch:
+    """In place of a batch, for a rank that has none in a step in which other ranks have the last ones."""
 
     def __reduce__(self) -> str:
-        """The one there is, in another process too."""
-        return "ABSENT"
+        """The same object in another process."""
+        return "NO_BATCH"
 
 
-ABSENT = Absent()
+NO_BATCH = NoBatch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Step:
         return self.rows is not None and 0 in self.rows
 
     def weight(self, rank: int) -> float:
-        """What the mean over this rank's slice must be multiplied by, so that the ranks' mean is the whole batch's."""
+        """The factor of the mean over this rank's slice with which the ranks' mean is that of the unsplit batch."""
         if not self.is_split or len(set(self.valid)) == 1:
             return 1.0
         return self.valid[rank] * len(self.valid) / sum(self.valid)
@@ -66,26 +66,26 @@ class Epoch:
     steps: Sequence[Step | None] = ()
 
 
-def in_pairs(pairs: Iterator[tuple[Any, Step | None]]) -> Epoch:
+def epoch_of(pairs: Iterator[tuple[Any, Step | None]]) -> Epoch:
     """The epoch of batches that come with their steps."""
     steps: list[Step | None] = []
 
     def batches() -> Iterator[Any]:
         for batch, step in pairs:
             steps.append(step)
-            if batch is not ABSENT:
+            if batch is not NO_BATCH:
                 yield batch
 
     return Epoch(batches(), steps)
 
 
-class Passage:
+class LoaderPass:
     """An iterator over one epoch of one loader."""
 
     def __init__(
         self,
         epoch: Epoch,
-        passages: Passages,
+        passes: LoaderPasses,
         device: torch.device | None,
         length: int | None,
         at_end: Callable[[], None] | None = None,
@@ -97,14 +97,14 @@ class Passage:
         self._batches = epoch.batches
         self._steps = epoch.steps
         self._length = length
-        self._passages = passages
-        self._copies = None if device is None else Copies(device)
+        self._passes = passes
+        self._copies = None if device is None else DeviceCopies(device)
 
-    def __iter__(self) -> Passage:
+    def __iter__(self) -> LoaderPass:
         return self
 
     def __len__(self) -> int:
-        """How many batches the pass has from its start on, as the iterator of a plain loader tells."""
+        """How many batches the pass has from its start on, as the iterator of a plain loader does."""
         if self._length is None:
             raise TypeError("this pass goes over a loader that has no length")
         return self._length
@@ -113,7 +113,7 @@ class Passage:
         try:
             batch = next(self._batches)
         except StopIteration:
-            self._passages.end(self)
+            self._passes.end(self)
             self._is_over = True
             if self._at_end is not None:
                 self._at_end()
@@ -124,13 +124,13 @@ class Passage:
             self.taken += 1
             raise
         self.taken += 1
-        if self._passages.moved is not self.ref:
-            self._passages.advance(self)
+        if self._passes.moved is not self.ref:
+            self._passes.advance(self)
         return batch if self._copies is None else self._copies.of(batch)
 
     def __del__(self) -> None:
         if not self._is_over:
-            self._passages.drop(self)
+            self._passes.drop(self)
 
     @property
     def step(self) -> Step | None:
@@ -139,7 +139,7 @@ class Passage:
 
     @property
     def history(self) -> list[Step]:
-        """The steps of the whole pass, once it is over: one in which only others had a batch, too."""
+        """The steps of the pass, once it is over: also one in which only other ranks had a batch."""
         return [step for step in self._steps if step is not None]
 
     @property
@@ -153,17 +153,17 @@ class Passage:
         return self.taken >= self._length
 
 
-class Passages:
+class LoaderPasses:
     """The passes under way. One that the script has let go of, as `break` does, is no longer there."""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Passages:
-        """The very same: a copied loader's passes are known here, too."""
+    def __deepcopy__(self, memo: dict[int, Any]) -> LoaderPasses:
+        """The same object: a copied loader's passes are known here, too."""
         return self
 
     def __init__(self) -> None:
         # The one that moved last.
-        self.moved: weakref.ref[Passage] | None = None
-        self._open: list[weakref.ref[Passage]] = []
+        self.moved: weakref.ref[LoaderPass] | None = None
+        self._open: list[weakref.ref[LoaderPass]] = []
         self._last: list[Step] = []
         self._broken: list[Step] = []
 
@@ -173,32 +173,32 @@ class Passages:
         device: torch.device | None,
         length: int | None,
         at_end: Callable[[], None] | None = None,
-    ) -> Passage:
+    ) -> LoaderPass:
         """A new pass; `at_end` is called when it comes to its end."""
-        return Passage(epoch, self, device, length, at_end)
+        return LoaderPass(epoch, self, device, length, at_end)
 
-    def advance(self, passage: Passage) -> None:
+    def advance(self, loader_pass: LoaderPass) -> None:
         """Take this pass for the one whose batch the script is at."""
-        self._open = [ref for ref in self._open if ref() is not None and ref is not passage.ref]
-        self._open.append(passage.ref)
-        self.moved = passage.ref
+        self._open = [ref for ref in self._open if ref() is not None and ref is not loader_pass.ref]
+        self._open.append(loader_pass.ref)
+        self.moved = loader_pass.ref
 
-    def end(self, passage: Passage) -> None:
+    def end(self, loader_pass: LoaderPass) -> None:
         """Note that a pass came to its end."""
-        self._open = [ref for ref in self._open if ref() is not None and ref is not passage.ref]
-        self._last, self._broken, self.moved = passage.history, [], None
+        self._open = [ref for ref in self._open if ref() is not None and ref is not loader_pass.ref]
+        self._last, self._broken, self.moved = loader_pass.history, [], None
 
-    def drop(self, passage: Passage) -> None:
+    def drop(self, loader_pass: LoaderPass) -> None:
         """Note that the script has let go of a pass before its end."""
-        self._broken = passage.history[: passage.taken]
+        self._broken = loader_pass.history[: loader_pass.taken]
 
     @property
-    def current(self) -> Passage | None:
+    def current(self) -> LoaderPass | None:
         """The pass that moved last, if one is under way."""
         for ref in reversed(self._open):
-            passage = ref()
-            if passage is not None:
-                return passage
+            loader_pass = ref()
+            if loader_pass is not None:
+                return loader_pass
         return None
 
     @property
@@ -209,11 +209,11 @@ class Passages:
     @property
     def step(self) -> Step | None:
         """The step of the pass that moved last, if one is under way."""
-        return None if (passage := self.current) is None else passage.step
+        return None if (loader_pass := self.current) is None else loader_pass.step
 
     def is_last_batch(self) -> bool:
         """Whether the script is at the last batch of the pass that moved last."""
-        return (passage := self.current) is not None and passage.is_last
+        return (loader_pass := self.current) is not None and loader_pass.is_last
 
     @property
     def finished(self) -> list[Step]:
@@ -232,7 +232,7 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it so
 
 
-class Copies:
+class DeviceCopies:
     """The copies of one pass to a device, none of which the processor waits for."""
 
     def __init__(self, device: torch.device) -> None:
@@ -273,7 +273,7 @@ class Copies:
 
 
 def _is_one_piece(tensor: torch.Tensor) -> bool:
-    """Whether this is one piece of the processor's memory: only of such a one's copy streams can be told."""
+    """Whether the tensor is one piece of the CPU's memory: only then can its copy be recorded on a stream."""
     return tensor.device.type == "cpu" and tensor.layout == torch.strided and not tensor.is_nested
 
 

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader
 from accelify.errors import AccelifyError
 from accelify.runtime.data import sequences
 from accelify.runtime.data.loader import STAND_INS, is_loader, is_prepared, original_of, prepare_loader
-from accelify.runtime.data.passes import Passages
+from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.sequences import IterableShard, SequenceShard
-from accelify.runtime.data.sharding import Sharing
+from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.sources import choose_source, in_order
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
@@ -24,8 +24,8 @@ from accelify.runtime.world.process_group import World
 DEPTH, WIDTH = 3, 16
 
 
-class DealtTwice(AccelifyError):
-    """A loader that goes over batches or elements of which each rank has its own already."""
+class ShardedTwice(AccelifyError):
+    """A loader over batches or elements that are sharded already."""
 
 
 class DataPreparation:
@@ -34,7 +34,7 @@ class DataPreparation:
     `sharding` is one object for all loaders: what is changed there holds for their next passes.
     """
 
-    def __init__(self, *, world: World, collectives: Collectives, sharding: Sharing, passes: Passages) -> None:
+    def __init__(self, *, world: World, collectives: Collectives, sharding: Sharding, passes: LoaderPasses) -> None:
         self.loaders: list[Any] = []
         self.sharding = sharding
         self.passes = passes
@@ -46,7 +46,7 @@ class DataPreparation:
         """A loader of this rank's batches, on the device if one is given; its attributes are the given loader's."""
         # One that another accelerator prepared is sharded by this one's settings.
         given = loader if is_prepared(loader, self.passes) else original_of(loader)
-        if self._world.size > 1 and is_dealt(given):
+        if self._world.size > 1 and is_sharded(given):
             return given
         loader = in_order(given, self.sharding)
         prepared = prepare_loader(loader, choose_source(loader, self.sharding, self._collectives), self.passes, device)
@@ -58,7 +58,7 @@ class DataPreparation:
         """This rank's shard; an uneven one of a loader has batches of one process, each of which no other rank has."""
         if self._world.size == 1 or not is_loader(elements):
             return sequences.shard(elements, self._world.rank, self._world.size, is_even)
-        if is_dealt(elements, anew=not is_even):
+        if is_sharded(elements, anew=not is_even):
             return elements
         if is_even:
             return sequences.shard(elements, self._world.rank, self._world.size)
@@ -93,11 +93,11 @@ class DataPreparation:
         self._evaluation_shards.clear()
 
 
-def is_dealt(loader: Any, *, anew: bool = False) -> bool:
-    """Whether this goes over batches that are dealt already, as what wraps a prepared loader does.
+def is_sharded(loader: Any, *, anew: bool = False) -> bool:
+    """Whether this iterates over batches that are sharded already, as a wrapper of a prepared loader does.
 
-    anew: whether it is to be dealt in another way, which a prepared loader itself can be.
-    Raises: DealtTwice for a DataLoader over what is dealt, whose batches are new ones, and for what cannot be anew.
+    anew: whether it is to be sharded in another way, which a prepared loader itself can be.
+    Raises: ShardedTwice for a DataLoader over sharded data, whose batches are new ones, and for what cannot be anew.
     """
     if anew and is_prepared(loader):
         return False
@@ -105,13 +105,13 @@ def is_dealt(loader: Any, *, anew: bool = False) -> bool:
         parts: list[Any] = [loader.dataset, loader.sampler, loader.batch_sampler]
         inner = next((found for part in parts for found in _search(part, DEPTH)), None)
         if inner is not None:
-            raise DealtTwice(
-                f"prepare: a DataLoader over a {type(inner).__name__}, of which each process has its own part already. "
+            raise ShardedTwice(
+                f"prepare: a DataLoader over a {type(inner).__name__}, which each process has a shard of already. "
                 "Use it without preparing it, or prepare it alone"
             )
     found = next(_search(loader, DEPTH), None)
     if anew and found is not None:
-        raise DealtTwice(f"shard: a {type(loader).__name__} over a loader that is prepared. Shard that loader itself")
+        raise ShardedTwice(f"shard: a {type(loader).__name__} over a loader that is prepared. Shard that loader itself")
     return found is not None
 
 

@@ -1,4 +1,4 @@
-"""One stream of random numbers for what the ranks must draw alike, beside each rank's own."""
+"""Random states: one stream from which all ranks draw the same numbers, beside each rank's own."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def set_seed(seed: int, device_specific: bool = False, deterministic: bool = Fal
         torch.use_deterministic_algorithms(True)
 
 
-def begin_together(world: World, collectives: Collectives) -> None:
+def share_random_state(world: World, collectives: Collectives) -> None:
     """Give every rank rank 0's random state; once in the life of a process group, later calls change nothing.
 
-    Unseeded scripts draw their splits, permutations and weights by hand, and ranks must draw them alike.
+    Unseeded scripts draw their splits, permutations and weights by hand, and these must be the same on all ranks.
     """
-    # The store that brought the ranks together remembers: it lives exactly as long as the group.
+    # The store through which the ranks met remembers: it lives exactly as long as the group.
     if world.store is None or world.store.add(f"accelify/random/{world.rank}", 1) > 1:
         return
     theirs = collectives.broadcast_object(global_state() | device_state(world.device))
@@ -68,7 +68,7 @@ def begin_together(world: World, collectives: Collectives) -> None:
 
 
 class SharedRandom:
-    """Draws that come out alike on every rank, as rank 0 would have drawn them.
+    """Draws that are the same on every rank, as rank 0 would have drawn them.
 
     A rank whose own stream stood where rank 0's stood keeps in step with it, as if it had drawn itself; any other
     rank's own stream is left where it was. Generators that the owners hold privately are set to rank 0's state.
@@ -124,7 +124,7 @@ class SharedRandom:
         return "torch" not in self._apart
 
     def part(self) -> None:
-        """From here on each rank's own stream goes its own way, whatever is drawn from the shared one."""
+        """Keep each rank's own stream from here on unchanged by what is drawn from the shared one."""
         self._apart = global_state(self.before["shared"]) | self._apart
 
 
@@ -159,7 +159,7 @@ def set_private_states(owners: Iterable[object], states: list[Any]) -> None:
 
 
 @contextmanager
-def left_alone(owners: Sequence[object]) -> Iterator[None]:
+def unchanged_generators(owners: Sequence[object]) -> Iterator[None]:
     """Whatever is drawn inside, the owners' generators are afterwards where they were."""
     before = private_states(owners)
     yield
@@ -234,7 +234,7 @@ def device_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_device_state(states: dict[str, Any], device: torch.device) -> None:
-    """Set the device's random state to one that `device_state` gave for its kind; another kind's says nothing."""
+    """Set the device's random state to one that `device_state` gave for its kind; another kind's is ignored."""
     if device.type == "cuda" and "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)
     if device.type == "xla" and "xla" in states:

@@ -1,4 +1,4 @@
-"""Where a pass over a loader begins, what must be known of a loader to begin there, and who can."""
+"""Resume a pass in the middle: where it starts, from which random state, and what workers must draw again."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from accelify.runtime.data.random_state import LIBRARIES, States, digest, states
 
 
 @dataclass
-class Bookmark:
+class PassStart:
     """Where a pass begins: after so many batches of one process, with the random state from which the epoch was drawn.
 
-    A pass that has none takes the state it finds, and writes it here. `seeded` is the state of the generator that gave
-    the workers' seed, where that was not drawn together with the epoch's order. `can_repeat`: whether as many workers
-    of as many processes were given the batches before; `iteration`: how many passes had come to their end; `is_apart`:
-    whether this rank's workers draw other numbers than rank 0's.
+    A pass without a random state takes the one it finds, and writes it here. `seeded` is the state of the generator
+    that gave the workers' seed, where that was not drawn together with the epoch's order. `can_repeat`: whether as
+    many workers of as many processes were given the batches before; `iteration`: how many passes had come to their
+    end; `is_apart`: whether this rank's workers draw other numbers than rank 0's.
     """
 
     position: int = 0
@@ -43,7 +43,7 @@ class Bookmark:
 
     @property
     def is_new(self) -> bool:
-        """Whether it says nothing: a pass from the start, as any other."""
+        """Whether this is the start of any new pass."""
         return not self.position and self.before is None and self.seeded is None
 
 
@@ -56,8 +56,8 @@ class Source(Protocol):
     def seeded(self) -> torch.Tensor | None:
         """What workers that live on were seeded from, if any do."""
 
-    def begin(self, start: Bookmark) -> Epoch:
-        """One epoch from the bookmark on: this rank's batches, each with the truth about its step."""
+    def begin(self, start: PassStart) -> Epoch:
+        """One epoch from this start on: this rank's batches, each with its step."""
 
     def count(self, position: int = 0) -> int:
         """How many batches this rank gets from there on. Raises: TypeError where that is not known."""
@@ -116,7 +116,7 @@ def iterates_itself(loader: DataLoader[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class ReplayedIndices:
     """The indices of a batch that is fetched for its draws alone."""
 
     indices: Any
@@ -132,7 +132,7 @@ class Replay:
         self._enough = loader.num_workers
         self._sent = 0
         self._drew: list[bool] = []
-        dataset = Repeating(loader)
+        dataset = ReplayingDataset(loader)
         replaced = {"dataset": dataset, "collate_fn": dataset.collate, "worker_init_fn": dataset.begin}
         vars(loader).update(replaced)
 
@@ -141,12 +141,12 @@ class Replay:
         left_out = list(itertools.islice(indices, self.count))
         return itertools.chain(self._again(left_out), indices)
 
-    def _again(self, left_out: list[Any]) -> Iterator[Again]:
+    def _again(self, left_out: list[Any]) -> Iterator[ReplayedIndices]:
         for part in left_out:
             if len(self._drew) >= self._enough and not (self._is_whole and any(self._drew)):
                 return
             self._sent += 1
-            yield Again(part)
+            yield ReplayedIndices(part)
 
     def finish(self, batches: Iterator[Any]) -> None:
         """Wait until the workers are where they were."""
@@ -169,7 +169,7 @@ def _outcome(batches: Iterator[Any]) -> bool:
         return True
 
 
-def replay_of(loader: DataLoader[Any], start: Bookmark, per_step: int) -> Replay | None:
+def replay_of(loader: DataLoader[Any], start: PassStart, per_step: int) -> Replay | None:
     """What must be fetched again by the workers of this copy of a loader, if anything may have to be."""
     count = start.position // per_step
     if not (count and start.can_repeat and loader.num_workers and getattr(loader, "in_order", True)):
@@ -177,7 +177,7 @@ def replay_of(loader: DataLoader[Any], start: Bookmark, per_step: int) -> Replay
     return Replay(loader, count, is_whole=not (loader.persistent_workers and start.iteration))
 
 
-class Repeating:
+class ReplayingDataset:
     """In a worker: the dataset, and of a batch that is fetched again only whether that drew anything."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -189,7 +189,7 @@ class Repeating:
 
     def begin(self, worker: int) -> None:
         """The loader's own `worker_init_fn`, for which the dataset is the loader's own."""
-        # It lets nobody assign, and each version of torch in another way.
+        # It refuses assignment, each version of torch in another way.
         object.__setattr__(get_worker_info(), "dataset", self._dataset)
         if self._begin is not None:
             self._begin(worker)
@@ -206,7 +206,7 @@ class Repeating:
         return len(self._dataset)
 
     def _indices(self, given: Any) -> Any:
-        self._is_again = isinstance(given, Again)
+        self._is_again = isinstance(given, ReplayedIndices)
         if not self._is_again:
             return given
         self._before = digest(states_of([self._dataset]))

@@ -1,4 +1,4 @@
-"""Deal out what is not a loader: the k-th element of rank r is element `k * N + r`, and all ranks get equally many."""
+"""Shard what is not a loader: the k-th element of rank r is element `k * N + r`, and all ranks get equally many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEVER = object()
 
 
 class CannotShard(AccelifyError, TypeError):
-    """Something without an order that ranks could agree on."""
+    """A collection without an order that is the same on all ranks."""
 
 
 class SequenceShard(Sequence[Any]):
@@ -63,11 +63,11 @@ class IterableShard:
 
 
 def shard(elements: Any, rank: int, size: int, is_even: bool = True) -> Any:
-    """This rank's share, of the kind that came in where it can be; the whole, the very same object, in one process.
+    """This rank's shard, of the type that came in where it can be; in one process the same object.
 
     With a length: every rank gets `ceil(length / N)` elements, completed by going round to the start.
     Without (a generator, `zip`, `enumerate`): every N-th element as it comes; an incomplete last round is dropped.
-    Uneven shares hold each element once: nothing is completed, and nothing dropped.
+    Uneven shards hold each element once: nothing is completed, and nothing dropped.
     Raises: CannotShard for a set, whose order differs from process to process.
     """
     if size == 1:
@@ -77,8 +77,8 @@ def shard(elements: Any, rank: int, size: int, is_even: bool = True) -> Any:
     if not is_even:
         return _uneven(elements, rank, size)
     if isinstance(elements, (list, tuple)):
-        dealt = [elements[position] for position in _positions(len(elements), rank, size)]
-        return dealt if isinstance(elements, list) else tuple(dealt)
+        shard_items = [elements[position] for position in _positions(len(elements), rank, size)]
+        return shard_items if isinstance(elements, list) else tuple(shard_items)
     if isinstance(elements, (torch.Tensor, numpy.ndarray)):
         return elements[list(_positions(len(elements), rank, size))]
     if isinstance(elements, range) and len(elements) % size == 0:
@@ -103,7 +103,7 @@ def _uneven(elements: Any, rank: int, size: int) -> Any:
 def contiguous_part(inputs: Any, rank: int, size: int, is_padded: bool) -> Any:
     """This rank's contiguous part, the first ranks one element more; a new object, the given one stays as it is.
 
-    A text is one thing, and everyone's.
+    A text is not divided: every rank gets it.
     """
     if size == 1 or isinstance(inputs, (str, bytes)):
         return inputs

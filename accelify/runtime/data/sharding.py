@@ -1,4 +1,4 @@
-"""Deal out what an epoch consists of, indices or batches, with the truth about every step."""
+"""Shard an epoch's indices or batches, and know of every step how many rows each rank has and how many count."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any  # indices and batches are the user's
 
-from accelify.runtime.data.passes import ABSENT, Step
+from accelify.runtime.data.passes import NO_BATCH, Step
 from accelify.runtime.world import tensors
 
 
 @dataclass(kw_only=True)
-class Sharing:
-    """How an epoch is divided among ranks; one for all loaders of an accelerator."""
+class Sharding:
+    """How an epoch is sharded; one object for all loaders of an accelerator."""
 
     rank: int = 0
     size: int = 1
@@ -21,8 +21,8 @@ class Sharing:
     even_batches: bool = True
     dispatches: bool = False
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Sharing:
-        """The very same: what is changed for an accelerator's loaders is changed for their copies."""
+    def __deepcopy__(self, memo: dict[int, Any]) -> Sharding:
+        """The same object: what is changed for an accelerator's loaders is changed for their copies."""
         return self
 
     @property
@@ -39,11 +39,11 @@ class Sharing:
 
 
 Take = Callable[[int], list[Any]]
-# This rank's parts of an epoch, and the truth about each one's step.
-Dealt = tuple[list[Any], list[Step]]
+# This rank's items of an epoch, and the step of each.
+ShardAndSteps = tuple[list[Any], list[Step]]
 
 
-def taking(items: Iterator[Any]) -> Take:
+def taker(items: Iterator[Any]) -> Take:
     """What gives the next so many items, or what there still is."""
 
     def take(count: int) -> list[Any]:
@@ -64,51 +64,51 @@ def taking(items: Iterator[Any]) -> Take:
 _LIST_ITERATOR: type[Any] = type(iter([]))
 
 
-def dealt(
+def shard_items(
     take: Take,
-    sharing: Sharing,
+    sharding: Sharding,
     size_of: Callable[[Any], int | None],
     batch_size: int | None = None,
     start: int = 0,
 ) -> Iterator[tuple[Any, Step]]:
     """Item `k * N + r` for each k, in rounds of N. The last round is completed from the epoch's first items.
 
-    With a fixed batch size the rows of an incomplete last round are dealt out evenly instead, so that no rank sees what
-    another has seen; fewer than N rows are added to make the shares equal. Where they need not be equal, a rank without
-    an item in the last round is told of it by ABSENT. The first `start` items are left out.
+    With a fixed batch size the rows of an incomplete last round are divided evenly instead, so that no rank sees what
+    another has seen; fewer than N rows are added to make the shards equal. Where they need not be equal, a rank without
+    an item in the last round gets NO_BATCH. The first `start` items are left out.
     """
     # The epoch's first items complete its last round, also when the pass begins after them.
-    head = take(max(start, sharing.size)) if start else []
-    first, left = head[: sharing.size], head[start:]
-    while items := left + take(sharing.size - len(left)):
+    head = take(max(start, sharding.size)) if start else []
+    first, left = head[: sharding.size], head[start:]
+    while items := left + take(sharding.size - len(left)):
         first, left = first or items, []
-        yield _share(items, first, sharing, size_of, batch_size)
+        yield _shard_of_round(items, first, sharding, size_of, batch_size)
 
 
-def deal_rows(rows: list[Any], batch_size: int, sharing: Sharing, start: int) -> Dealt:
-    """What `dealt` gives for the batches of these rows, all at once."""
-    span, begin = sharing.size * batch_size, start * batch_size
+def shard_rows(rows: list[Any], batch_size: int, sharding: Sharding, start: int) -> ShardAndSteps:
+    """What `shard_items` gives for the batches of these rows, all at once."""
+    span, begin = sharding.size * batch_size, start * batch_size
     rounds = max(len(rows) - begin, 0) // span
     end = begin + rounds * span
-    parts = [rows[at : at + batch_size] for at in range(begin + sharing.rank * batch_size, end, span)]
-    whole = (batch_size,) * sharing.size
+    parts = [rows[at : at + batch_size] for at in range(begin + sharding.rank * batch_size, end, span)]
+    whole = (batch_size,) * sharding.size
     steps = [Step(rows=whole, valid=whole)] * rounds
     items, first = (_batches(some, batch_size) for some in (rows[end:], rows[:span]))
     if items:
-        part, step = _share(items, first, sharing, len, batch_size)
-        parts += [] if part is ABSENT else [part]
+        part, step = _shard_of_round(items, first, sharding, len, batch_size)
+        parts += [] if part is NO_BATCH else [part]
         steps.append(step)
     return parts, steps
 
 
-def split_rows(rows: list[Any], batch_size: int, sharing: Sharing, start: int) -> Dealt:
+def split_rows(rows: list[Any], batch_size: int, sharding: Sharding, start: int) -> ShardAndSteps:
     """This rank's slice of each batch of these rows, without the first `start` batches."""
     begin, end = start * batch_size, len(rows) - len(rows) % batch_size
-    low, high, step = _bounds(batch_size, sharing)
+    low, high, step = _bounds(batch_size, sharding)
     parts = [rows[at + low : at + high] for at in range(begin, end, batch_size)]
     steps = [step] * len(parts)
     if rest := rows[max(begin, end) :]:
-        low, high, step = _bounds(len(rest), sharing)
+        low, high, step = _bounds(len(rest), sharding)
         parts.append(rest[low:high])
         steps.append(step)
     return parts, steps
@@ -118,76 +118,76 @@ def _batches(rows: list[Any], batch_size: int) -> list[list[Any]]:
     return [rows[at : at + batch_size] for at in range(0, len(rows), batch_size)]
 
 
-def _share(
+def _shard_of_round(
     items: list[Any],
     first: list[Any],
-    sharing: Sharing,
+    sharding: Sharding,
     size_of: Callable[[Any], int | None],
     batch_size: int | None,
 ) -> tuple[Any, Step]:
-    """This rank's share of a round, and the truth about it."""
+    """This rank's item of a round, and the round's step."""
     present = len(items)
-    absent = (0,) * (sharing.size - present)
-    if absent and not sharing.even_batches:
+    absent = (0,) * (sharding.size - present)
+    if absent and not sharding.even_batches:
         sizes = (*(size_of(item) or 1 for item in items), *absent)
-        return items[sharing.rank] if sharing.rank < present else ABSENT, Step(rows=sizes, valid=sizes)
-    if batch_size is not None and sharing.even_batches and _is_short(items, sharing.size, batch_size):
-        return _even_share(items, first, sharing)
+        return items[sharding.rank] if sharding.rank < present else NO_BATCH, Step(rows=sizes, valid=sizes)
+    if batch_size is not None and sharding.even_batches and _is_short(items, sharding.size, batch_size):
+        return _even_shard(items, first, sharding)
     completed = items + [first[position % len(first)] for position in range(len(absent))]
     rows = tuple(map(size_of, completed))
     if None in rows:
-        return completed[sharing.rank], Step(rows=None, valid=(1,) * present + absent)
-    return completed[sharing.rank], Step(rows=rows, valid=rows[:present] + absent)  # type: ignore[arg-type]
+        return completed[sharding.rank], Step(rows=None, valid=(1,) * present + absent)
+    return completed[sharding.rank], Step(rows=rows, valid=rows[:present] + absent)  # type: ignore[arg-type]
 
 
 def _is_short(items: list[Any], size: int, batch_size: int) -> bool:
-    """Whether a round has fewer rows than N whole batches."""
+    """Whether a round has fewer rows than N full batches."""
     return len(items) < size or any(len(item) < batch_size for item in items)
 
 
-def _even_share(items: list[Any], first: list[Any], sharing: Sharing) -> tuple[list[Any], Step]:
-    """This rank's part of the rows of a round, the parts equally long.
+def _even_shard(items: list[Any], first: list[Any], sharding: Sharding) -> tuple[list[Any], Step]:
+    """This rank's rows of a round, equally many on all ranks.
 
-    A part has two rows at least, where a single one would not do: BatchNorm has no variance of one.
+    They are two at least, where a single one would not do: BatchNorm has no variance of one.
     """
     rows = [index for item in items for index in item]
-    each = -(-len(rows) // sharing.size)
+    each = -(-len(rows) // sharding.size)
     if each == 1 and max(map(len, items)) > 1:
         each = 2
     again = itertools.cycle([index for item in first for index in item])
-    rows += itertools.islice(again, each * sharing.size - len(rows))
+    rows += itertools.islice(again, each * sharding.size - len(rows))
     real = sum(map(len, items))
-    valid = tuple(min(max(real - rank * each, 0), each) for rank in range(sharing.size))
-    start = sharing.rank * each
-    return rows[start : start + each], Step(rows=(each,) * sharing.size, valid=valid)
+    valid = tuple(min(max(real - rank * each, 0), each) for rank in range(sharding.size))
+    start = sharding.rank * each
+    return rows[start : start + each], Step(rows=(each,) * sharding.size, valid=valid)
 
 
-def _bounds(length: int, sharing: Sharing) -> tuple[int, int, Step]:
+def _bounds(length: int, sharding: Sharding) -> tuple[int, int, Step]:
     """Which rows of a batch are this rank's: contiguous, the first ranks one more where N does not divide."""
-    each, more = divmod(length, sharing.size)
-    valid = tuple(each + (rank < more) for rank in range(sharing.size))
-    start = sum(valid[: sharing.rank])
+    each, more = divmod(length, sharding.size)
+    valid = tuple(each + (rank < more) for rank in range(sharding.size))
+    start = sum(valid[: sharding.rank])
     rows = tuple(max(count, 1) for count in valid)
-    if not valid[sharing.rank]:
-        start = sharing.rank % length
-    return start, start + rows[sharing.rank], Step(rows=rows, valid=valid, is_split=True)
+    if not valid[sharding.rank]:
+        start = sharding.rank % length
+    return start, start + rows[sharding.rank], Step(rows=rows, valid=valid, is_split=True)
 
 
-def split_indices(take: Take, sharing: Sharing, start: int) -> Iterator[tuple[Any, Step]]:
+def split_indices(take: Take, sharding: Sharding, start: int) -> Iterator[tuple[Any, Step]]:
     """This rank's slice of each batch of indices; the first `start` left out."""
     take(start)
     while batches := take(1):
         indices = list(batches[0])
         if indices:
-            low, high, step = _bounds(len(indices), sharing)
+            low, high, step = _bounds(len(indices), sharding)
             yield indices[low:high], step
 
 
-def slices(batches: Iterator[Any], sharing: Sharing) -> Iterator[tuple[Any, Step]]:
+def slices(batches: Iterator[Any], sharding: Sharding) -> Iterator[tuple[Any, Step]]:
     """This rank's slice of each batch itself. Raises: CannotSlice for a batch without rows."""
     for batch in batches:
         length = tensors.rows(batch)
         if not length:
             raise tensors.CannotSlice(f"split_batches: a batch of type {type(batch).__name__} has no rows to divide")
-        start, stop, step = _bounds(length, sharing)
+        start, stop, step = _bounds(length, sharding)
         yield tensors.slice_rows(batch, start, stop, length), step

@@ -1,9 +1,9 @@
-"""Give each rank its share of one epoch: batch k of rank r is batch `k * N + r` of the single-process run.
+"""Choose how a loader is sharded, and shard it by its batches: batch k of rank r is batch `k * N + r` of one process.
 
 With `split_batches` it is the r-th slice of batch k instead; a batch that N does not divide gives the first ranks one
 row more, and one with fewer rows than ranks lends a row, with no weight, to those that would have none.
 
-The user's loader, sampler and batch sampler are kept and read, never rebuilt: every rank draws the whole epoch's
+The user's loader, sampler and batch sampler are kept and read, never rebuilt: every rank draws the epoch's
 indices from one random stream (rank 0's), and fetches its own. What cannot be divided by its indices (an iterable
 dataset, a loader with an `__iter__` of its own, a loader of another library) is divided by its batches: every rank
 runs it and keeps every N-th.
@@ -22,45 +22,49 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from accelify.errors import AccelifyError
-from accelify.runtime.data.index_sharding import AlreadyShared, ByIndex, divides_by_itself
-from accelify.runtime.data.one_process import Whole
-from accelify.runtime.data.passes import Epoch, Step, in_pairs
+from accelify.runtime.data.index_sharding import AlreadySharded, ByIndex, is_sharding_sampler
+from accelify.runtime.data.one_process import OneProcess
+from accelify.runtime.data.passes import Epoch, Step, epoch_of
 from accelify.runtime.data.random_state import SharedRandom, drawn
-from accelify.runtime.data.resume import Bookmark, Source, iterates_itself, owners_of, samplers_of
-from accelify.runtime.data.sharding import Sharing, dealt, slices, taking
+from accelify.runtime.data.resume import PassStart, Source, iterates_itself, owners_of, samplers_of
+from accelify.runtime.data.sharding import Sharding, shard_items, slices, taker
 from accelify.runtime.world import tensors
 from accelify.runtime.world.collectives import Collectives
 
 
-def choose_source(loader: Any, sharing: Sharing, collectives: Collectives, *, keeps_batches: bool = False) -> Source:
+def choose_source(loader: Any, sharding: Sharding, collectives: Collectives, *, keeps_batches: bool = False) -> Source:
     """The way to divide this loader, and why: by indices where they decide everything, else by batches.
 
     keeps_batches: whether the batches must be those of one process, which shards of a dataset have no knowledge of.
     """
-    if sharing.size == 1:
-        return Whole(loader, collectives)
-    if sharing.dispatches and not keeps_batches:
-        return Dispatched(loader, sharing, collectives)
+    if sharding.size == 1:
+        return OneProcess(loader, collectives)
+    if sharding.dispatches and not keeps_batches:
+        return Dispatched(loader, sharding, collectives)
     if not isinstance(loader, DataLoader):
-        return ByBatch(loader, sharing, collectives)
+        return ByBatch(loader, sharding, collectives)
     for sampler in samplers_of(loader):
-        if divides_by_itself(sampler, sharing):
-            return AlreadyShared(loader, sampler, sharing, collectives)
-    cannot_index = sharing.split_batches and (loader.batch_sampler is None)
+        if is_sharding_sampler(sampler, sharding):
+            return AlreadySharded(loader, sampler, sharding, collectives)
+    cannot_index = sharding.split_batches and (loader.batch_sampler is None)
     is_iterable = isinstance(loader.dataset, IterableDataset)
-    if is_iterable and not (sharing.split_batches or keeps_batches) and can_shard_itself(loader.dataset, sharing.size):
-        return BySelf(loader, sharing, collectives)
+    if (
+        is_iterable
+        and not (sharding.split_batches or keeps_batches)
+        and can_shard_itself(loader.dataset, sharding.size)
+    ):
+        return ByDataset(loader, sharding, collectives)
     if is_iterable or iterates_itself(loader) or cannot_index:
-        return ByBatch(loader, sharing, collectives)
-    return ByIndex(loader, sharing, collectives)
+        return ByBatch(loader, sharding, collectives)
+    return ByIndex(loader, sharding, collectives)
 
 
-def in_order(loader: Any, sharing: Sharing) -> Any:
+def in_order(loader: Any, sharding: Sharding) -> Any:
     """The loader, or among several ranks a copy that waits for each batch in its turn (`in_order=False` does not).
 
-    Ranks agree on which batch is whose, and on the rows of each, by their order alone.
+    Which batch is which rank's, and how many rows it has, follows from the order alone.
     """
-    if sharing.size == 1 or not isinstance(loader, DataLoader) or getattr(loader, "in_order", True):
+    if sharding.size == 1 or not isinstance(loader, DataLoader) or getattr(loader, "in_order", True):
         return loader
     patient: DataLoader[Any] = copy(loader)
     vars(patient).update(in_order=True, _iterator=None)
@@ -70,15 +74,15 @@ def in_order(loader: Any, sharing: Sharing) -> Any:
 class ByBatch:
     """Every N-th batch of anything that yields batches; with `split_batches`, a slice of each."""
 
-    def __init__(self, loader: Any, sharing: Sharing, collectives: Collectives) -> None:
+    def __init__(self, loader: Any, sharding: Sharding, collectives: Collectives) -> None:
         self._loader = loader
-        self._sharing = sharing
+        self._sharding = sharding
         self._collectives = collectives
-        self.per_step = sharing.batches_per_step
+        self.per_step = sharding.batches_per_step
         self.seeded: torch.Tensor | None = None
 
-    def begin(self, start: Bookmark) -> Epoch:
-        """A pass of the whole loader, of which this rank keeps its share."""
+    def begin(self, start: PassStart) -> Epoch:
+        """A pass over the loader, of which this rank keeps its shard."""
         loader = self._loader
         shared = SharedRandom(self._collectives, owners_of(loader), start.before)
         start.before = shared.before
@@ -87,17 +91,17 @@ class ByBatch:
         # With workers the draws are theirs, from a seed that is shared now.
         if not getattr(loader, "num_workers", 0):
             batches = drawn(batches, shared)
-        if self._sharing.split_batches:
-            return in_pairs(slices(itertools.islice(batches, start.position, None), self._sharing))
-        return in_pairs(dealt(taking(batches), self._sharing, tensors.rows, start=start.position))
+        if self._sharding.split_batches:
+            return epoch_of(slices(itertools.islice(batches, start.position, None), self._sharding))
+        return epoch_of(shard_items(taker(batches), self._sharding, tensors.rows, start=start.position))
 
     def count(self, position: int = 0) -> int:
-        """This rank's share of the batches from there on."""
-        return self._sharing.count(max(len(self._loader) - position, 0))
+        """How many batches this rank gets from there on."""
+        return self._sharding.count(max(len(self._loader) - position, 0))
 
 
 class CannotRead(AccelifyError):
-    """What process 0 could not read for the others."""
+    """A batch that process 0 could not read for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,32 +110,32 @@ class _Failure:
 
 
 class Dispatched:
-    """The batches that process 0 reads and deals out: each process gets its own, and none but its own.
+    """The batches that process 0 reads and scatters: each process gets its own, and no other.
 
     Every step is a message, so all processes must take equally many.
     """
 
-    def __init__(self, loader: Any, sharing: Sharing, collectives: Collectives) -> None:
+    def __init__(self, loader: Any, sharding: Sharding, collectives: Collectives) -> None:
         self._loader = loader
-        self._sharing = sharing
+        self._sharding = sharding
         self._collectives = collectives
-        self.per_step = sharing.batches_per_step
+        self.per_step = sharding.batches_per_step
         self.seeded = None
 
-    def begin(self, start: Bookmark) -> Epoch:
+    def begin(self, start: PassStart) -> Epoch:
         """A pass of the loader in process 0."""
         shared = SharedRandom(self._collectives, owners_of(self._loader), start.before)
         start.before = shared.before
         # The others draw nothing: where the ranks' own streams are in step, they stay so.
         shared.part()
-        return in_pairs(self._received(start.position, shared))
+        return epoch_of(self._received(start.position, shared))
 
     def _received(self, position: int, shared: SharedRandom) -> Iterator[tuple[Any, Step]]:
-        rounds = self._rounds(position, shared) if self._sharing.rank == 0 else iter(())
+        rounds = self._rounds(position, shared) if self._sharding.rank == 0 else iter(())
         while True:
             shares, error = _next(rounds)
             instead = None if error is None else _Failure(f"{type(error).__name__}: {error}")
-            mine = self._collectives.scatter_object(shares or [instead] * self._sharing.size)
+            mine = self._collectives.scatter_object(shares or [instead] * self._sharding.size)
             if error is not None:
                 raise error
             if isinstance(mine, _Failure):
@@ -146,30 +150,30 @@ class Dispatched:
             batches = iter(self._loader)
         if not getattr(self._loader, "num_workers", 0):
             batches = drawn(batches, shared)
-        # Dealt once for every rank: what each takes is there before the next asks for it.
-        copies = itertools.tee(batches, self._sharing.size)
+        # Sharded once for every rank: what each takes is there before the next asks for it.
+        copies = itertools.tee(batches, self._sharding.size)
         return map(list, zip(*(self._share(rank, own, position) for rank, own in enumerate(copies)), strict=True))
 
     def _share(self, rank: int, batches: Iterator[Any], position: int) -> Iterator[tuple[Any, Step]]:
-        own = replace(self._sharing, rank=rank)
+        own = replace(self._sharding, rank=rank)
         if own.split_batches:
             return slices(itertools.islice(batches, position, None), own)
-        return dealt(taking(batches), own, tensors.rows, start=position)
+        return shard_items(taker(batches), own, tensors.rows, start=position)
 
     def count(self, position: int = 0) -> int:
-        """This rank's share of the batches from there on."""
-        return self._sharing.count(max(len(self._loader) - position, 0))
+        """How many batches this rank gets from there on."""
+        return self._sharding.count(max(len(self._loader) - position, 0))
 
 
 def _next(rounds: Iterator[list[Any]]) -> tuple[list[Any] | None, Exception | None]:
     try:
         return next(rounds, None), None
-    except Exception as error:  # whatever it is, the other ranks wait to hear of it
+    except Exception as error:  # whatever it is, the other ranks wait for it
         return None, error
 
 
 def can_shard_itself(dataset: Any, size: int) -> bool:
-    """Whether the dataset has `shard(num_shards=, index=)`, and cuts as many equal shards as there are ranks.
+    """Whether the dataset has `shard(num_shards=, index=)`, and makes as many equal shards as there are ranks.
 
     One that says how many it has, as `num_shards`, must have a multiple of the ranks: else some would have more to do.
     """
@@ -184,40 +188,40 @@ def can_shard_itself(dataset: Any, size: int) -> bool:
     return isinstance(count, int) and count % size == 0
 
 
-class BySelf:
-    """The batches of the shard that the dataset cuts out for this rank; workers are its own business, as always.
+class ByDataset:
+    """The batches of the shard that the dataset makes for this rank; it shards among workers itself.
 
-    Nobody knows how long the shards are: before each step the ranks tell each other how many rows they have. One that
+    The shards may differ in length: before each step the ranks gather how many rows each has. One that
     has no more gets its first batch again, which does not count.
     """
 
-    def __init__(self, loader: DataLoader[Any], sharing: Sharing, collectives: Collectives) -> None:
+    def __init__(self, loader: DataLoader[Any], sharding: Sharding, collectives: Collectives) -> None:
         self._loader = loader
-        self._sharing = sharing
+        self._sharding = sharding
         self._collectives = collectives
-        self.per_step = sharing.size
+        self.per_step = sharding.size
         self.seeded: torch.Tensor | None = None
         self._batch_count: int = max(collectives.gather_object(_batch_count(self._shard())))
 
     def _shard(self) -> DataLoader[Any]:
         inner: DataLoader[Any] = copy(self._loader)
         dataset: Any = self._loader.dataset
-        part = dataset.shard(num_shards=self._sharing.size, index=self._sharing.rank)
-        # Datasets of Hugging Face leave it behind.
+        part = dataset.shard(num_shards=self._sharding.size, index=self._sharding.rank)
+        # Datasets of Hugging Face do not copy it.
         if isinstance(epoch := getattr(dataset, "epoch", None), int) and hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
         vars(inner).update(dataset=part, _iterator=None)
         return inner
 
-    def begin(self, start: Bookmark) -> Epoch:
+    def begin(self, start: PassStart) -> Epoch:
         """A pass of this rank's shard."""
         shared = SharedRandom(self._collectives, owners_of(self._loader), start.before)
         start.before = shared.before
-        # Cut in each pass: what the dataset was told since, such as its epoch, goes into the shard.
+        # Sharded in each pass: what was set on the dataset since, such as its epoch, goes into the shard.
         with shared.drawing():
             batches = iter(self._shard())
         rest = itertools.islice(batches, start.position // self.per_step, None)
-        return in_pairs(self._even(rest)) if self._sharing.even_batches else Epoch(rest)
+        return epoch_of(self._even(rest)) if self._sharding.even_batches else Epoch(rest)
 
     def _even(self, batches: Iterator[Any]) -> Iterator[tuple[Any, Step]]:
         first: Any = None

@@ -74,7 +74,7 @@ class Accumulation:
                 self.is_complete = was_complete
 
     def forget(self) -> None:
-        """Let go of every window."""
+        """Drop every window."""
         self._windows.clear()
         self.is_complete = True
 

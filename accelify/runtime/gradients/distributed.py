@@ -1,4 +1,4 @@
-"""The strategy for the processes there are: how they train one model together, each with a copy of it."""
+"""Replicas joined by torch.distributed, averaged during the backward pass; and which strategy a world gets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch.distributed as dist
 
 from accelify.errors import AccelifyError
 from accelify.runtime.gradients.buckets import sums_over_ranks
-from accelify.runtime.gradients.reducer import Bucketed
+from accelify.runtime.gradients.reducer import BucketedReplica
 from accelify.runtime.gradients.replica import Trained
 from accelify.runtime.gradients.strategy import Replicas, Strategy
-from accelify.runtime.gradients.xla import Mirrored, Traced
+from accelify.runtime.gradients.xla import XlaReplicas, XlaSingle
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
 
@@ -21,10 +21,10 @@ class BackwardFailed(AccelifyError, RuntimeError):
     """A backward pass that failed on some rank, so that no rank has its gradients. Raised where it did not fail."""
 
 
-class Replicated(Replicas[Bucketed]):
+class DistributedReplicas(Replicas[BucketedReplica]):
     """Processes joined by torch.distributed: gradients are averaged while the backward pass runs.
 
-    compressed: the dtype to which gradients are rounded for their way, None for their own.
+    compressed: the dtype to which gradients are rounded to be sent, None for their own.
     """
 
     def __init__(self, world: World, collectives: Collectives, compressed: torch.dtype | None = None) -> None:
@@ -32,14 +32,14 @@ class Replicated(Replicas[Bucketed]):
         self._compressed = compressed
         self._failure: str | None = None
 
-    def make_replica(self, trained: Trained) -> Bucketed:
+    def make_replica(self, trained: Trained) -> BucketedReplica:
         """A replica with a group of its own: its messages keep their order whatever else is sent (SyncBatchNorm)."""
         group = dist.new_group(timeout=self._world.timeout)
         assert group is not None
-        return Bucketed(trained, group, self._world.size, self._compressed)
+        return BucketedReplica(trained, group, self._world.size, self._compressed)
 
-    def finish(self, replicas: list[Bucketed]) -> None:
-        """Send what is left, and say in it what the other ranks must know."""
+    def finish(self, replicas: list[BucketedReplica]) -> None:
+        """Send what is left, and with it what the other ranks must know."""
         if len(replicas) == 1 and self._world.device.type == "cpu":
             is_whole = replicas[0].finish()
         else:
@@ -49,7 +49,7 @@ class Replicated(Replicas[Bucketed]):
             failed = "; ".join(f"rank {rank}: {story}" for rank, story in stories if story is not None)
             raise BackwardFailed(f"the backward pass failed on {failed}. No rank has its gradients: call zero_grad")
 
-    def _finish_many(self, replicas: list[Bucketed]) -> bool:
+    def _finish_many(self, replicas: list[BucketedReplica]) -> bool:
         # Which models this pass touched may differ between ranks; and reading flags from a GPU would stall it.
         mine = [replica.flags() for replica in replicas]
         start, sums, is_whole = 0, sums_over_ranks([flag for flags in mine for flag in flags]), True
@@ -57,14 +57,14 @@ class Replicated(Replicas[Bucketed]):
             totals = sums[start : start + len(flags)]
             if sums[start] == 0:
                 replica.close()
-                replica.share_buffers(totals)
+                replica.synchronise_buffers(totals)
             else:
                 is_whole = replica.finish(totals) and is_whole
             start += len(flags)
         return is_whole
 
     def _give_up(self, error: BaseException) -> None:
-        """Go through the round with the others, who learn of the error in it, and do not wait for what never comes."""
+        """Take part in the round, in which the other ranks learn of the error instead of waiting forever."""
         if isinstance(error, Exception) and self._replicas:
             self._failure = f"{type(error).__name__}: {error}"
             for replica in self._replicas:
@@ -84,6 +84,6 @@ def choose_strategy(world: World, collectives: Collectives, comm_hook: str | Non
     if world.device.type == "xla":
         if comm_hook is not None:
             raise ValueError(f"comm_hook={comm_hook!r}: on XLA gradients travel as they are")
-        return Mirrored(world, collectives) if world.size > 1 else Traced()
+        return XlaReplicas(world, collectives) if world.size > 1 else XlaSingle()
     compressed = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(comm_hook or "")
-    return Replicated(world, collectives, compressed) if world.size > 1 else Strategy()
+    return DistributedReplicas(world, collectives, compressed) if world.size > 1 else Strategy()

@@ -1,4 +1,4 @@
-"""What optimizers and schedulers need so that all ranks take the same steps."""
+"""Optimizers and schedulers that take the same steps on all ranks, and wait while gradients accumulate."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from accelify.runtime.gradients.precision import Precision
 from accelify.runtime.world.collectives import Collectives
 
 
-class _SameLoss:
+class _MeanLoss:
     """A step hook: a closure's loss becomes the mean over ranks.
 
-    LBFGS decides by the loss how often to call the closure; on their own losses the ranks would part and wait for
-    each other forever.
+    LBFGS decides by the loss how often to call the closure; on their own losses the ranks would diverge and wait
+    for each other forever.
     """
 
     def __init__(self, collectives: Collectives) -> None:
@@ -52,10 +52,10 @@ def prepare_optimizer(
 ) -> Optimizer:
     """The optimizer itself: over several processes with a hook for closures, and where steps may wait, patched."""
     if steps_of(optimizer) is None and (precision.needs_steps or accumulation.steps > 1):
-        Steps(optimizer, precision, accumulation)
+        OptimizerSteps(optimizer, precision, accumulation)
     hooks = optimizer._optimizer_step_pre_hooks.values()
-    if world_size > 1 and not any(isinstance(hook, _SameLoss) for hook in hooks):
-        optimizer.register_step_pre_hook(_SameLoss(collectives))
+    if world_size > 1 and not any(isinstance(hook, _MeanLoss) for hook in hooks):
+        optimizer.register_step_pre_hook(_MeanLoss(collectives))
     return optimizer
 
 
@@ -63,8 +63,8 @@ class UnscaledGradients(AccelifyError, RuntimeError):
     """Gradients that did not come through `accelerator.backward`, where that scales or divides the loss."""
 
 
-class Steps:
-    """Stands in an optimizer's `step` and `zero_grad` where a step may have to wait or be left out.
+class OptimizerSteps:
+    """Replaces an optimizer's `step` and `zero_grad` where a step may have to wait or be skipped.
 
     `zero_grad` counts only when the last thing done was a completed step, so that it may stand at the top of the loop
     or at its bottom.
@@ -101,7 +101,7 @@ class Steps:
         return result
 
     def begin_anew(self) -> None:
-        """Let go of a window under way, and of its gradients."""
+        """Drop a window under way, and its gradients."""
         if not self.is_fresh:
             self._zero_grad()
         self.is_fresh = True
@@ -127,7 +127,7 @@ def _step(self: Any, *args: Any, **kwargs: Any) -> Any:
     return self._accelify_steps.step(*args, **kwargs)
 
 
-# A scheduler wraps the step to know that it came before its own, and warns when its wrapper is gone; we tell it.
+# A scheduler wraps the step to know that it came before its own, and warns when its wrapper is gone, unless marked so.
 _step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
 
 
@@ -135,13 +135,13 @@ def _zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
     self._accelify_steps.zero_grad(*args, **kwargs)
 
 
-def steps_of(optimizer: Optimizer | None) -> Steps | None:
-    """What stands in this optimizer's step, if anything does."""
+def steps_of(optimizer: Optimizer | None) -> OptimizerSteps | None:
+    """What has replaced this optimizer's step, if anything has."""
     return getattr(optimizer, "_accelify_steps", None)
 
 
 class SchedulerSteps:
-    """Stands in a scheduler's `step` where that may have to hold, or to count for several batches."""
+    """Replaces a scheduler's `step` where that may have to wait, or to count for several batches."""
 
     def __init__(self, scheduler: Any, accumulation: Accumulation, collectives: Collectives, times: int) -> None:
         self._scheduler = scheduler

@@ -96,7 +96,7 @@ class BFloat16(Precision):
         model.register_forward_hook(_Leave(entered), always_call=True)
 
     def release(self, model: nn.Module) -> None:
-        """Take the hooks away again."""
+        """Remove the hooks."""
         for hooks in (model._forward_pre_hooks, model._forward_hooks):
             for key in [key for key, hook in hooks.items() if isinstance(hook, (_Enter, _Leave))]:
                 del hooks[key]
@@ -121,7 +121,7 @@ class Float16(BFloat16):
         self._watched[id(optimizer)] = optimizer
 
     def forget(self) -> None:
-        """Let go of every optimizer."""
+        """Forget every optimizer."""
         self._watched.clear()
         self._forget()
 

@@ -10,8 +10,8 @@ backward passes over one graph, a shared layer under activation checkpointing). 
 2. After the backward pass whatever is missing is filled in (a parameter without a gradient counts as zero), and the
    last bucket leaves, always, with a tail of flags: which parameters have a gradient, which buckets changed after
    they left, which buffers changed. (Of a large model they go ahead of the gradients, in a message of their own.)
-3. Buckets that changed on any rank go again, whole. Since a round averages all that there is, and what is averaged
-   already is the same on all ranks, any number of rounds gives the same mean as one.
+3. Buckets that changed on any rank are sent again, with all of their gradients. Since a round averages all that there
+   is, and what is averaged already is the same on all ranks, any number of rounds gives the same mean as one.
 4. The means become `.grad` where they lie, or are copied into it; a parameter without a gradient on any rank keeps
    None.
 """
@@ -42,8 +42,8 @@ from accelify.runtime.world.desync import answered
 _INSTANCE_NORM = nn.modules.instancenorm._InstanceNorm
 
 _GONE = (
-    "a hook of the script's own let go of a gradient in the backward pass, as optimizers that step in it do: it was "
-    "that of this process alone, and the processes would part. Step after accelerator.backward"
+    "a hook of the script's own removed a gradient in the backward pass, as optimizers that step in it do: it was "
+    "that of this process alone, and the processes would diverge. Step after accelerator.backward"
 )
 
 
@@ -51,7 +51,7 @@ class GradientGone(AccelifyError, RuntimeError):
     """A gradient that was used up before it could be averaged."""
 
 
-class Bucketed(Replica):
+class BucketedReplica(Replica):
     """A replica whose gradients travel in buckets through a process group of its own."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Bucketed(Replica):
 
     @property
     def group(self) -> dist.ProcessGroup | None:
-        """The group whose ranks share the model; None, torch's word for the default one, once it is destroyed."""
+        """The group whose ranks share the model; None, which torch takes for the default one, once it is destroyed."""
         return self._group()
 
     def copy_from_rank_0(self, tensors: list[torch.Tensor]) -> None:
@@ -169,7 +169,7 @@ class Bucketed(Replica):
         """Complete the round, so that gradients and buffers agree on all ranks; false if it failed on some rank.
 
         `flags` are the sums over ranks of what each had in `flags()`; without them they travel in the last bucket.
-        Where gradients are many, they overtake them, so that one bucket is written back while the next is on its way.
+        With many buckets they go ahead of the gradients: one bucket is written back while the next is being sent.
         Every rank does so at once.
         """
         if not self.buckets:
@@ -205,7 +205,7 @@ class Bucketed(Replica):
             self._write_back(bucket, used)
         self._learn()
         self.close()
-        self.share_buffers(flags)
+        self.synchronise_buffers(flags)
         return True
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ class Bucketed(Replica):
         super().close()
         self.has_failed = False
 
-    def share_buffers(self, flags: list[float]) -> None:
+    def synchronise_buffers(self, flags: list[float]) -> None:
         """Make buffers agree that changed on some rank, by the sums over ranks of `flags()`."""
         self._buffers.share(flags[len(flags) - len(self._buffers) :], self.group, self.world_size)
 
@@ -292,7 +292,7 @@ class Buffers:
     def __init__(self, modules: list[nn.Module], before: Buffers | None = None) -> None:
         """They agree now, or where there is a `before`, as far as those did: what is new may differ."""
         self._places = [(module, name) for module in modules for name, _ in module._buffers.items()]
-        # The kernel of a batch norm writes its statistics without a new version; only the count of batches tells.
+        # The kernel of a batch norm writes its statistics without a new version; only the count of batches shows it.
         counts = {id(module): at for at, (module, name) in enumerate(self._places) if name == "num_batches_tracked"}
         self._witnesses = [counts.get(id(module), at) for at, (module, _) in enumerate(self._places)]
         self._versions = self._current_versions()

@@ -1,4 +1,4 @@
-"""A model of which every rank holds a copy: which parameters it trains, and how it hears of their gradients."""
+"""A model of which every rank holds a copy: which parameters it trains, and the hooks that report their gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 
 class Trained(Protocol):
-    """What has parameters to train: a model, or what an optimizer steps beside its models."""
+    """What has parameters to train: a model, or parameters of an optimizer that no prepared model owns."""
 
     def parameters(self) -> Iterable[torch.Tensor]:
         """What is trained, and what may be one day."""
@@ -40,7 +40,7 @@ class Owner(Protocol):
 
 
 class GradientHook:
-    """Tells a replica that one of its gradients is complete; also how a parameter shows that it is prepared."""
+    """Reports to a replica that one of its gradients is complete; also marks a parameter as prepared."""
 
     __slots__ = ("index", "replica")
 
@@ -53,7 +53,7 @@ class GradientHook:
 
 
 class Replica(ABC):
-    """One model, or what an optimizer steps beside its models, of which every rank holds a copy."""
+    """One model, or an optimizer's parameters that no prepared model owns, of which every rank holds a copy."""
 
     def __init__(self, model: Trained, world_size: int) -> None:
         self.model = weakref.ref(model)
@@ -67,7 +67,7 @@ class Replica(ABC):
         # Kept alive, so that an id stands for one parameter.
         self._known: dict[int, torch.Tensor] = {}
 
-    # -- what each way to reduce does by itself
+    # -- what each backend does in its own way
 
     @abstractmethod
     def copy_from_rank_0(self, tensors: list[torch.Tensor]) -> None:
@@ -101,13 +101,13 @@ class Replica(ABC):
         return has_changed or self._kinds != _kinds(self.parameters)
 
     def lay_out(self) -> None:
-        """Take the parameters that train now, share those that are new, and hook them; on every rank at once."""
+        """Take the parameters that train now, broadcast those that are new, and hook them; on every rank at once."""
         for handle in self._handles:
             handle.remove()
         self.parameters = self._trainable()
         self._structure = structure_of(self.model())
         self._kinds = _kinds(self.parameters)
-        self._share_new_parameters()
+        self._broadcast_new_parameters()
         self.arrange([] if (model := self.model()) is None else list(model.modules()))
         self._handles = [
             parameter.register_post_accumulate_grad_hook(GradientHook(self, index))  # type: ignore[no-untyped-call]
@@ -120,7 +120,7 @@ class Replica(ABC):
         return [] if model is None else [p for p in model.parameters() if p.requires_grad and not is_lazy(p)]
 
     def release(self) -> None:
-        """Take the hooks away: the model is nobody's now."""
+        """Remove the hooks: the model is no longer prepared."""
         for handle in self._handles:
             handle.remove()
         self.owner = None
@@ -134,10 +134,10 @@ class Replica(ABC):
         model = self.model()
         if model is None:
             return
-        self._share_new_parameters()
+        self._broadcast_new_parameters()
         self.copy_from_rank_0([buffer for buffer in model.buffers() if not is_lazy(buffer)])
 
-    def _share_new_parameters(self) -> None:
+    def _broadcast_new_parameters(self) -> None:
         model = self.model()
         everything = [] if model is None else [p for p in model.parameters() if not is_lazy(p)]
         fresh = [parameter for parameter in everything if id(parameter) not in self._known]
@@ -184,7 +184,7 @@ class Structure:
 
 
 def structure_of(model: Any) -> Structure | None:
-    """The structure of a module that says itself what its parameters are; None of anything else."""
+    """The structure of a module with PyTorch's own `parameters` and `named_modules`; None of anything else."""
     if not isinstance(model, nn.Module):
         return None
     own = (nn.Module.parameters, nn.Module.named_parameters, nn.Module.named_modules)
@@ -193,7 +193,7 @@ def structure_of(model: Any) -> Structure | None:
 
 
 def shapes_of(model: nn.Module) -> str:
-    """A model's parameters and buffers in words, for ranks to compare."""
+    """A model's parameters and buffers as text, for ranks to compare."""
     named = [*model.named_parameters(), *model.named_buffers()]
     return " ".join(f"{name}:{str(tensor.dtype).removeprefix('torch.')}{shape_of(tensor)}" for name, tensor in named)
 

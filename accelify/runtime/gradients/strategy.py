@@ -1,4 +1,4 @@
-"""How the ranks train one model together: each has a copy whose gradients are averaged."""
+"""How a model is trained: by one process as it is, or as replicas on several ranks whose gradients are averaged."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from accelify.errors import AccelifyError
 from accelify.runtime.gradients.replica import GradientHook, Replica, Trained, replica_of, shape_of, shapes_of
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.desync import Desync, Unanswered, call_site, missing
-from accelify.runtime.world.divergence import named, parted
+from accelify.runtime.world.divergence import find_divergence, named
 from accelify.runtime.world.process_group import World
 
 R = TypeVar("R", bound=Replica)
 
 
 class Strategy:
-    """One process: a model is trained as it is."""
+    """One process: a model is trained as it is. Other strategies override what they do differently."""
 
     synchronises = True
 
@@ -55,7 +55,7 @@ class Strategy:
         """Whether ranks may come to their end at different times: one process never does."""
         return True
 
-    def end_apart(self) -> None:
+    def finish_with_others(self) -> None:
         """Nobody else goes on."""
 
     @contextmanager
@@ -95,8 +95,8 @@ class Replicas(Strategy, ABC, Generic[R]):
         self._world = world
         self._collectives = collectives
         self._replicas: list[R] = []
-        self._loose: list[tuple[Loose, R]] = []
-        self._groups: list[Groups] = []
+        self._loose: list[tuple[UnownedParameters, R]] = []
+        self._groups: list[SteppedParameters] = []
         self._announced = False
         self._joining = False
         self._active: list[int] = []
@@ -108,16 +108,16 @@ class Replicas(Strategy, ABC, Generic[R]):
             self._collectives.agree("prepare", shapes_of(model))
             replica = self._replica(model)
         self._adopt(replica)
-        self._hand_over()
+        self._drop_owned()
         return model
 
     def prepare_optimizer(self, optimizer: Optimizer) -> None:
-        """Have its parameters that belong to no prepared model start equal and be averaged as a model's are."""
+        """Have its parameters that no prepared model owns start equal and be averaged as a model's are."""
         if all(groups.optimizer() is not optimizer for groups in self._groups):
-            self._groups.append(Groups(optimizer))
+            self._groups.append(SteppedParameters(optimizer))
         if any(loose.belongs_to(optimizer) for loose, _ in self._loose):
             return
-        loose = Loose(optimizer, self._is_owned)
+        loose = UnownedParameters(optimizer, self._is_owned)
         shapes = [f"{parameter.dtype}{shape_of(parameter)}" for parameter in loose.parameters()]
         self._collectives.agree("prepare", " ".join(["optimizer", *shapes]))
         if shapes:
@@ -147,8 +147,8 @@ class Replicas(Strategy, ABC, Generic[R]):
         hooks = (getattr(parameter, "_post_accumulate_grad_hooks", None) or {}).values()
         return any(isinstance(hook, GradientHook) and hook.replica.owner is not self for hook in hooks)
 
-    def _hand_over(self) -> None:
-        """Let go of loose parameters that a model has now, and of optimizers that are no more."""
+    def _drop_owned(self) -> None:
+        """Drop unowned parameters that a model owns now, and optimizers that are gone."""
         for pair in list(self._loose):
             _, replica = pair
             if replica.is_stale():
@@ -180,7 +180,7 @@ class Replicas(Strategy, ABC, Generic[R]):
             self._compare()
         is_uneven = self._joining or may_end
         if is_uneven:
-            self._call_roll(is_here=True)
+            self._count_active(is_here=True)
         self._begin()
         self._announced = True
         try:
@@ -197,7 +197,7 @@ class Replicas(Strategy, ABC, Generic[R]):
     def _compare(self) -> None:
         """Raises: Desync where ranks no longer hold the same parameters."""
         models = [model for replica in self._replicas if isinstance(model := replica.model(), nn.Module)]
-        if (story := parted(self._collectives, "backward", named(models))) is not None:
+        if (story := find_divergence(self._collectives, "backward", named(models))) is not None:
             raise Desync(f"at {call_site()} backward: {story}")
 
     def begin_unannounced(self) -> None:
@@ -271,33 +271,33 @@ class Replicas(Strategy, ABC, Generic[R]):
 
     @contextmanager
     def join(self, catch_up: Callable[[int], None]) -> Iterator[None]:
-        """Let ranks run out of batches at different times: one that has none left takes part with nothing in hand.
+        """Let ranks run out of batches at different times: one that has none left takes part without gradients.
 
-        Means are over the ranks that had a batch. At the end `catch_up` is called with a rank that went all the way.
+        Means are over the ranks that had a batch. At the end `catch_up` is called with a rank that took all steps.
         """
         self._joining, self._active = True, list(range(self._world.size))
         try:
             yield
-            self._see_out()
+            self._finish_with_others()
         finally:
             self._joining = False
         if len(self._active) < self._world.size:
             catch_up(self._active[0])
 
-    def end_apart(self) -> None:
-        """At the end of a script that has not failed: take part with nothing in hand until all ranks have come here."""
+    def finish_with_others(self) -> None:
+        """At the end of a script that has not failed: take part without gradients until all ranks have come here."""
         if getattr(sys, "last_value", None) is None:
-            with suppress(AccelifyError, RuntimeError):  # those that go on say what is wrong
-                self._see_out()
+            with suppress(AccelifyError, RuntimeError):  # the ranks that go on report what is wrong
+                self._finish_with_others()
 
-    def _see_out(self) -> None:
-        while self._call_roll(is_here=False):
+    def _finish_with_others(self) -> None:
+        while self._count_active(is_here=False):
             self._forget_gradients()
             self._begin()
             self._finish()
             self._forget_gradients()
 
-    def _call_roll(self, *, is_here: bool) -> bool:
+    def _count_active(self, *, is_here: bool) -> bool:
         """Whether any rank still has a batch; who has is kept."""
         operation = "backward in join_uneven_inputs" if self._joining else "backward"
         active = [rank for rank, is_there in enumerate(self._collectives.counts(int(is_here), operation)) if is_there]
@@ -320,18 +320,18 @@ class Replicas(Strategy, ABC, Generic[R]):
         return [parameter for replica in self._replicas for parameter in replica.parameters]
 
     def unowned_parameters(self) -> list[torch.Tensor]:
-        """What optimizers step beside the models."""
+        """The parameters of optimizers that no prepared model owns."""
         return [parameter for _, replica in self._loose for parameter in replica.parameters]
 
     def forget(self) -> None:
-        """Let go of every model."""
+        """Forget every model."""
         for replica in self._replicas:
             replica.release()
         self._replicas, self._loose, self._groups = [], [], []
 
 
-class Loose:
-    """An optimizer's parameters that are nobody's, seen as a model is; a model prepared later takes its own away."""
+class UnownedParameters:
+    """An optimizer's parameters that no prepared model owns, treated as a model; one prepared later takes its own."""
 
     def __init__(self, optimizer: Optimizer, is_owned: Callable[[torch.Tensor], bool]) -> None:
         self._optimizer = weakref.ref(optimizer)
@@ -358,7 +358,7 @@ class Loose:
         return iter(())
 
 
-class Groups:
+class SteppedParameters:
     """What an optimizer stepped when it was last looked at."""
 
     def __init__(self, optimizer: Optimizer) -> None:

@@ -27,7 +27,7 @@ class UnevenInputs(AccelifyError):
 
 
 class BatchStep(Protocol):
-    """What the data tell of the step whose batch a loss comes from."""
+    """The step whose batch a loss comes from, as the data know it."""
 
     @property
     def is_partial(self) -> bool:
@@ -106,7 +106,7 @@ class Training:
             self._hold(scheduler)
 
     def forget(self) -> None:
-        """Let go of everything that was prepared."""
+        """Forget everything that was prepared."""
         for prepared in (self.models, self.optimizers, self.schedulers):
             prepared.clear()
         self._strategy.forget()
@@ -121,7 +121,7 @@ class Training:
         """The backward pass of a loss from this step's batch, None where that is not known.
 
         `may_end`: whether ranks that draw their own data may have come to the script's end.
-        Raises: UnevenInputs where other ranks have no batch to take part with.
+        Raises: UnevenInputs where other ranks have no batch.
         """
         if step is not None and step.is_partial and not self._strategy.is_joining:
             raise UnevenInputs(
@@ -151,7 +151,7 @@ class Training:
         return self._accumulation.is_complete and any(step.was_skipped for step in steps if step is not None)
 
     def give_up_windows(self) -> None:
-        """Let go of the windows under way, and of their gradients."""
+        """Drop the windows under way, and their gradients."""
         self._accumulation.forget()
         for optimizer in self.optimizers:
             if (steps := optimizers.steps_of(optimizer)) is not None:
@@ -160,7 +160,7 @@ class Training:
     # -- ranks that end at different times
 
     def join(self) -> AbstractContextManager[None]:
-        """Let ranks have different numbers of steps inside; all end with the state of one that went all the way."""
+        """Let ranks have different numbers of steps inside; all end with the state of a rank that took all steps."""
         return self._strategy.join(self._catch_up)
 
     def _catch_up(self, source: int) -> None:

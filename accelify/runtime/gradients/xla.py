@@ -8,7 +8,7 @@ from torch.optim import Optimizer
 
 from accelify.runtime.gradients.replica import Replica, Trained
 from accelify.runtime.gradients.strategy import Replicas, Strategy
-from accelify.runtime.world.xla import CannotUseXla, Devices, apart, module
+from accelify.runtime.world.xla import CannotUseXla, Devices, module, own_program
 
 
 class EndOfTrace:
@@ -25,7 +25,7 @@ class EndOfTrace:
         module().sync()
 
 
-class Traced(Strategy):
+class XlaSingle(Strategy):
     """One process on an XLA device."""
 
     def prepare_optimizer(self, optimizer: Optimizer) -> None:
@@ -33,7 +33,7 @@ class Traced(Strategy):
         EndOfTrace.follows(optimizer)
 
 
-class Mirror(Replica):
+class XlaReplica(Replica):
     """A replica on an XLA device. Gradients wait until the backward pass is traced, and then travel all at once."""
 
     def __init__(self, model: Trained, devices: Devices) -> None:
@@ -60,12 +60,12 @@ class Mirror(Replica):
         self.is_open = True
 
     def arrived(self, index: int, parameter: torch.Tensor) -> None:
-        """Raises: CannotUseXla for a backward pass that nobody will average."""
+        """Raises: CannotUseXla for a backward pass whose gradients nothing averages."""
         if self.owner is not None and self.owner.synchronises and not self.is_open:
             raise CannotUseXla("loss.backward() averages no gradients on XLA devices: call accelerator.backward(loss)")
 
 
-class Mirrored(Replicas[Mirror]):
+class XlaReplicas(Replicas[XlaReplica]):
     """Several XLA devices, each with a copy: gradients are averaged as `xm.optimizer_step` does, in `backward`."""
 
     def prepare_optimizer(self, optimizer: Optimizer) -> None:
@@ -73,11 +73,11 @@ class Mirrored(Replicas[Mirror]):
         super().prepare_optimizer(optimizer)
         EndOfTrace.follows(optimizer)
 
-    def make_replica(self, trained: Trained) -> Mirror:
+    def make_replica(self, trained: Trained) -> XlaReplica:
         """A replica on this rank's device."""
-        return Mirror(trained, Devices(self._world))
+        return XlaReplica(trained, Devices(self._world))
 
-    def finish(self, replicas: list[Mirror]) -> None:
+    def finish(self, replicas: list[XlaReplica]) -> None:
         """Average all gradients and statistics in one program, the same on every rank, whoever has which gradient.
 
         Only a rank that lacks a gradient has to look whether another one has it; the others wait for nothing.
@@ -93,7 +93,7 @@ class Mirrored(Replicas[Mirror]):
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad.detach().clone() for p in parameters]
         means = [each.clone() for each in statistics]
         collectives = module("core.xla_model")
-        with apart():
+        with own_program():
             everything = [*gradients, *means, used]
             collectives.all_reduce(collectives.REDUCE_SUM, everything, scale=1.0 / self._world.size)
         lacking = [index for index, parameter in enumerate(parameters) if parameter.grad is None]

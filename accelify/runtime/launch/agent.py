@@ -1,4 +1,4 @@
-"""torchrun's elastic agent, told where output goes and how ranks are ended.
+"""torchrun's elastic agent, with our log files and our way to end ranks.
 
 Source: https://docs.pytorch.org/docs/stable/elastic/agent.html
 """
@@ -165,7 +165,7 @@ class Agent(LocalElasticAgent):
         return {local_rank: handler.proc for local_rank, handler in handlers.items()}
 
 
-class Numbered(RendezvousHandler):
+class NumberedRendezvous(RendezvousHandler):
     """A rendezvous in which each machine keeps the number it was given.
 
     c10d numbers machines by their addresses, so rank 0's output could turn up anywhere. The store that the ranks
@@ -234,7 +234,7 @@ def run_agent(
     except (ValueError, ImportError) as error:  # a backend that is not there
         raise CannotLaunch(f"the rendezvous cannot begin: {error}") from None
     if machine_rank is not None and handler.use_agent_store:
-        handler = Numbered(handler, machine_rank)
+        handler = NumberedRendezvous(handler, machine_rank)
     # The agent fills in `${local_rank}` in arguments that are text, hence the doubled dollars.
     spec = WorkerSpec(
         role="default",

@@ -1,8 +1,8 @@
-"""Runs one rank's script as `python script.py` would, and writes down what stopped it.
+"""Runs one rank's script as `python script.py` would, and records the error that stopped it.
 
 The launcher starts this file by its path, once for each rank: `python bootstrap.py script|module NAME ARGS...`.
 It imports neither torch nor the rest of accelify: the script decides what is imported, and when.
-What it is told beside its arguments comes in three variables, which the script does not see: ACCELIFY_SHOWN (1: this
+Beside its arguments it reads three variables, which the script does not see: ACCELIFY_SHOWN (1: this
 rank's output goes to the terminal), ACCELIFY_ONE_LOG (1: both streams go to the log that standard output is) and
 ACCELIFY_LAUNCHER (the launcher's process id).
 """
@@ -155,7 +155,7 @@ def _record(error: BaseException, program: str, shown: bool) -> None:
 def write_error(
     path: str, error: BaseException, frames: TracebackType | None, *, place: object = None, shown: bool = False
 ) -> None:
-    """Write an error file in the agent's format, with what we know beside it; it is there whole or not at all."""
+    """Write an error file in the agent's format, with what we know beside it; it is complete or absent."""
     text = "" if isinstance(error, SystemExit) else "".join(traceback.format_exception(type(error), error, frames))
     report = {
         "message": {

@@ -1,4 +1,4 @@
-"""What a notebook's cell and the processes it starts share: what is printed, what is returned, what is raised."""
+"""What passes between a notebook's cell and the processes it starts: output, the returned value, an exception."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RankFailed(AccelifyError):
 
 
 @contextlib.contextmanager
-def extended(variables: Mapping[str, str]) -> Iterator[None]:
+def with_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """The environment with these variables, as it was again afterwards: a cell must not change the next one."""
     before = dict(os.environ)
     os.environ.update(variables)

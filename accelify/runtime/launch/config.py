@@ -38,7 +38,7 @@ class BadSetting(AccelifyError):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A setting: its name, what it means in one line, how a value is read, and what holds if nobody says."""
+    """A setting: its name, what it means in one line, how a value is read, and its default."""
 
     name: str
     meaning: str
@@ -155,7 +155,7 @@ def read_value(name: str, value: Any, origin: str) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value and where it came from, in words."""
+    """A value and where it came from, as text."""
 
     value: Value | None
     origin: str
@@ -234,7 +234,7 @@ def user_file(variables: Mapping[str, str]) -> Path:
 
 
 def config_files(variables: Mapping[str, str], folder: Path, explicit: Path | None = None) -> list[Path]:
-    """The files that count, the first one strongest; a file named on the command line stands alone."""
+    """The files that count, the first one strongest; a file named on the command line is the only one."""
     if explicit is not None:
         return [explicit]
     named = variables.get(CONFIG_VARIABLE)
@@ -245,7 +245,7 @@ def config_files(variables: Mapping[str, str], folder: Path, explicit: Path | No
 def resolve(flags: Mapping[str, Any], variables: Mapping[str, str], files: list[Path]) -> Settings:
     """Every setting with its origin; detection is left to the caller, who sees `default` as the origin.
 
-    Raises: BadSetting for the first value that cannot be used, wherever it stands.
+    Raises: BadSetting for the first value that cannot be used, wherever it is given.
     """
     layers = [(str(path), read_config(path)) for path in files]
     settings: Settings = {}
@@ -265,7 +265,7 @@ def resolve(flags: Mapping[str, Any], variables: Mapping[str, str], files: list[
 
 
 def write_config(path: Path, values: Mapping[str, Value]) -> None:
-    """Write a TOML or YAML file with a line of explanation for each value, whole or not at all.
+    """Write a TOML or YAML file with a line of explanation for each value; an existing file is replaced atomically.
 
     Raises: BadSetting for an unknown key or a value of the wrong kind, before anything is written.
     """

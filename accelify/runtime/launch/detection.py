@@ -26,7 +26,7 @@ CGROUP_CPU = Path("/sys/fs/cgroup/cpu.max")
 def detect(settings: Settings, variables: Mapping[str, str], per_machine: str | None = None) -> Settings:
     """The settings with every `auto` and gap filled from the machine, each saying so.
 
-    `per_machine` is torchrun's way to count processes; it stands above the setting, which counts all machines.
+    `per_machine` is torchrun's way to count processes; it overrides the setting, which counts all machines.
 
     Raises: BadSetting for what this machine cannot give: more processes than GPUs, processes that do not divide.
     """
@@ -171,7 +171,7 @@ def has_mps() -> bool:
 
 
 def count_cores() -> int:
-    """The processor cores this process may use, a container's share included."""
+    """The processor cores this process may use, a container's limit included."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     with contextlib.suppress(OSError, ValueError):
         quota, period = CGROUP_CPU.read_text().split()

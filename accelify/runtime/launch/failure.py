@@ -1,4 +1,4 @@
-"""What stopped a launch: which rank failed first, and how a person is told. Works without torch."""
+"""What stopped a launch: which rank failed first, and the report of it. Works without torch."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def first_failure(failures: Iterable[Failure]) -> Failure:
 
 
 def read_stack(path: Path, place: Place | None) -> str:
-    """Where a rank that still ran was, in the script if it was there; empty when it did not tell.
+    """Where a rank that still ran was, in the script if it was there; empty when it wrote nothing.
 
     The file is what faulthandler writes: the most recent call first.
     """

@@ -22,7 +22,7 @@ from torch.distributed.elastic.multiprocessing import LogsDest, SignalException
 
 from accelify.runtime.launch.agent import RankLogs, run_agent
 from accelify.runtime.launch.bootstrap import die_with
-from accelify.runtime.launch.cell import extended, headline, pickled, raise_again, redirect, shown, write_down
+from accelify.runtime.launch.cell import headline, pickled, raise_again, redirect, shown, with_variables, write_down
 from accelify.runtime.launch.config import Settings, resolve
 from accelify.runtime.launch.detection import detect
 from accelify.runtime.launch.plan import Launch, Program, plan_launch
@@ -68,7 +68,7 @@ def notebook_launcher(
 
 
 def debug_launcher(function: Callable[..., T], args: Sequence[Any] = (), num_processes: int = 2) -> T:
-    """Call the function in several processes on the CPU, whatever GPUs there are: for trying things out and for tests.
+    """Call the function in several processes on the CPU, whatever GPUs there are: to try a function, and for tests.
 
     Raises: as `notebook_launcher`.
     """
@@ -78,7 +78,7 @@ def debug_launcher(function: Callable[..., T], args: Sequence[Any] = (), num_pro
 def _launch(function: Callable[..., T], args: tuple[Any, ...], settings: Settings, start_method: str | None) -> T:
     launch = plan_launch(settings, Program("program", "function"))
     method = start_method or choose_start_method()
-    with extended(dict(launch.variables)):
+    with with_variables(dict(launch.variables)):
         if launch.is_single:
             return function(*args)
         payload = cloudpickle.dumps((function, args)) if method == "spawn" else _Kept((function, args))
@@ -98,7 +98,7 @@ def is_for_xla() -> bool:
         return True
     if importlib.util.find_spec("torch_xla") is None or not any(Path("/dev").glob(each) for each in TPU_FILES):
         return False
-    with extended({}):
+    with with_variables({}):
         importlib.import_module("torch_xla")
         chosen = os.environ.get(PJRT)
     if chosen == "TPU":
@@ -187,7 +187,7 @@ def _run(launch: Launch, payload: object, method: str) -> Any:
 
 
 def call(payload: object) -> bytes:
-    """In the started process: call the function as told, and return process 0's value in pickled form.
+    """In the started process: call the function, and return process 0's value in pickled form.
 
     What it raises is written down with its type, for the cell; the process then ends with status 1.
     """

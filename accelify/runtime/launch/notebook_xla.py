@@ -19,7 +19,7 @@ from typing import Any, TypeVar  # functions of every kind, with arguments of ev
 import cloudpickle  # type: ignore[import-untyped]  # it has no type hints
 
 from accelify.runtime.launch.bootstrap import die_with
-from accelify.runtime.launch.cell import RankFailed, extended, pickled, raise_again, redirect, shown, write_down
+from accelify.runtime.launch.cell import RankFailed, pickled, raise_again, redirect, shown, with_variables, write_down
 from accelify.runtime.launch.config import Settings
 from accelify.runtime.launch.failure import first_failure, read_failure
 from accelify.runtime.launch.plan import script_variables
@@ -42,7 +42,7 @@ def launch_on_xla(
     variables = dict(script_variables(settings))
     if processes is not None and os.environ.get(PJRT) == "CPU":
         variables["CPU_NUM_DEVICES"] = str(processes)
-    with extended(variables):
+    with with_variables(variables):
         if processes == 1:
             values: list[T] = []
             launch(lambda _: values.append(function(*args)), debug_single_process=True)
@@ -60,7 +60,7 @@ def _launch_all(launch: Any, payload: bytes, processes: int | None, start_method
         with shown(pipes["stdout"], sys.stdout), shown(pipes["stderr"], sys.stderr), _interruptible(folder) as stopped:
             try:
                 launch(call, args=(payload, str(folder), os.getpid(), processes), start_method=start_method)
-            except Exception as error:  # of every kind: a process that ended tells here only that it did
+            except Exception as error:  # of every kind: of a process that ended it says only that it did
                 if stopped.is_set():
                     raise KeyboardInterrupt from None
                 _raise_first(folder, error)
@@ -93,7 +93,9 @@ def _interruptible(folder: Path) -> Iterator[threading.Event]:
 def _raise_first(folder: Path, error: Exception) -> None:
     files = {int(file.name.split(".")[0].removeprefix("rank-")): file for file in folder.glob("rank-*.error.json")}
     if not files:
-        raise RankFailed(f"a process on XLA devices ended without a word ({type(error).__name__}: {error})") from error
+        raise RankFailed(
+            f"a process on XLA devices ended without a report ({type(error).__name__}: {error})"
+        ) from error
     host = socket.gethostname()
     first = first_failure(read_failure(rank, 1, str(file), time.time(), host) for rank, file in files.items())
     raise_again(first, str(files[first.rank]))

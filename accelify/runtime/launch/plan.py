@@ -104,7 +104,7 @@ class Launch:
 
     @property
     def is_single(self) -> bool:
-        """Whether one plain process does: nobody to meet, nothing to restart."""
+        """Whether one plain process does: no other machine to meet, nothing to restart."""
         if self.is_rank:
             return True
         return self.local_processes == 1 and self.machines == (1, 1) and self.max_restarts == 0

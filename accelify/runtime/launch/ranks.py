@@ -1,4 +1,4 @@
-"""The ranks of one machine: started by the elastic agent, their output kept, their ending told.
+"""The ranks of one machine: started by the elastic agent, their output kept, their failure reported.
 
 This is the launcher's side once there is more than one process; torch is imported when they are started.
 """
@@ -42,7 +42,7 @@ def run_ranks(launch: Launch) -> int:
     check_meeting_point(launch)
     address = own_address(launch)
     if launch.machines[0] != launch.machines[1]:
-        # Sharing the agents' store, torch 2.13 tells its address in the first round only, and who joins later hangs.
+        # Sharing the agents' store, torch 2.13 sends its address in the first round only; who joins later hangs.
         os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     import_torch(quiet=not launch.debug)
     from torch.distributed.elastic.multiprocessing import SignalException
@@ -191,7 +191,7 @@ def import_torch(*, quiet: bool) -> None:
 
 
 def _name_interface(address: str) -> None:
-    """Tell gloo which network interface the other machines are on: it asks for the machine's name otherwise, which
+    """Set for gloo which network interface the other machines are on: it asks for the machine's name otherwise, which
     leads to 127.0.1.1 on many.
     """
     interface = interface_of(address)
@@ -200,7 +200,7 @@ def _name_interface(address: str) -> None:
 
 
 def interface_of(address: str) -> str | None:
-    """The network interface that holds an IPv4 address; None when none does or the system does not tell."""
+    """The network interface that holds an IPv4 address; None when none does or the system does not show it."""
     if not sys.platform.startswith("linux"):
         return None
     import fcntl
@@ -226,7 +226,7 @@ def first_of(result: RunResult) -> Failure:
 
 
 def _report(result: RunResult, logs: RankLogs) -> int:
-    """Tell what went wrong and return the first failing rank's status."""
+    """Report what went wrong and return the first failing rank's status."""
     first = first_of(result)
     absent = {}
     if first.is_timeout:

@@ -77,7 +77,7 @@ def check_training(accelerator: Accelerator) -> str:
     torch.manual_seed(0)
     inputs = torch.randn(ROWS, 6)
     loader = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=BATCH, shuffle=True)
-    torch.manual_seed(accelerator.process_index)  # ranks that begin apart must be brought together
+    torch.manual_seed(accelerator.process_index)  # ranks that start with different weights must end with the same
     model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     loader, model, optimizer = accelerator.prepare(loader, model, optimizer)

@@ -1,4 +1,4 @@
-"""What ranks say to each other outside the backward pass: checked gather, reduce, broadcast and barrier."""
+"""The collectives outside the backward pass: gather, reduce, broadcast and barrier, each checked on all ranks first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Collectives:
     """One process: everything is already everywhere."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Collectives:
-        """The very same: it belongs to the process, also where a copied loader uses it."""
+        """The same object: it belongs to the process, also where a copied loader uses it."""
         return self
 
     def agree(self, operation: str, detail: str = "") -> None:
@@ -163,7 +163,7 @@ class GroupCollectives(Collectives):
             return [value for rank, values in enumerate(everyone) for value in values[: keep[rank] if keep else None]]
         if isinstance(leaf, numpy.ndarray):
             return self._rows_of(torch.as_tensor(leaf), keep).numpy()
-        if leaf is None:  # on every rank, by its signature: a part that an output does not have
+        if leaf is None:  # on every rank, by its signature: a field that an output does not have
             return None
         if not isinstance(leaf, torch.Tensor):
             return [value for rank, value in enumerate(self._transport.objects(leaf)) if keep is None or keep[rank]]
@@ -183,7 +183,7 @@ class GroupCollectives(Collectives):
     def reduce(self, tree: Any, reduction: str) -> Any:
         """The sum, mean, max or min over ranks of each tensor or number, in kind: a number stays a number.
 
-        The mean of whole numbers is a float. In a sum a rank may have 0 for what is a tensor on others.
+        The mean of integers is a float. In a sum a rank may have 0 for what is a tensor on others.
         Raises: Desync when structure, dtype or shape differ between ranks otherwise.
         """
         _check_reduction(reduction)
@@ -193,7 +193,7 @@ class GroupCollectives(Collectives):
 
     def _reduce_leaf(self, leaf: Any, reduction: str) -> Any:
         if _is_number(leaf):
-            # Python's own arithmetic keeps whole numbers of any size and the last bit of a float.
+            # Python's own arithmetic keeps integers of any size and the last bit of a float.
             return _REDUCERS[reduction](self._transport.objects(leaf))
         if isinstance(leaf, numpy.ndarray):
             return self._reduce_leaf(torch.as_tensor(leaf), reduction).numpy()
@@ -240,7 +240,7 @@ class GroupCollectives(Collectives):
         return self._transport.objects(value)
 
     def counts(self, mine: int, operation: str = "the number of rows") -> list[int]:
-        """Every rank's number, in one small message: for what is said in every step."""
+        """Every rank's number, in one small message: for what every step exchanges."""
         return self._exchange(operation, mine)
 
     def scatter_object(self, values: list[Any]) -> Any:
@@ -272,7 +272,7 @@ _REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def kinds_of(tree: Any) -> Kinds:
-    """What the ranks must tell each other to fill in their zeros; first comes how the leaves are held."""
+    """What the ranks exchange to fill in their zeros: the structure of the containers, then the kind of each leaf."""
     held = signature(map_leaves(lambda leaf: 0, tree))
     return (held, *(_kind(leaf) for leaf in leaves(tree)))
 

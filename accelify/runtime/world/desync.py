@@ -1,4 +1,4 @@
-"""What ranks say when they do not ask for the same thing at the same time: which did what, and at which line."""
+"""Errors of ranks that make different calls at the same time: which rank made which call, and at which line."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import _get_default_store
 
 from accelify.errors import AccelifyError
-from accelify.runtime.world.process_group import ENDED, World, leave_word
+from accelify.runtime.world.process_group import ENDED, World, exchange_reports
 
-LOOK = timedelta(seconds=3)  # a rank that waits for so long says where, and looks where the others are
+LOOK = timedelta(seconds=3)  # a rank that has waited for so long reports where, and looks up where the others are
 _messages = itertools.count()  # ranks that do the same have waited for as many
 
 _NOT_THE_SCRIPT = str(Path(__file__).parents[1]), str(Path(torch.__file__).parent)
@@ -34,7 +34,7 @@ _APART = "the ranks wait at different calls"
 
 
 class Desync(AccelifyError):
-    """The ranks asked for different things at the same time, or one never came."""
+    """The ranks made different calls at the same time, or one made none."""
 
 
 class Unanswered(AccelifyError, RuntimeError):
@@ -93,22 +93,22 @@ def _look_around(number: int, operation: str, detail: str) -> None:
 
 
 def mark_of(text: str) -> int:
-    """A number that stands for a text."""
+    """A hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def disagreement(stories: Sequence[str]) -> Desync:
-    """What to say when ranks ask for different things, as each one told it."""
+    """The error of ranks that make different calls, with the call that each one reported."""
     return Desync("the ranks disagree: " + "; ".join(f"rank {rank} {story}" for rank, story in enumerate(stories)))
 
 
 def missing(world: World, asked: str, error: RuntimeError) -> Desync:
-    """What to say when some rank did not come: who, and where the ones that wait stand.
+    """The error of ranks that waited in vain: which rank did not come, and where the others wait.
 
-    Each rank that waited in vain leaves a word in the store that brought the ranks together, and reads the others'.
+    Each rank that waited in vain leaves a report in the store through which the ranks met, and reads the others'.
     """
     here = f"waits at {call_site()} {asked.strip()}"
-    words = {rank: word or "never came" for rank, word in leave_word(world, here).items()}
+    words = {rank: word or "never came" for rank, word in exchange_reports(world, here).items()}
     gone = [f"rank {rank} {word}" for rank, word in sorted(words.items()) if not word.startswith("waits")]
     waits = {world.rank: here, **{rank: word for rank, word in words.items() if word.startswith("waits")}}
     waiting = [f"rank {rank} {word}" for rank, word in sorted(waits.items())]

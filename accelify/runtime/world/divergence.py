@@ -1,4 +1,4 @@
-"""Whether the ranks still hold the same numbers: what changes them on one rank alone says nothing by itself.
+"""Whether the parameters have diverged: a change on one rank alone raises no error by itself.
 
 Such as `load_state_dict` where one rank found a file, or a step along gradients that `torch.autograd.grad` gave.
 """
@@ -25,7 +25,7 @@ def named(models: Iterable[nn.Module]) -> dict[str, torch.Tensor]:
     }
 
 
-def parted(collectives: Collectives, asked: str, tensors: Mapping[str, torch.Tensor]) -> str | None:
+def find_divergence(collectives: Collectives, asked: str, tensors: Mapping[str, torch.Tensor]) -> str | None:
     """Which rank holds other numbers than rank 0, and where; None while all hold the same. Every rank must ask.
 
     asked: what the script asked for, to be named where another rank asked for something else.
@@ -48,7 +48,7 @@ def _is_readable(tensor: torch.Tensor) -> bool:
 
 
 def _sums(tensor: torch.Tensor) -> list[int]:
-    """Two whole numbers that stand for the tensor's bits: hardly a change leaves both as they are."""
+    """A checksum of the tensor's bits, two integers: hardly any change leaves both as they are."""
     content = content_of(tensor)
     if content.data_ptr() % 8:
         content = content.clone()

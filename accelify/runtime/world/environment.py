@@ -1,4 +1,4 @@
-"""Where this process stands among the others, read from one table of variables; the only reader and writer of them."""
+"""This process's rank and world size, read from one table of variables; the only reader and writer of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_PORT = 29500
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The variables in which one launcher tells a process its place; several spellings, the first one set wins."""
+    """The variables in which one launcher gives a process its place; several spellings, the first one set wins."""
 
     rank: tuple[str, ...]
     world_size: tuple[str, ...]

@@ -19,9 +19,9 @@ from torch.distributed.distributed_c10d import _get_default_store
 from accelify.runtime.world.environment import Environment
 
 TIMEOUT = timedelta(minutes=10)
-# How long a rank that waited in vain looks for the words of the others that did.
+# How long a rank that waited in vain looks for the reports of the others that did.
 GRACE = timedelta(seconds=10)
-# The word of a rank that has come to its end.
+# The report of a rank that has come to its end.
 ENDED = "has ended"
 
 
@@ -74,7 +74,7 @@ def rank_here() -> int:
 
 
 def place() -> tuple[int, int]:
-    """This rank and how many there are, for what has no accelerator at hand."""
+    """This rank and the world size, for code that has no accelerator."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     runtime = sys.modules.get("torch_xla.runtime")
@@ -111,24 +111,24 @@ def _start(environment: Environment, device: torch.device, timeout: timedelta) -
     atexit.register(_leave, _get_default_store(), rank)
 
 
-def leave_word(world: World, word: str) -> dict[int, str | None]:
+def exchange_reports(world: World, word: str) -> dict[int, str | None]:
     """What the other ranks left in the store within the grace, None for one that left nothing."""
     store = world.store
     others = [rank for rank in range(world.size) if rank != world.rank]
     words: dict[int, str | None] = dict.fromkeys(others)
     if store is None:
         return words
-    # The store is gone with the process that held it; then nobody can say more.
+    # The store is gone with the process that held it; then there are no more reports.
     with suppress(RuntimeError):
         store.set(f"word/{world.rank}", word)
         end = time.monotonic() + GRACE.total_seconds()
         for rank in others:
-            words[rank] = _word_of(store, rank, until=end)
+            words[rank] = _report_of(store, rank, until=end)
     return words
 
 
-def _word_of(store: Any, rank: int, *, until: float) -> str | None:
-    """What a rank said when it had waited in vain, or else how it ended. Units: seconds of the monotonic clock."""
+def _report_of(store: Any, rank: int, *, until: float) -> str | None:
+    """What a rank reported when it had waited in vain, or else how it ended. Units: seconds of the monotonic clock."""
     while True:
         for key in (f"word/{rank}", f"end/{rank}"):
             if store.check([key]):
@@ -139,7 +139,7 @@ def _word_of(store: Any, rank: int, *, until: float) -> str | None:
 
 
 def _leave(store: Any, rank: int) -> None:
-    """Tell how this rank ended, and end the groups, gloo's threads with them.
+    """Report how this rank ended, and end the groups, gloo's threads with them.
 
     A thread that needs Python to free a tensor must not outlive it. They end with the last reference to their group,
     so nothing in the runtime keeps one.

@@ -12,11 +12,11 @@ import torch
 
 from accelify.errors import AccelifyError
 
-# Units: elements of a container that is made of parts of a script, and not of its data
+# Units: elements of a container that holds a script's own objects, and not its data
 SHORT = 64
 
 
-_WHOLE = "without split_batches each process takes whole batches"
+_WHOLE = "without split_batches each process takes batches of its own"
 
 
 class CannotSlice(AccelifyError):
@@ -78,7 +78,7 @@ def rows(batch: Any) -> int | None:
 
 
 def slice_rows(batch: Any, start: int, stop: int, length: int) -> Any:
-    """Rows `start` to `stop` of a batch of `length` rows; what has no rows (a number, a name) is kept whole.
+    """Rows `start` to `stop` of a batch of `length` rows; what has no rows (a number, a name) is kept as it is.
 
     Raises: CannotSlice naming what has another number of rows.
     """
@@ -165,7 +165,7 @@ def _like(original: list[Any] | tuple[Any, ...], values: list[Any]) -> Any:
 
 
 def content_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Its numbers one after the other, as a flat tensor of bytes; of a conjugate view, what that stands for."""
+    """A tensor's numbers as a flat tensor of bytes; a conjugate view is resolved first."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     # A single element keeps the stride that it had among others.
     return flat.as_strided(flat.shape, (1,)).view(torch.uint8)

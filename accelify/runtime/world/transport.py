@@ -1,4 +1,4 @@
-"""How tensors and objects get from rank to rank: five verbs, and torch.distributed's process group behind them."""
+"""Messages between ranks: what a backend must offer, and torch.distributed's process group as one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Transport(ABC):
 
     @abstractmethod
     def gather(self, tensor: torch.Tensor, operation: str = "gather", detail: str = "") -> list[torch.Tensor]:
-        """Each rank's tensor; those that wait for it say what operation it is for."""
+        """Each rank's tensor; `operation` and `detail` are what an error names."""
 
     @abstractmethod
     def reduce(self, tensor: torch.Tensor, reduction: str) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 A rank is what `torch_xla.launch` calls its function in: a process for each chip, or a thread for each device where one
 process has several (TPU v2 and v3, and the CPU client). What a collective waits for must be one program on all ranks,
-whatever else each of them has traced; so each one is run apart, between two ends of the trace.
+whatever else each of them has traced; so each one is run as a program of its own, between two ends of the trace.
 
 Source: https://docs.pytorch.org/xla/release/r2.9/learn/pytorch-on-xla-devices.html
 Source: https://docs.pytorch.org/xla/release/r2.9/learn/api-guide.html
@@ -72,12 +72,12 @@ def module(name: str = "") -> Any:
 
 @functools.cache
 def _memory() -> Any:
-    """What a process remembers for its ranks: there is no store that brought them together."""
+    """A process's own store for its ranks: there is none through which they met."""
     return HashStore()
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def own_program() -> Iterator[None]:
     """Run what is traced inside as a program of its own."""
     sync = module().sync
     sync()
@@ -103,7 +103,7 @@ class Devices(Transport):
             return [sent] * self.size
         # Not pinned: pinned, torch_xla gathers by sums of differently padded tensors, a program for each rank.
         rows = sent.to(torch.uint8) if sent.dtype == torch.bool else sent
-        with apart():
+        with own_program():
             everyone = self._collectives.all_gather(rows.unsqueeze(0), pin_layout=False)
         return [each.to(sent.dtype) for each in everyone.unbind(0)]
 
@@ -114,7 +114,7 @@ class Devices(Transport):
             everyone = torch.stack(self.objects(total))
             return {"max": everyone.amax, "min": everyone.amin}.get(reduction, everyone.sum)(0)
         kinds = {"max": self._collectives.REDUCE_MAX, "min": self._collectives.REDUCE_MIN}
-        with apart():
+        with own_program():
             self._collectives.all_reduce(kinds.get(reduction, self._collectives.REDUCE_SUM), [total])
         return total
 
@@ -127,12 +127,12 @@ class Devices(Transport):
         return received
 
     def copy(self, tensors: list[torch.Tensor], source: int) -> None:
-        """The source rank's values in everyone's tensors, in place: a sum of which all but one rank's part is zero."""
+        """The source rank's values in everyone's tensors, in place: a sum in which all ranks but one add zeros."""
         is_source = torch.tensor(self._rank == source).to(self._device)  # data: a constant would make a program a rank
         with torch.no_grad():
             wide = [each.detach().to(torch.int32) if each.dtype == torch.bool else each.detach() for each in tensors]
             parts = [torch.where(is_source, each, torch.zeros_like(each)) for each in wide]
-            with apart():
+            with own_program():
                 self._collectives.all_reduce(self._collectives.REDUCE_SUM, parts)
             for tensor, part in zip(tensors, parts, strict=True):
                 tensor.data.copy_(part)

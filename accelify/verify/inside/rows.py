@@ -8,7 +8,7 @@ from typing import Any  # drawing functions take sizes in many ways
 import torch
 from torch.utils.data import dataloader
 
-from accelify.runtime.data.passes import Passage
+from accelify.runtime.data.passes import LoaderPass
 
 _NORMAL = torch.normal  # as it is before draws are watched
 
@@ -23,9 +23,9 @@ class Rows:
 
     def watch(self) -> None:
         """Follow every prepared loader from here on."""
-        following: Callable[[Passage], Any] = Passage.__next__
+        following: Callable[[LoaderPass], Any] = LoaderPass.__next__
 
-        def handed(passage: Passage) -> Any:
+        def handed(passage: LoaderPass) -> Any:
             self._is_over = True
             batch = following(passage)
             self._bounds, self._is_over = None, False
@@ -43,7 +43,7 @@ class Rows:
             self._bounds = None
             begin(iterator, *given, **options)
 
-        Passage.__next__ = handed  # type: ignore[method-assign, assignment]
+        LoaderPass.__next__ = handed  # type: ignore[method-assign, assignment]
         dataloader._BaseDataLoaderIter.__init__ = begun  # type: ignore[method-assign, assignment]
 
     def draw(self, name: str, real: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -26,7 +26,7 @@ from torch.utils.data import (
 )
 
 from accelify.runtime import Accelerator, DataLoaderConfiguration
-from accelify.runtime.data.loader import DealtTwice
+from accelify.runtime.data.loader import ShardedTwice
 from accelify.runtime.data.metrics import CannotGather
 from accelify.runtime.data.sources import CannotRead, EmptyShard
 
@@ -532,11 +532,11 @@ def what_goes_over_a_prepared_loader_is_not_dealt_twice(accelerator):
     rest = accelerator.prepare(accelerator.skip_first_batches(loader, 1))
     assert [batch.tolist() for batch in rest] == expected[1:]
     for data in (StreamOver(loader), StreamOver(wrapper)):
-        with pytest.raises(DealtTwice, match="prepare: a DataLoader over a PreparedLoader"):
+        with pytest.raises(ShardedTwice, match="prepare: a DataLoader over a PreparedLoader"):
             accelerator.prepare(DataLoader(data, batch_size=None))
-    with pytest.raises(DealtTwice, match="SequenceShard"):
+    with pytest.raises(ShardedTwice, match="SequenceShard"):
         accelerator.prepare(DataLoader(accelerator.shard(Numbers(16))))
-    with pytest.raises(DealtTwice, match="Shard that loader itself"):
+    with pytest.raises(ShardedTwice, match="Shard that loader itself"):
         accelerator.shard(wrapper, even=False)
     # Another accelerator deals it by its own settings, once.
     other = Accelerator(split_batches=True)

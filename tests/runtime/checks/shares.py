@@ -55,9 +55,9 @@ def each_batch_is_one_ranks(accelerator):
 
 def whole_batches_are_dealt_where_processes_share_each_batch(accelerator):
     whole = DataLoader(TensorDataset(torch.arange(10.0)), batch_size=4)
-    sharing = Accelerator(split_batches=True)
-    for loader in (whole, sharing.prepare(whole)):
-        mine = _epoch(sharing.shard(loader, even=False))
+    sharding = Accelerator(split_batches=True)
+    for loader in (whole, sharding.prepare(whole)):
+        mine = _epoch(sharding.shard(loader, even=False))
         assert mine == _epoch(whole)[accelerator.process_index :: accelerator.num_processes]
 
 

@@ -40,7 +40,7 @@ test-fast: venv
 	@$(BIN)/python -m pytest -m "not slow" tests/codemod/*/
 
 soak: venv
-	@ACCELIFY_TEST_KILLS=50 $(BIN)/python -m pytest tests/runtime/test_killed.py
+	@ACCELIFY_TEST_KILLS=50 $(BIN)/python -m pytest tests/runtime/checkpoint/test_killed.py
 	@ACCELIFY_TEST_EXAMPLES=600 $(BIN)/python -m pytest --timeout 3600 tests/test_composed.py tests/test_random_programs.py
 
 lint: venv

@@ -18,10 +18,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # The files that take longest: several workers begin with them, so that what is left for the end is short.
 LONGEST = (
-    *("test_two_processes", "verify/test_prove", "launch/test_endings", "test_cli", "runtime/test_resume"),
-    *("runtime/test_process", "launch/test_elastic", "runtime/test_killed", "launch/test_config", "test_notebooks"),
-    *("launch/test_notebook", "launch/test_many_processes", "launch/test_docs", "verify/test_faults", "test_demo"),
-    *("test_by_hand", "test_pre_commit", "verify/test_runnable", "runtime/test_ranks", "launch/test_many_machines"),
+    *("test_two_processes", "verify/test_prove", "launch/test_endings", "test_cli", "runtime/data/test_resume"),
+    *("runtime/world/test_process_group", "launch/test_elastic", "runtime/checkpoint/test_killed"),
+    *("launch/test_config", "test_notebooks", "launch/test_notebook", "launch/test_many_processes"),
+    *("launch/test_docs", "verify/test_faults", "test_demo", "test_by_hand", "test_pre_commit"),
+    *("verify/test_runnable", "runtime/test_ranks", "launch/test_many_machines"),
 )
 
 

@@ -1,10 +1,11 @@
 """What several processes do together."""
 
-from tests.runtime.world import together
+from tests.runtime.processes import together
 
 test_two = together(
     "random_states",  # which begins with ranks that nobody has seeded
-    *("collectives", "gradients", "loaders", "loose", "saving", "shares", "tracking", "uncommon", "uneven", "windows"),
-    "drift",
+    *("collectives", "gradients", "loaders", "unowned", "saving", "evaluation_shards", "tracking", "uncommon"),
+    *("uneven_inputs", "accumulation"),
+    "divergence",
 )
-test_three = together("three", processes=3)
+test_three = together("three_ranks", processes=3)

@@ -26,8 +26,8 @@ from torch.utils.data import (
 )
 
 from accelify.runtime import Accelerator, DataLoaderConfiguration
-from accelify.runtime.data.loader import ShardedTwice
 from accelify.runtime.data.metrics import CannotGather
+from accelify.runtime.data.preparation import ShardedTwice
 from accelify.runtime.data.sources import CannotRead, EmptyShard
 
 

@@ -102,7 +102,7 @@ def _run(names, processes):
     found = {}
     while left := [name for name in names if name not in found]:
         with tempfile.TemporaryDirectory() as folder:
-            results = launch(["-m", "tests.runtime.world", folder, *left], processes)
+            results = launch(["-m", "tests.runtime.processes", folder, *left], processes)
             for name in left:
                 found[name] = [_outcomes(Path(folder, f"{name}.{r}"), name, *told) for r, told in enumerate(results)]
                 if any(isinstance(outcomes, Unfinished) for outcomes in found[name]):

@@ -14,7 +14,7 @@ from accelify.runtime.world.environment import Environment
 from accelify.runtime.world.process_group import join
 from accelify.runtime.world.xla import CannotUseXla
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PYTHON = os.environ.get("ACCELIFY_XLA_PYTHON")
 
 SCRIPT = """

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader
 
 from accelify.runtime import Accelerator, Environment
 from tests.runtime import generators
+from tests.runtime.processes import launch, together
 from tests.runtime.training import loader_of, seed, train
-from tests.runtime.world import launch, together
 
 KINDS = (
     "sequential",

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from tests.ports import free_port
-from tests.runtime.world import environment
+from tests.runtime.processes import environment
 
 # Units: kills; `make soak` asks for more.
 KILLS = int(os.environ.get("ACCELIFY_TEST_KILLS", "5"))

@@ -9,7 +9,7 @@ import torch
 
 from accelify.runtime.world.process_group import choose_device
 from tests.ports import free_port
-from tests.runtime.world import ROOT, WORLD_LIMIT, environment, launch
+from tests.runtime.processes import ROOT, WORLD_LIMIT, environment, launch
 
 TRAIN = """
 import sys

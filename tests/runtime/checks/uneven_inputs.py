@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import Accelerator
-from accelify.runtime.training import UnevenInputs
+from accelify.runtime.gradients.training import UnevenInputs
 from accelify.runtime.world.desync import Desync
 
 

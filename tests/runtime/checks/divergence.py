@@ -53,7 +53,7 @@ def every_bit_counts(accelerator):
 
 def a_save_by_one_rank_alone_is_named(accelerator):
     accelerator.prepare(nn.Linear(3, 1))
-    with pytest.raises(Desync, match=r"rank 0 drift\.py:\d+ save_state .*; rank 1 drift\.py:\d+ wait_for_everyone"):
+    with pytest.raises(Desync, match=r"rank 0 divergence\.py:\d+ save_state .*; rank 1 divergence\.py:\d+ wait_for_everyone"):
         accelerator.save_state("never") if accelerator.is_main_process else accelerator.wait_for_everyone()
 
 
@@ -64,5 +64,5 @@ def with_debug_the_next_backward_raises(accelerator):
     if other.process_index == 1:
         (gradient,) = torch.autograd.grad(model(torch.ones(1, 3)).sum(), model.weight)
         model.weight.data -= gradient
-    with pytest.raises(Desync, match=r"drift\.py:\d+ backward: rank 1 holds another weight of Linear than rank 0"):
+    with pytest.raises(Desync, match=r"divergence\.py:\d+ backward: rank 1 holds another weight of Linear than rank 0"):
         other.backward(model(torch.ones(1, 3)).sum())

@@ -116,7 +116,7 @@ def a_rank_without_a_batch_adds_nothing(accelerator):
 def only_zeros_are_filled_in(accelerator):
     for other in (1, torch.zeros(2), "0"):
         mine = torch.zeros(1) if accelerator.is_main_process else other
-        with pytest.raises(Desync, match=r"rank 0 shares\.py:\d+ reduce sum f32\[1\]; rank 1 "):
+        with pytest.raises(Desync, match=r"rank 0 evaluation_shards\.py:\d+ reduce sum f32\[1\]; rank 1 "):
             accelerator.reduce(mine, "sum")
     with pytest.raises(Desync):
         accelerator.reduce(torch.zeros(1) if accelerator.is_main_process else 0, "mean")

@@ -105,7 +105,7 @@ class Checkpoints:
 
     def save(self, folder: str | os.PathLike[str] | None) -> str:
         """Write a checkpoint and return its folder. Raises: CannotSave on every rank if any rank fails."""
-        self._warn_of_drift()
+        self._warn_of_divergence()
         target, staging, serial = self._attempts.on_main(lambda: self._begin(folder), CannotSave)
         try:
             with FolderWriter(staging) as writing:
@@ -117,7 +117,7 @@ class Checkpoints:
             raise
         return str(target)
 
-    def _warn_of_drift(self) -> None:
+    def _warn_of_divergence(self) -> None:
         """Warn where the parameters have diverged from rank 0's, which are saved."""
         if (
             self._world.size > 1

@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from accelify.runtime.checkpoint.checkpoint import Checkpoints, LoadHook, Parts, SaveHook
+from accelify.runtime.checkpoint.checkpoint import Checkpoints, LoadHook, RunState, SaveHook
 from accelify.runtime.checkpoint.preemption import Preemption
 from accelify.runtime.checkpoint.weights import pickle_weights, save_weights, write_object
 from accelify.runtime.data.loader import is_loader, skip_first_batches
@@ -145,7 +145,7 @@ class Accelerator:
         self._checkpoints = Checkpoints(
             world=world,
             collectives=collectives,
-            parts=Parts(
+            run=RunState(
                 models=self._training.models,
                 optimizers=self._training.optimizers,
                 schedulers=self._training.schedulers,

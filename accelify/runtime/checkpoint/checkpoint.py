@@ -40,7 +40,7 @@ from accelify.runtime.data.loader import generators_of, is_apart, load_state, st
 from accelify.runtime.data.random_state import device_state, global_state, set_device_state, set_global_state, set_seed
 from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.world.collectives import Collectives
-from accelify.runtime.world.divergence import find_divergence, named
+from accelify.runtime.world.divergence import find_divergence, named_parameters
 from accelify.runtime.world.process_group import World
 
 SaveHook = Callable[[list[nn.Module], list[dict[str, Any]], str], None]
@@ -56,7 +56,7 @@ class CannotLoad(AccelifyError):
 
 
 @dataclass
-class Parts:
+class RunState:
     """What a run consists of, as the accelerator knows it; the lists are those of its parts."""
 
     models: list[nn.Module]
@@ -70,8 +70,8 @@ class Parts:
 class Checkpoints:
     """The checkpoints of one run."""
 
-    def __init__(self, *, world: World, collectives: Collectives, parts: Parts, project: ProjectConfiguration) -> None:
-        self.parts = parts
+    def __init__(self, *, world: World, collectives: Collectives, run: RunState, project: ProjectConfiguration) -> None:
+        self.run = run
         self.project = project
         self._world = world
         self._collectives = collectives
@@ -87,7 +87,7 @@ class Checkpoints:
         if bad:
             kinds = ", ".join(type(one).__name__ for one in bad)
             raise ValueError(f"register_for_checkpointing: {kinds} has no state_dict and load_state_dict")
-        self.parts.custom.extend(objects)
+        self.run.custom.extend(objects)
 
     def before_saving(self, hook: SaveHook) -> RemovableHandle:
         """Call `hook(models, weights, folder)` before each save; weights that it takes out are not saved."""
@@ -119,13 +119,12 @@ class Checkpoints:
 
     def _warn_of_divergence(self) -> None:
         """Warn where the parameters have diverged from rank 0's, which are saved."""
-        if (
-            self._world.size > 1
-            and (story := find_divergence(self._collectives, "save_state", named(self.parts.models))) is not None
-        ):
+        if self._world.size == 1:
+            return
+        difference = find_divergence(self._collectives, "save_state", named_parameters(self.run.models))
+        if difference is not None and self._world.rank == 0:
             reason = "was it changed on one process alone, by load_state_dict or without accelerator.backward?"
-            if self._world.rank == 0:
-                warnings.warn(f"save_state: {story}, whose are saved: {reason}", stacklevel=2)
+            warnings.warn(f"save_state: {difference}, whose are saved: {reason}", stacklevel=2)
 
     @property
     def next_serial(self) -> int:
@@ -158,26 +157,26 @@ class Checkpoints:
 
     def _write(self, writing: FolderWriter) -> tuple[dict[str, Row], list[Entry]]:
         """This rank's rows of the table, and its files."""
-        weights = [model.state_dict() for model in self.parts.models]
+        weights = [model.state_dict() for model in self.run.models]
         for hook in self._save_hooks.values():
-            hook(self.parts.models, weights, str(writing.folder))
+            hook(self.run.models, weights, str(writing.folder))
         own = f"rng-rank{self._world.rank}"
         rows, entries = {own: inline_row(own, self._random_state())}, []
         if self._world.rank == 0:
-            rows["loaders"] = inline_row("loaders", [state_of(loader) for loader in self.parts.loaders])
-            for name, state in self._shared_states(weights).items():
+            rows["loaders"] = inline_row("loaders", [state_of(loader) for loader in self.run.loaders])
+            for name, state in self._common_states(weights).items():
                 rows[name], files = write_state(writing, name, state)
                 entries += files
         return rows, entries
 
-    def _shared_states(self, weights: list[dict[str, Any]]) -> dict[str, Any]:
-        parts = self.parts
+    def _common_states(self, weights: list[dict[str, Any]]) -> dict[str, Any]:
+        run = self.run
         states: dict[str, Any] = {_numbered("model", index): state for index, state in enumerate(weights)}
-        for kind, objects in (("optimizer", parts.optimizers), ("scheduler", parts.schedulers)):
+        for kind, objects in (("optimizer", run.optimizers), ("scheduler", run.schedulers)):
             states.update({_numbered(kind, index): one.state_dict() for index, one in enumerate(objects)})
-        if parts.scaler is not None:
-            states["scaler"] = parts.scaler.state_dict()
-        for index, one in enumerate(parts.custom):
+        if run.scaler is not None:
+            states["scaler"] = run.scaler.state_dict()
+        for index, one in enumerate(run.custom):
             states[f"custom-{index}"] = {"type": type(one).__qualname__, "state": one.state_dict()}
         return states
 
@@ -188,7 +187,7 @@ class Checkpoints:
             **about_now(),
             "processes": self._world.size,
             "torch": torch.__version__,
-            "counts": {kind: len(getattr(self.parts, kind)) for kind in ("optimizers", "schedulers", "custom")},
+            "counts": {kind: len(getattr(self.run, kind)) for kind in ("optimizers", "schedulers", "custom")},
         }
         rows = {name: row for rows, _ in written for name, row in rows.items()}
         entries = [entry for _, entries in written for entry in entries]
@@ -208,8 +207,8 @@ class Checkpoints:
 
     def _random_state(self) -> dict[str, Any]:
         loaders = {
-            "apart": [is_apart(loader) for loader in self.parts.loaders],
-            "generators": [generators_of(loader) for loader in self.parts.loaders],
+            "apart": [is_apart(loader) for loader in self.run.loaders],
+            "generators": [generators_of(loader) for loader in self.run.loaders],
         }
         return global_state() | device_state(self._world.device) | loaders
 
@@ -226,7 +225,7 @@ class Checkpoints:
             return ""
         manifest = chosen
         self._collectives.agree("load_state", manifest.digest)
-        models = list(self.parts.models)
+        models = list(self.run.models)
 
         states: dict[str, Any] = {}
 
@@ -265,14 +264,14 @@ class Checkpoints:
         """Every state that this rank needs, before any is changed."""
         counts = manifest.about["counts"]
         for kind, count in counts.items():
-            if (here := len(getattr(self.parts, kind))) != count:
+            if (here := len(getattr(self.run, kind))) != count:
                 raise CannotLoad(f"{manifest.folder} has {count} {kind}, and {here} were given: prepare the same first")
         names = [_numbered("model", index) for index in range(models)]
         names += [_numbered("optimizer", index) for index in range(counts["optimizers"])]
         names += [_numbered("scheduler", index) for index in range(counts["schedulers"])]
         names += [f"custom-{index}" for index in range(counts["custom"])]
         saved = States(manifest)
-        if models == len(self.parts.models) and _numbered("model", models) in saved:
+        if models == len(self.run.models) and _numbered("model", models) in saved:
             raise CannotLoad(f"{manifest.folder} holds more models than the {models} given: prepare the same first")
         names += ["loaders"] + (["scaler"] if "scaler" in saved else [])
         return {**{name: saved[name] for name in names}, "random": self._random_state_in(saved, manifest)}
@@ -287,16 +286,16 @@ class Checkpoints:
         return {"seed": zlib.crc32(f"{manifest.digest} {rank}".encode())}
 
     def _restore(self, states: dict[str, Any], models: list[nn.Module], options: dict[str, Any]) -> None:
-        parts = self.parts
+        run = self.run
         for index, model in enumerate(models):
             model.load_state_dict(states[_numbered("model", index)], **options)
-        for index, optimizer in enumerate(parts.optimizers):
+        for index, optimizer in enumerate(run.optimizers):
             optimizer.load_state_dict(states[_numbered("optimizer", index)])
-        for index, scheduler in enumerate(parts.schedulers):
+        for index, scheduler in enumerate(run.schedulers):
             scheduler.load_state_dict(states[_numbered("scheduler", index)])
-        if parts.scaler is not None and "scaler" in states:
-            parts.scaler.load_state_dict(states["scaler"])
-        for index, one in enumerate(parts.custom):
+        if run.scaler is not None and "scaler" in states:
+            run.scaler.load_state_dict(states["scaler"])
+        for index, one in enumerate(run.custom):
             saved = states[f"custom-{index}"]
             if saved["type"] != type(one).__qualname__:
                 kinds = f"a {type(one).__qualname__}, and was a {saved['type']}"
@@ -306,7 +305,7 @@ class Checkpoints:
         self._restore_random(states["random"])
 
     def _restore_loaders(self, states: list[Any], random: dict[str, Any]) -> None:
-        loaders = self.parts.loaders
+        loaders = self.run.loaders
         apart, generators = random.get("apart", []), random.get("generators", [])
         each = itertools.zip_longest(apart[: len(loaders)], generators[: len(loaders)])
         own = itertools.chain(each, itertools.repeat((False, None)))

@@ -30,22 +30,22 @@ def save_weights(state: dict[str, torch.Tensor], folder: Path, max_shard_size: i
     call left there and this one does not write goes, after the new files are there.
     """
     kept, aliases = _without_aliases(state)
-    parts = _parts(kept, size_of(max_shard_size))
+    shards = _shards(kept, size_of(max_shard_size))
     folder.mkdir(parents=True, exist_ok=True)
-    names = [NAME] if len(parts) == 1 else [_part_name(number, len(parts)) for number in range(1, len(parts) + 1)]
-    for name, keys in zip(names, parts, strict=True):
+    names = [NAME] if len(shards) == 1 else [_shard_name(number, len(shards)) for number in range(1, len(shards) + 1)]
+    for name, keys in zip(names, shards, strict=True):
         about = {alias: name for alias, name in aliases.items() if name in keys}
         chunks = tensor_chunks({key: kept[key] for key in keys}, about)
         atomic.write(folder / name, partial(_write_chunks, chunks))
-    if len(parts) > 1:
+    if len(shards) > 1:
         total = sum(tensor.numel() * tensor.element_size() for tensor in kept.values())
-        weight_map = {key: name for name, keys in zip(names, parts, strict=True) for key in keys}
+        weight_map = {key: name for name, keys in zip(names, shards, strict=True) for key in keys}
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         atomic.write(folder / INDEX, lambda file: _write_json(file, index))
     for old in [*folder.glob("model*.safetensors"), folder / INDEX]:
         if re.fullmatch(r"model(-\d{5}-of-\d{5})?\.safetensors", old.name) and old.name not in names:
             old.unlink()
-    if len(parts) == 1:
+    if len(shards) == 1:
         (folder / INDEX).unlink(missing_ok=True)
     atomic.sync_folder(folder)
 
@@ -91,21 +91,21 @@ def _one_file(state: dict[str, torch.Tensor]) -> bytes:
     return save({key: value.contiguous() for key, value in kept.items()}, {"format": "pt", **aliases})
 
 
-def _part_name(number: int, count: int) -> str:
+def _shard_name(number: int, count: int) -> str:
     return f"model-{number:05d}-of-{count:05d}.safetensors"
 
 
-def _parts(tensors: dict[str, torch.Tensor], limit: int) -> list[list[str]]:
-    parts: list[list[str]] = [[]]
+def _shards(tensors: dict[str, torch.Tensor], limit: int) -> list[list[str]]:
+    shards: list[list[str]] = [[]]
     size = 0
     for key, tensor in tensors.items():
         more = tensor.numel() * tensor.element_size()
-        if parts[-1] and size + more > limit:
-            parts.append([])
+        if shards[-1] and size + more > limit:
+            shards.append([])
             size = 0
-        parts[-1].append(key)
+        shards[-1].append(key)
         size += more
-    return parts
+    return shards
 
 
 def _without_aliases(state: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

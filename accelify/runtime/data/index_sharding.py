@@ -64,46 +64,46 @@ class ByIndex:
             return self._begin(start)
 
     def _begin(self, start: PassStart) -> Epoch:
-        inner, deal = self._inner()
-        deal.start, deal.random, deal.at_first = self._left_out(start.position), None, None
-        deal.replay = None
+        inner, sampler = self._inner()
+        sampler.start, sampler.random, sampler.at_first = self._left_out(start.position), None, None
+        sampler.replay = None
         self._seed_workers(inner, start)
-        if start.before is None and not inner.num_workers and deal.draws_once:
+        if start.before is None and not inner.num_workers and sampler.draws_once:
             # As a plain loader does: other loaders may begin before this one is asked for its first batch.
-            deal.at_first = lambda: self._share(deal, start)
-            return Epoch(iter(inner), deal.steps)
+            sampler.at_first = lambda: self._share_random_state(sampler, start)
+            return Epoch(iter(inner), sampler.steps)
         is_resumed = start.before is not None
-        shared = self._share(deal, start)
-        if self._kept is None or not deal.is_begun:
+        shared = self._share_random_state(sampler, start)
+        if self._kept is None or not sampler.is_begun:
             if not is_resumed:
                 start.is_apart = shared is not None and not shared.is_in_step
             inner.worker_init_fn = self._worker_start(start.is_apart)
-            deal.replay = replay_of(inner, start, self.per_step)
+            sampler.replay = replay_of(inner, start, self.per_step)
         with shared.drawing() if shared else nullcontext():
             batches = iter(inner)
-            deal.draw_first()
-        if deal.replay is not None:
-            deal.replay.finish(batches)
-        return Epoch(batches, deal.steps)
+            sampler.draw_first()
+        if sampler.replay is not None:
+            sampler.replay.finish(batches)
+        return Epoch(batches, sampler.steps)
 
     def _left_out(self, position: int) -> int:
         """How many of the sampler's items come before so many batches of one process are over."""
         return position
 
-    def _share(self, deal: ShardedSampler, start: PassStart) -> SharedRandom | None:
+    def _share_random_state(self, sampler: ShardedSampler, start: PassStart) -> SharedRandom | None:
         """Have the epoch drawn from rank 0's stream, if anything is drawn at all."""
         owners = samplers_of(self._loader)
         private = [*owners, self._loader.generator]
         if start.before or any(type(owner) not in (SequentialSampler, BatchSampler) for owner in owners):
             libraries = draws_from(self._loader)
-            deal.random = SharedRandom(self._collectives, private, start.before, libraries)
-            start.before = deal.random.before
+            sampler.random = SharedRandom(self._collectives, private, start.before, libraries)
+            start.before = sampler.random.before
         else:
             start.before = states_of(private, draws_from(self._loader))
-        if deal.at_first is not None:
+        if sampler.at_first is not None:
             # Drawn after the workers' seed, of which there is no use without workers: any will do.
             start.seeded = start.before["shared"]["torch"]
-        return deal.random
+        return sampler.random
 
     def _seed_workers(self, inner: DataLoader[Any], start: PassStart) -> None:
         """Take the workers' seed from where it once came from; those that live on have theirs."""
@@ -128,12 +128,12 @@ class ByIndex:
         name = "sampler" if self._loader.batch_sampler is None else "batch_sampler"
         is_batches = self._loader.batch_sampler is not None
         sampler, draws_once = getattr(self._loader, name), draws_first(self._loader)
-        deal = ShardedSampler(sampler, self._sampler_sharding, is_batches=is_batches, draws_once=draws_once)
+        sampler = ShardedSampler(sampler, self._sampler_sharding, is_batches=is_batches, draws_once=draws_once)
         # DataLoader refuses a new sampler by assignment; a copy of ours may have one.
-        vars(inner).update({name: deal, "_iterator": None})
+        vars(inner).update({name: sampler, "_iterator": None})
         if self._loader.persistent_workers:
-            self._kept = inner, deal
-        return inner, deal
+            self._kept = inner, sampler
+        return inner, sampler
 
     @property
     def seeded(self) -> torch.Tensor | None:
@@ -164,7 +164,7 @@ class ShardedSampler:
         self._is_drawn = False
         self._begin = 0
         self._items: Iterator[Any] = iter(())
-        self._parts: Iterator[Any] = iter(())
+        self._shard: Iterator[Any] = iter(())
 
     def __iter__(self) -> Iterator[Any]:
         self.steps, self._is_drawn, self.is_begun = [], False, True
@@ -183,18 +183,18 @@ class ShardedSampler:
             self.at_first()
         # What the workers fetch again has to be sharded, too.
         self._begin = self.start if self.replay is None else 0
-        self._parts = self._all_at_once(self._sampler) if self._is_plain else self._one_by_one(self._items)
+        self._shard = self._all_at_once(self._sampler) if self._is_plain else self._one_by_one(self._items)
         if self.replay is not None:
-            self._parts = self.replay.parts(self._parts)
+            self._shard = self.replay.indices(self._shard)
             del self.steps[: self.replay.count]
         if self.draws_once:
             self.random = None
         elif self.random is not None:
-            self.random.part()
+            self.random.diverge()
 
     def _drawn(self) -> Iterator[Iterator[Any]]:
         self.draw_first()
-        yield self._parts
+        yield self._shard
 
     def _all_at_once(self, batches: BatchSampler) -> Iterator[Any]:
         """This rank's shard of an epoch that is drawn when its first index is there; else it comes item by item."""
@@ -209,11 +209,11 @@ class ShardedSampler:
                 return self._one_by_one(iter(BatchSampler(indices, batches.batch_size, batches.drop_last)))
         if batches.drop_last:
             del rows[len(rows) - len(rows) % batches.batch_size :]
-        deal = split_rows if self._sharding.split_batches else shard_rows
-        parts, steps = deal(rows, batches.batch_size, self._sharding, self._begin)
+        shard = split_rows if self._sharding.split_batches else shard_rows
+        items, steps = shard(rows, batches.batch_size, self._sharding, self._begin)
         self.steps.extend(steps)
         # A sampler that comes to its end draws once more, which only its own generator shows.
-        return itertools.chain(parts, indices) if getattr(sampler, "generator", None) else iter(parts)
+        return itertools.chain(items, indices) if getattr(sampler, "generator", None) else iter(items)
 
     def _one_by_one(self, items: Iterator[Any]) -> Iterator[Any]:
         """This rank's shard of what may draw anew for each item."""
@@ -234,10 +234,10 @@ class ShardedSampler:
         return self.random.drawing() if self.random else nullcontext()
 
     def _noted(self, pairs: Iterator[tuple[Any, Step]]) -> Iterator[Any]:
-        for part, step in pairs:
+        for item, step in pairs:
             self.steps.append(step)
-            if part is not NO_BATCH:
-                yield part
+            if item is not NO_BATCH:
+                yield item
 
 
 def _size(indices: Any) -> int | None:
@@ -282,10 +282,10 @@ class AlreadySharded(ByIndex):
     def _steps(self, batch_size: int, skipped: int) -> Iterator[Step]:
         # The sampler shards single elements: the i-th of rank r is number i * N + r; from the dataset's length on they
         # are repetitions.
-        size, share = self._sharding.size, len(self._sampler)
+        size, count = self._sharding.size, len(self._sampler)
         real = min(len(self._sampler.dataset), self._sampler.total_size)
-        for start in range(skipped * batch_size, share, batch_size):
-            stop = min(start + batch_size, share)
+        for start in range(skipped * batch_size, count, batch_size):
+            stop = min(start + batch_size, count)
             owned = [sum(i * size + rank < real for i in range(start, stop)) for rank in range(size)]
             yield Step(rows=(stop - start,) * size, valid=tuple(owned))
 

@@ -164,13 +164,13 @@ def state_of(loader: Any) -> dict[str, Any] | None:
     if not isinstance(loader, _Prepared):
         return None
     own = vars(loader)
-    mark = own["_progress"].next_start(own["_source"].per_step, own["_source"].seeded)
+    start = own["_progress"].next_start(own["_source"].per_step, own["_source"].seeded)
     workers = getattr(own["_loader"], "num_workers", 0)
     return {
         "iteration": loader.iteration,
-        "position": mark.position,
-        "before": mark.before,
-        "seeded": mark.seeded,
+        "position": start.position,
+        "before": start.before,
+        "seeded": start.seeded,
         "per_step": own["_source"].per_step,
         "workers": workers,
         "in_order": not workers or getattr(own["_loader"], "in_order", True),
@@ -185,8 +185,8 @@ def is_apart(loader: Any) -> bool:
     if not isinstance(loader, _Prepared):
         return False
     own = vars(loader)
-    mark: PassStart = own["_progress"].next_start(own["_source"].per_step, None)
-    return mark.is_apart
+    start: PassStart = own["_progress"].next_start(own["_source"].per_step, None)
+    return start.is_apart
 
 
 def generators_of(loader: Any) -> list[Any]:
@@ -226,8 +226,8 @@ def load_state(
     if position and workers != state["workers"]:
         problem = problem or f"{workers} workers draw other random numbers, if any, than {state['workers']} did"
     can_repeat = (workers, own["_source"].per_step) == (state["workers"], state["per_step"])
-    mark = PassStart(position, state["before"], state["seeded"], can_repeat, state["iteration"], is_apart)
-    progress.waiting = None if mark.is_new else mark
+    start = PassStart(position, state["before"], state["seeded"], can_repeat, state["iteration"], is_apart)
+    progress.waiting = None if start.is_new else start
     return problem
 
 

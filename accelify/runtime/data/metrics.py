@@ -113,7 +113,7 @@ def _gather_rows(tree: Any, passes: LoaderPasses, collectives: Collectives, rank
             f"gather_for_metrics after a loop: {sorted(lengths)} rows may be those of the loop that ended last or of "
             "one that was broken off since. Call it in the loop, on each batch."
         )
-    if all(step.is_whole for step in passes.finished):
+    if all(step.is_unpadded for step in passes.finished):
         return everything
     raise CannotGather(
         f"gather_for_metrics after the loop: {sorted(lengths)} rows are not the {_total(history)} that the ranks were "
@@ -123,15 +123,15 @@ def _gather_rows(tree: Any, passes: LoaderPasses, collectives: Collectives, rank
 
 def _of_step(tree: Any, step: Step | None, collectives: Collectives, rank: int) -> Any:
     """The rows of all ranks in one step."""
-    if step is None or step.is_whole:
+    if step is None or step.is_unpadded:
         return collectives.gather_rows(tree, None)
     problem = _problem(tree, step, rank)
     # On all ranks: one that found nothing would wait for the others.
     if not collectives.is_alike("gather_for_metrics", problem) or problem:
-        told = enumerate(collectives.gather_object(problem))
-        stories = "; ".join(f"rank {at} has {story}" for at, story in told if story)
+        problems = enumerate(collectives.gather_object(problem))
+        found = "; ".join(f"rank {at} has {what}" for at, what in problems if what)
         raise CannotGather(
-            f"gather_for_metrics: {stories}; the rest were added to even out the last step. Give it one row per "
+            f"gather_for_metrics: {found}; the rest were added to even out the last step. Give it one row per "
             "sample, or use gather."
         )
     return collectives.gather_rows(tree, step.valid)
@@ -145,7 +145,7 @@ def _is_of_loop(lengths: set[int], history: Sequence[Step], step: Step | None) -
     if not history or lengths not in ({_total(history)}, {_total([_of_batches(step) for step in history])}):
         return False
     is_either = step is not None and step.rows is not None and lengths == {sum(step.rows)}
-    if is_either and step is not None and not all(one.is_whole for one in [*history, step]):
+    if is_either and step is not None and not all(one.is_unpadded for one in [*history, step]):
         raise CannotGather(
             f"gather_for_metrics after a loop in a loop: {sorted(lengths)} rows may be those of the loop that ended or "
             "of the batch around it, and some were added to even out a last step. Call it in the loop, on each batch."
@@ -155,7 +155,7 @@ def _is_of_loop(lengths: set[int], history: Sequence[Step], step: Step | None) -
 
 def _trim_rows(tree: Any, step: Step | None, rank: int) -> Any:
     """This rank's rows of a step's batch that count; the tree itself where they all do, or cannot be told."""
-    if step is None or step.rows is None or step.is_whole or any(n != step.rows[rank] for _, n in _lengths(tree)):
+    if step is None or step.rows is None or step.is_unpadded or any(n != step.rows[rank] for _, n in _lengths(tree)):
         return tree
     count = step.valid[rank]
 

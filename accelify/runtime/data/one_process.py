@@ -126,7 +126,7 @@ class _Rest:
             return
         self._is_begun = True
         if self.replay is not None:
-            self._drawn = self.replay.parts(self._drawn)
+            self._drawn = self.replay.indices(self._drawn)
         else:
             _drop(self._drawn, self.count)
 

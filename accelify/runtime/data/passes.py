@@ -42,7 +42,7 @@ class Step:
     is_split: bool = False
 
     @property
-    def is_whole(self) -> bool:
+    def is_unpadded(self) -> bool:
         """Whether nothing was added on any rank."""
         return all(self.valid) if self.rows is None else self.rows == self.valid
 

@@ -123,14 +123,14 @@ class SharedRandom:
         """Whether this rank draws what rank 0 draws."""
         return "torch" not in self._apart
 
-    def part(self) -> None:
+    def diverge(self) -> None:
         """Keep each rank's own stream from here on unchanged by what is drawn from the shared one."""
         self._apart = global_state(self.before["shared"]) | self._apart
 
 
-def drawn(items: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:
+def draw_items(items: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:
     """Items that are made from the shared stream, one after the other."""
-    shared.part()
+    shared.diverge()
     while True:
         with shared.drawing():
             try:

@@ -136,17 +136,17 @@ class Replay:
         replaced = {"dataset": dataset, "collate_fn": dataset.collate, "worker_init_fn": dataset.begin}
         vars(loader).update(replaced)
 
-    def parts(self, indices: Iterator[Any]) -> Iterator[Any]:
+    def indices(self, indices: Iterator[Any]) -> Iterator[Any]:
         """For the workers: the indices of these batches, the first marked as left out."""
         left_out = list(itertools.islice(indices, self.count))
         return itertools.chain(self._again(left_out), indices)
 
     def _again(self, left_out: list[Any]) -> Iterator[ReplayedIndices]:
-        for part in left_out:
+        for indices in left_out:
             if len(self._drew) >= self._enough and not (self._is_whole and any(self._drew)):
                 return
             self._sent += 1
-            yield ReplayedIndices(part)
+            yield ReplayedIndices(indices)
 
     def finish(self, batches: Iterator[Any]) -> None:
         """Wait until the workers are where they were."""

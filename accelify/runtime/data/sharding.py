@@ -34,8 +34,8 @@ class Sharding:
         """How many steps this rank takes for so many batches of one process."""
         if self.split_batches:
             return batches
-        whole, rest = divmod(batches, self.size)
-        return whole + (rest > 0 if self.even_batches else self.rank < rest)
+        full, rest = divmod(batches, self.size)
+        return full + (rest > 0 if self.even_batches else self.rank < rest)
 
 
 Take = Callable[[int], list[Any]]
@@ -90,28 +90,28 @@ def shard_rows(rows: list[Any], batch_size: int, sharding: Sharding, start: int)
     span, begin = sharding.size * batch_size, start * batch_size
     rounds = max(len(rows) - begin, 0) // span
     end = begin + rounds * span
-    parts = [rows[at : at + batch_size] for at in range(begin + sharding.rank * batch_size, end, span)]
-    whole = (batch_size,) * sharding.size
-    steps = [Step(rows=whole, valid=whole)] * rounds
+    own = [rows[at : at + batch_size] for at in range(begin + sharding.rank * batch_size, end, span)]
+    full = (batch_size,) * sharding.size
+    steps = [Step(rows=full, valid=full)] * rounds
     items, first = (_batches(some, batch_size) for some in (rows[end:], rows[:span]))
     if items:
-        part, step = _shard_of_round(items, first, sharding, len, batch_size)
-        parts += [] if part is NO_BATCH else [part]
+        item, step = _shard_of_round(items, first, sharding, len, batch_size)
+        own += [] if item is NO_BATCH else [item]
         steps.append(step)
-    return parts, steps
+    return own, steps
 
 
 def split_rows(rows: list[Any], batch_size: int, sharding: Sharding, start: int) -> ShardAndSteps:
     """This rank's slice of each batch of these rows, without the first `start` batches."""
     begin, end = start * batch_size, len(rows) - len(rows) % batch_size
     low, high, step = _bounds(batch_size, sharding)
-    parts = [rows[at + low : at + high] for at in range(begin, end, batch_size)]
-    steps = [step] * len(parts)
+    items = [rows[at + low : at + high] for at in range(begin, end, batch_size)]
+    steps = [step] * len(items)
     if rest := rows[max(begin, end) :]:
         low, high, step = _bounds(len(rest), sharding)
-        parts.append(rest[low:high])
+        items.append(rest[low:high])
         steps.append(step)
-    return parts, steps
+    return items, steps
 
 
 def _batches(rows: list[Any], batch_size: int) -> list[list[Any]]:

@@ -25,7 +25,7 @@ from accelify.errors import AccelifyError
 from accelify.runtime.data.index_sharding import AlreadySharded, ByIndex, is_sharding_sampler
 from accelify.runtime.data.one_process import OneProcess
 from accelify.runtime.data.passes import Epoch, Step, epoch_of
-from accelify.runtime.data.random_state import SharedRandom, drawn
+from accelify.runtime.data.random_state import SharedRandom, draw_items
 from accelify.runtime.data.resume import PassStart, Source, iterates_itself, owners_of, samplers_of
 from accelify.runtime.data.sharding import Sharding, shard_items, slices, taker
 from accelify.runtime.world import tensors
@@ -90,7 +90,7 @@ class ByBatch:
             batches = iter(loader)
         # With workers the draws are theirs, from a seed that is shared now.
         if not getattr(loader, "num_workers", 0):
-            batches = drawn(batches, shared)
+            batches = draw_items(batches, shared)
         if self._sharding.split_batches:
             return epoch_of(slices(itertools.islice(batches, start.position, None), self._sharding))
         return epoch_of(shard_items(taker(batches), self._sharding, tensors.rows, start=start.position))
@@ -127,15 +127,15 @@ class Dispatched:
         shared = SharedRandom(self._collectives, owners_of(self._loader), start.before)
         start.before = shared.before
         # The others draw nothing: where the ranks' own streams are in step, they stay so.
-        shared.part()
+        shared.diverge()
         return epoch_of(self._received(start.position, shared))
 
     def _received(self, position: int, shared: SharedRandom) -> Iterator[tuple[Any, Step]]:
         rounds = self._rounds(position, shared) if self._sharding.rank == 0 else iter(())
         while True:
-            shares, error = _next(rounds)
+            items, error = _next(rounds)
             instead = None if error is None else _Failure(f"{type(error).__name__}: {error}")
-            mine = self._collectives.scatter_object(shares or [instead] * self._sharding.size)
+            mine = self._collectives.scatter_object(items or [instead] * self._sharding.size)
             if error is not None:
                 raise error
             if isinstance(mine, _Failure):
@@ -149,12 +149,12 @@ class Dispatched:
         with shared.drawing():
             batches = iter(self._loader)
         if not getattr(self._loader, "num_workers", 0):
-            batches = drawn(batches, shared)
+            batches = draw_items(batches, shared)
         # Sharded once for every rank: what each takes is there before the next asks for it.
         copies = itertools.tee(batches, self._sharding.size)
-        return map(list, zip(*(self._share(rank, own, position) for rank, own in enumerate(copies)), strict=True))
+        return map(list, zip(*(self._shard_of(rank, own, position) for rank, own in enumerate(copies)), strict=True))
 
-    def _share(self, rank: int, batches: Iterator[Any], position: int) -> Iterator[tuple[Any, Step]]:
+    def _shard_of(self, rank: int, batches: Iterator[Any], position: int) -> Iterator[tuple[Any, Step]]:
         own = replace(self._sharding, rank=rank)
         if own.split_batches:
             return slices(itertools.islice(batches, position, None), own)
@@ -206,11 +206,11 @@ class ByDataset:
     def _shard(self) -> DataLoader[Any]:
         inner: DataLoader[Any] = copy(self._loader)
         dataset: Any = self._loader.dataset
-        part = dataset.shard(num_shards=self._sharding.size, index=self._sharding.rank)
+        shard = dataset.shard(num_shards=self._sharding.size, index=self._sharding.rank)
         # Datasets of Hugging Face do not copy it.
-        if isinstance(epoch := getattr(dataset, "epoch", None), int) and hasattr(part, "set_epoch"):
-            part.set_epoch(epoch)
-        vars(inner).update(dataset=part, _iterator=None)
+        if isinstance(epoch := getattr(dataset, "epoch", None), int) and hasattr(shard, "set_epoch"):
+            shard.set_epoch(epoch)
+        vars(inner).update(dataset=shard, _iterator=None)
         return inner
 
     def begin(self, start: PassStart) -> Epoch:

@@ -45,8 +45,8 @@ class DistributedReplicas(Replicas[BucketedReplica]):
         else:
             is_whole = self._finish_many(replicas)
         if not is_whole:
-            stories = enumerate(self._collectives.gather_object(self._failure))
-            failed = "; ".join(f"rank {rank}: {story}" for rank, story in stories if story is not None)
+            failures = enumerate(self._collectives.gather_object(self._failure))
+            failed = "; ".join(f"rank {rank}: {failure}" for rank, failure in failures if failure is not None)
             raise BackwardFailed(f"the backward pass failed on {failed}. No rank has its gradients: call zero_grad")
 
     def _finish_many(self, replicas: list[BucketedReplica]) -> bool:

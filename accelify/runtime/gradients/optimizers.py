@@ -31,20 +31,20 @@ class _MeanLoss:
         # torch passes the optimizer as the first of `args` too.
         given = list(args)
         if len(given) > 1 and callable(given[1]):
-            given[1] = self._shared(given[1])
+            given[1] = self._with_mean_loss(given[1])
         elif callable(kwargs.get("closure")):
-            kwargs = {**kwargs, "closure": self._shared(kwargs["closure"])}
+            kwargs = {**kwargs, "closure": self._with_mean_loss(kwargs["closure"])}
         else:
             return None
         return tuple(given), kwargs
 
-    def _shared(self, closure: Any) -> Any:
-        def shared() -> Any:
+    def _with_mean_loss(self, closure: Any) -> Any:
+        def mean_loss() -> Any:
             loss = closure()
             is_number = isinstance(loss, (int, float, torch.Tensor))
             return self._collectives.reduce(loss, "mean") if is_number else loss
 
-        return shared
+        return mean_loss
 
 
 def prepare_optimizer(
@@ -160,7 +160,7 @@ class SchedulerSteps:
         if self._must_hold():
             return
         if self._is_by_metric:
-            args, kwargs = self._shared(args), {name: self._shared(value) for name, value in kwargs.items()}
+            args, kwargs = self._mean(args), {name: self._mean(value) for name, value in kwargs.items()}
         for _ in range(self._times):
             if self._times == 1 or not self._is_over:
                 self._step(*args, **kwargs)
@@ -172,10 +172,10 @@ class SchedulerSteps:
         # A schedule in epochs goes on, however the epoch's last window or step came out.
         return taken == 0 if calls else not self._accumulation.is_complete
 
-    def _shared(self, value: Any) -> Any:
+    def _mean(self, value: Any) -> Any:
         """The mean over ranks of a number that differs between them: by their own they would come to other rates."""
         if isinstance(value, tuple):
-            return tuple(map(self._shared, value))
+            return tuple(map(self._mean, value))
         if isinstance(value, bool) or not isinstance(value, (int, float, numpy.number, torch.Tensor)):
             return value
         number = float(value)

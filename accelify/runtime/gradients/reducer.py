@@ -215,7 +215,7 @@ class BucketedReplica(Replica):
 
     def synchronise_buffers(self, flags: list[float]) -> None:
         """Make buffers agree that changed on some rank, by the sums over ranks of `flags()`."""
-        self._buffers.share(flags[len(flags) - len(self._buffers) :], self.group, self.world_size)
+        self._buffers.synchronise(flags[len(flags) - len(self._buffers) :], self.group, self.world_size)
 
     def flags(self) -> list[float]:
         """What the other ranks must know of this round: touched, gradients there, late buckets, changed buffers.
@@ -318,7 +318,7 @@ class Buffers:
             for at, (witness, (module, _)) in enumerate(zip(self._witnesses, self._places, strict=True))
         ]
 
-    def share(self, changed: list[float], group: dist.ProcessGroup | None, world_size: int) -> None:
+    def synchronise(self, changed: list[float], group: dist.ProcessGroup | None, world_size: int) -> None:
         """Make those agree that have changed on some rank; every rank does so at once.
 
         The statistics of batch norms become means over ranks, anything else is as rank 0 has it.

@@ -129,7 +129,7 @@ class Replica(ABC):
         """Whether this is one of the parameters, trained at present or not."""
         return self._known.get(id(parameter)) is parameter
 
-    def share(self) -> None:
+    def broadcast(self) -> None:
         """Start every rank from rank 0's parameters and buffers."""
         model = self.model()
         if model is None:

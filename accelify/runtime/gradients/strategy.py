@@ -18,7 +18,7 @@ from accelify.errors import AccelifyError
 from accelify.runtime.gradients.replica import GradientHook, Replica, Trained, replica_of, shape_of, shapes_of
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.desync import Desync, Unanswered, call_site, missing
-from accelify.runtime.world.divergence import find_divergence, named
+from accelify.runtime.world.divergence import find_divergence, named_parameters
 from accelify.runtime.world.process_group import World
 
 R = TypeVar("R", bound=Replica)
@@ -95,7 +95,7 @@ class Replicas(Strategy, ABC, Generic[R]):
         self._world = world
         self._collectives = collectives
         self._replicas: list[R] = []
-        self._loose: list[tuple[UnownedParameters, R]] = []
+        self._unowned: list[tuple[UnownedParameters, R]] = []
         self._groups: list[SteppedParameters] = []
         self._announced = False
         self._joining = False
@@ -115,15 +115,15 @@ class Replicas(Strategy, ABC, Generic[R]):
         """Have its parameters that no prepared model owns start equal and be averaged as a model's are."""
         if all(groups.optimizer() is not optimizer for groups in self._groups):
             self._groups.append(SteppedParameters(optimizer))
-        if any(loose.belongs_to(optimizer) for loose, _ in self._loose):
+        if any(unowned.belongs_to(optimizer) for unowned, _ in self._unowned):
             return
-        loose = UnownedParameters(optimizer, self._is_owned)
-        shapes = [f"{parameter.dtype}{shape_of(parameter)}" for parameter in loose.parameters()]
+        unowned = UnownedParameters(optimizer, self._is_owned)
+        shapes = [f"{parameter.dtype}{shape_of(parameter)}" for parameter in unowned.parameters()]
         self._collectives.agree("prepare", " ".join(["optimizer", *shapes]))
         if shapes:
-            replica = self._replica(loose)
+            replica = self._replica(unowned)
             self._adopt(replica)
-            self._loose.append((loose, replica))
+            self._unowned.append((unowned, replica))
 
     @abstractmethod
     def make_replica(self, trained: Trained) -> R:
@@ -135,26 +135,26 @@ class Replicas(Strategy, ABC, Generic[R]):
 
     def _replica(self, trained: Trained) -> R:
         replica = self.make_replica(trained)
-        replica.share()
+        replica.broadcast()
         replica.lay_out()
         return replica
 
     def _is_owned(self, parameter: torch.Tensor) -> bool:
         """Whether a model has this parameter, prepared here or by another accelerator; or another optimizer's rest."""
-        loose = {id(replica) for _, replica in self._loose}
-        if any(replica.has(parameter) for replica in self._replicas if id(replica) not in loose):
+        unowned = {id(replica) for _, replica in self._unowned}
+        if any(replica.has(parameter) for replica in self._replicas if id(replica) not in unowned):
             return True
         hooks = (getattr(parameter, "_post_accumulate_grad_hooks", None) or {}).values()
         return any(isinstance(hook, GradientHook) and hook.replica.owner is not self for hook in hooks)
 
     def _drop_owned(self) -> None:
         """Drop unowned parameters that a model owns now, and optimizers that are gone."""
-        for pair in list(self._loose):
+        for pair in list(self._unowned):
             _, replica = pair
             if replica.is_stale():
                 replica.lay_out()
             if not replica.parameters:
-                self._loose.remove(pair)
+                self._unowned.remove(pair)
                 self._replicas.remove(replica)
 
     def _adopt(self, replica: R) -> None:
@@ -197,8 +197,8 @@ class Replicas(Strategy, ABC, Generic[R]):
     def _compare(self) -> None:
         """Raises: Desync where ranks no longer hold the same parameters."""
         models = [model for replica in self._replicas if isinstance(model := replica.model(), nn.Module)]
-        if (story := find_divergence(self._collectives, "backward", named(models))) is not None:
-            raise Desync(f"at {call_site()} backward: {story}")
+        if (difference := find_divergence(self._collectives, "backward", named_parameters(models))) is not None:
+            raise Desync(f"at {call_site()} backward: {difference}")
 
     def begin_unannounced(self) -> None:
         """Average after a backward pass that did not come through the accelerator, too. Called by autograd's hooks."""
@@ -321,13 +321,13 @@ class Replicas(Strategy, ABC, Generic[R]):
 
     def unowned_parameters(self) -> list[torch.Tensor]:
         """The parameters of optimizers that no prepared model owns."""
-        return [parameter for _, replica in self._loose for parameter in replica.parameters]
+        return [parameter for _, replica in self._unowned for parameter in replica.parameters]
 
     def forget(self) -> None:
         """Forget every model."""
         for replica in self._replicas:
             replica.release()
-        self._replicas, self._loose, self._groups = [], [], []
+        self._replicas, self._unowned, self._groups = [], [], []
 
 
 class UnownedParameters:

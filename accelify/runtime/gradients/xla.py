@@ -97,11 +97,11 @@ class XlaReplicas(Replicas[XlaReplica]):
             everything = [*gradients, *means, used]
             collectives.all_reduce(collectives.REDUCE_SUM, everything, scale=1.0 / self._world.size)
         lacking = [index for index, parameter in enumerate(parameters) if parameter.grad is None]
-        shares = used.tolist() if lacking else []
+        used_by = used.tolist() if lacking else []
         for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
             if parameter.grad is not None:
                 parameter.grad.data.copy_(gradient)
-            elif shares[index] > 0:
+            elif used_by[index] > 0:
                 parameter.grad = gradient
         for statistic, mean in zip(statistics, means, strict=True):
             statistic.copy_(mean)

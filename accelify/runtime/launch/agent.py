@@ -27,12 +27,12 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from accelify.runtime.launch.failure import is_whole
+from accelify.runtime.launch.failure import is_complete
 from accelify.runtime.launch.plan import CannotLaunch
 
 STACK_SIGNAL = 7  # as in bootstrap.py, which imports nothing of ours
 STACK_PATIENCE = 5.0  # seconds that ranks get to write their stacks after a failure; it takes them milliseconds
-PARTING = timedelta(seconds=10)  # how long machines that cannot work together wait for each other to see it
+FAREWELL = timedelta(seconds=10)  # how long machines that cannot work together wait for each other to see it
 INTERRUPT_GRACE = 5.0  # seconds a rank gets to end after Ctrl-C; a rank inside a collective never sees the signal
 
 
@@ -130,7 +130,7 @@ class Agent(LocalElasticAgent):
             process.send_signal(signal.SIGRTMIN + STACK_SIGNAL)
         deadline = time.monotonic() + STACK_PATIENCE
         while time.monotonic() < deadline and not all(
-            is_whole(stack) or process.poll() is not None for process, stack in asked.items()
+            is_complete(stack) or process.poll() is not None for process, stack in asked.items()
         ):
             time.sleep(0.01)
 
@@ -185,7 +185,7 @@ class NumberedRendezvous(RendezvousHandler):
             # Each leaves when all have seen it: the store goes with the machine that holds it.
             met.store.set(f"{keys[met.rank]}/seen", "")
             with contextlib.suppress(RuntimeError):
-                met.store.wait([f"{key}/seen" for key in keys], PARTING)
+                met.store.wait([f"{key}/seen" for key in keys], FAREWELL)
             raise RendezvousError(f"{met.world_size} machines were started with the machine ranks {sorted(numbers)}")
         assert met.bootstrap_store_info is not None  # always there when the agents hold the store
         return RendezvousInfo(met.store, self._machine_rank, met.world_size, met.bootstrap_store_info)

@@ -54,7 +54,7 @@ def main() -> None:
             _record(error, program, shown)
             sys.last_value = error  # as the interpreter does, but for SystemExit, too
         if not isinstance(error, SystemExit):
-            _tell(error, shown)
+            _print_traceback(error, shown)
         raise
 
 
@@ -190,7 +190,7 @@ def _has_own_hook() -> bool:
     return sys.excepthook is not sys.__excepthook__ and not module.startswith("torch.")
 
 
-def _tell(error: BaseException, shown: bool) -> None:
+def _print_traceback(error: BaseException, shown: bool) -> None:
     """Print the traceback where `python script.py` would, except on the rank whose traceback the launcher shows."""
     frames = _own_frames(error)
     if _has_own_hook():

@@ -38,7 +38,7 @@ def with_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def shown(pipe: Path, stream: IO[str]) -> Iterator[None]:
+def forward_output(pipe: Path, stream: IO[str]) -> Iterator[None]:
     """Write what comes out of the pipe to the stream as it comes, until the block ends and the pipe is empty."""
     descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     keep = os.open(pipe, os.O_WRONLY)  # so that there is no end of file between two attempts
@@ -89,7 +89,7 @@ def redirect(descriptor: int, name: str, path: str) -> None:
     setattr(sys, name, open(descriptor, "w", encoding="utf-8", buffering=1, closefd=False))  # noqa: SIM115
 
 
-def write_down(error: BaseException, path: str, callers: Sequence[str]) -> None:
+def write_exception(error: BaseException, path: str, callers: Sequence[str]) -> None:
     """Write what a process raised to a file, its traceback without the first frames where they are of these files."""
     frames: TracebackType | None = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename in callers and frames.tb_next is not None:

@@ -116,7 +116,7 @@ def read_stack(path: Path, place: Place | None) -> str:
     return f"{inside[0][0]}:{inside[0][1]}, in {inside[0][2]}" if inside else ""
 
 
-def is_whole(path: Path) -> bool:
+def is_complete(path: Path) -> bool:
     """Whether a rank has written its stack to the end, where `bootstrap.py` is, or as far as faulthandler goes."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")

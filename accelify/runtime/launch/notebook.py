@@ -22,11 +22,19 @@ from torch.distributed.elastic.multiprocessing import LogsDest, SignalException
 
 from accelify.runtime.launch.agent import RankLogs, run_agent
 from accelify.runtime.launch.bootstrap import die_with
-from accelify.runtime.launch.cell import headline, pickled, raise_again, redirect, shown, with_variables, write_down
+from accelify.runtime.launch.cell import (
+    forward_output,
+    headline,
+    pickled,
+    raise_again,
+    redirect,
+    with_variables,
+    write_exception,
+)
 from accelify.runtime.launch.config import Settings, resolve
 from accelify.runtime.launch.detection import detect
 from accelify.runtime.launch.plan import Launch, Program, plan_launch
-from accelify.runtime.launch.ranks import first_of, import_torch, log_folder, own_address, rendezvous_of, tell
+from accelify.runtime.launch.ranks import first_of, import_torch, log_folder, own_address, print_line, rendezvous_of
 from accelify.runtime.world.environment import PJRT
 
 if TYPE_CHECKING:
@@ -156,10 +164,10 @@ def _run(launch: Launch, payload: object, method: str) -> Any:
 
     def on_restart(result: RunResult, count: int) -> None:
         first = first_of(result)
-        tell(f"{headline(first)}\nstarting all processes again, {count} of at most {launch.max_restarts} times")
+        print_line(f"{headline(first)}\nstarting all processes again, {count} of at most {launch.max_restarts} times")
 
     try:
-        with _own_signals(), shown(logs.pipes[1], sys.stdout), shown(logs.pipes[2], sys.stderr):
+        with _own_signals(), forward_output(logs.pipes[1], sys.stdout), forward_output(logs.pipes[2], sys.stderr):
             result = run_agent(
                 call,
                 (payload,),
@@ -210,7 +218,7 @@ def call(payload: object) -> bytes:
     except BaseException as error:
         if isinstance(error, SystemExit) and error.code in (None, 0):
             return pickled(None)
-        write_down(error, os.environ["TORCHELASTIC_ERROR_FILE"], [__file__])
+        write_exception(error, os.environ["TORCHELASTIC_ERROR_FILE"], [__file__])
         raise SystemExit(1) from None
     finally:
         sys.stdout.flush()

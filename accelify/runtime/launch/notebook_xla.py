@@ -19,7 +19,15 @@ from typing import Any, TypeVar  # functions of every kind, with arguments of ev
 import cloudpickle  # type: ignore[import-untyped]  # it has no type hints
 
 from accelify.runtime.launch.bootstrap import die_with
-from accelify.runtime.launch.cell import RankFailed, pickled, raise_again, redirect, shown, with_variables, write_down
+from accelify.runtime.launch.cell import (
+    RankFailed,
+    forward_output,
+    pickled,
+    raise_again,
+    redirect,
+    with_variables,
+    write_exception,
+)
 from accelify.runtime.launch.config import Settings
 from accelify.runtime.launch.failure import first_failure, read_failure
 from accelify.runtime.launch.plan import script_variables
@@ -57,7 +65,11 @@ def _launch_all(launch: Any, payload: bytes, processes: int | None, start_method
     for pipe in pipes.values():
         os.mkfifo(pipe, 0o600)
     try:
-        with shown(pipes["stdout"], sys.stdout), shown(pipes["stderr"], sys.stderr), _interruptible(folder) as stopped:
+        with (
+            forward_output(pipes["stdout"], sys.stdout),
+            forward_output(pipes["stderr"], sys.stderr),
+            _interruptible(folder) as stopped,
+        ):
             try:
                 launch(call, args=(payload, str(folder), os.getpid(), processes), start_method=start_method)
             except Exception as error:  # of every kind: of a process that ended it says only that it did
@@ -118,7 +130,7 @@ def call(rank: int, payload: bytes, folder: str, launcher: int, processes: int |
         if rank == 0:
             Path(folder, "value").write_bytes(pickled(value))
     except BaseException as error:
-        write_down(error, str(Path(folder, f"rank-{rank}.error.json")), [__file__])
+        write_exception(error, str(Path(folder, f"rank-{rank}.error.json")), [__file__])
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)

@@ -78,7 +78,7 @@ def run_ranks(launch: Launch) -> int:
         with contextlib.suppress(OSError):  # not empty: ranks have been started
             logs.folder.rmdir()
         printed = f"; what the other ranks printed: {logs.folder}" if logs.folder.exists() else ""
-        tell(f"accelify: stopped by {stopped.sigval.name}{printed}")
+        print_line(f"accelify: stopped by {stopped.sigval.name}{printed}")
         return 128 + stopped.sigval
     except RendezvousError as error:
         shutil.rmtree(logs.folder, ignore_errors=True)
@@ -232,19 +232,19 @@ def _report(result: RunResult, logs: RankLogs) -> int:
     if first.is_timeout:
         stacks = {logs.ranks[local]: read_stack(path, first.place) for local, path in logs.stacks.items()}
         absent = {rank: where for rank, where in stacks.items() if where and rank != first.rank}
-    tell(describe(first, logs.files.get(first.rank), logs.folder, absent))
+    print_line(describe(first, logs.files.get(first.rank), logs.folder, absent))
     return first.status
 
 
 def _report_restart(result: RunResult, logs: RankLogs, restart: int, most: int) -> None:
     if result.is_failed():
         _report(result, logs)
-        tell(f"accelify: starting all ranks again, {restart} of at most {most} times")
+        print_line(f"accelify: starting all ranks again, {restart} of at most {most} times")
     else:
-        tell("accelify: the machines that take part have changed; starting all ranks again")
+        print_line("accelify: the machines that take part have changed; starting all ranks again")
 
 
-def tell(text: str) -> None:
+def print_line(text: str) -> None:
     """A line of ours on standard error, where it does not mix with what the script prints."""
     with contextlib.suppress(BrokenPipeError):
         print(text, file=sys.stderr, flush=True)

@@ -34,14 +34,14 @@ def main() -> int:
     failed = 0
     for name, check in checks:
         try:
-            told, is_wrong = check(accelerator), 0
+            result, is_wrong = check(accelerator), 0
         except AssertionError as error:
-            told, is_wrong = str(error), 1
+            result, is_wrong = str(error), 1
         wrong = int(accelerator.reduce(torch.tensor(float(is_wrong), device=accelerator.device)).item())
         failed += wrong > 0
         if accelerator.is_main_process:
             verdict = f"FAILED on {wrong} of {accelerator.num_processes}" if wrong else "ok"
-            print(f"{name:<16} {verdict:<14} {told}", flush=True)
+            print(f"{name:<16} {verdict:<14} {result}", flush=True)
     return 1 if failed else 0
 
 
@@ -81,7 +81,7 @@ def check_training(accelerator: Accelerator) -> str:
     model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     loader, model, optimizer = accelerator.prepare(loader, model, optimizer)
-    losses, apart = [], 0.0
+    losses, difference = [], 0.0
     for _ in range(3):
         for features, target in loader:
             loss = nn.functional.mse_loss(model(features), target)
@@ -91,8 +91,8 @@ def check_training(accelerator: Accelerator) -> str:
             losses.append(accelerator.reduce(loss.detach(), "mean").item())
             weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
             everyone = accelerator.gather(weights[None])
-            apart = max(apart, (everyone - everyone[0]).abs().max().item())
-    _expect(apart, 0.0, "the largest difference between the ranks' weights")
+            difference = max(difference, (everyone - everyone[0]).abs().max().item())
+    _expect(difference, 0.0, "the largest difference between the ranks' weights")
     third = len(losses) // 3
     if not sum(losses[-third:]) < sum(losses[:third]):
         raise AssertionError(f"the loss did not go down: {losses[0]:.3f} to {losses[-1]:.3f}")

@@ -9,7 +9,7 @@ import numpy
 import torch
 
 from accelify.errors import AccelifyError
-from accelify.runtime.world.desync import call_site, disagreement, mark_of, missing
+from accelify.runtime.world.desync import call_site, disagreement, hash_of_text, missing
 from accelify.runtime.world.process_group import World
 from accelify.runtime.world.tensors import is_list_of_objects, leaves, map_leaves, signature
 from accelify.runtime.world.transport import Transport
@@ -101,29 +101,29 @@ class GroupCollectives(Collectives):
 
         Raises: Desync where another operation was asked for.
         """
-        numbers = self._exchange(operation, mark_of(detail), detail)
+        numbers = self._exchange(operation, hash_of_text(detail), detail)
         return all(number == numbers[0] for number in numbers)
 
     def _exchange(self, operation: str, number: int, detail: str = "") -> list[int]:
         """Every rank's number, once all have come for this operation."""
-        mine = torch.tensor([mark_of(operation), number], dtype=torch.int64)
+        mine = torch.tensor([hash_of_text(operation), number], dtype=torch.int64)
         try:
             everyone = self._transport.gather(mine, operation, detail)
         except RuntimeError as error:
             raise missing(self._world, f"{operation} {detail}", error) from None
-        said = [one.tolist() for one in everyone]
-        if any(mark != said[0][0] for mark, _ in said):
+        received = [one.tolist() for one in everyone]
+        if any(call != received[0][0] for call, _ in received):
             raise disagreement(self._transport.objects(f"{call_site()} {operation} {detail}".strip()))
-        return [number for _, number in said]
+        return [number for _, number in received]
 
     def _completed(self, asked: str, tree: Any) -> Any:
         """The tree of a sum with this rank's zeros as the others have them, where that is all in which they differ."""
         kinds = None if tree is None else kinds_of(tree)
         everyone: list[Any] = self._transport.objects((f"{call_site()} {asked}", kinds))
-        whole = filled(tree, [kinds for _, kinds in everyone], self._world.device)
-        if whole is None:
-            raise disagreement([story for story, _ in everyone])
-        return whole
+        completed = filled(tree, [kinds for _, kinds in everyone], self._world.device)
+        if completed is None:
+            raise disagreement([call for call, _ in everyone])
+        return completed
 
     def barrier(self, name: str = "wait_for_everyone") -> None:
         """Return once every rank has come here."""

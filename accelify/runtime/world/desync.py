@@ -92,14 +92,14 @@ def _look_around(number: int, operation: str, detail: str) -> None:
         raise Desync("; ".join([_APART, *waiting]))
 
 
-def mark_of(text: str) -> int:
+def hash_of_text(text: str) -> int:
     """A hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def disagreement(stories: Sequence[str]) -> Desync:
+def disagreement(calls: Sequence[str]) -> Desync:
     """The error of ranks that make different calls, with the call that each one reported."""
-    return Desync("the ranks disagree: " + "; ".join(f"rank {rank} {story}" for rank, story in enumerate(stories)))
+    return Desync("the ranks disagree: " + "; ".join(f"rank {rank} {call}" for rank, call in enumerate(calls)))
 
 
 def missing(world: World, asked: str, error: RuntimeError) -> Desync:

@@ -12,11 +12,11 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from accelify.runtime.world.collectives import Collectives
-from accelify.runtime.world.desync import mark_of
+from accelify.runtime.world.desync import hash_of_text
 from accelify.runtime.world.tensors import content_of
 
 
-def named(models: Iterable[nn.Module]) -> dict[str, torch.Tensor]:
+def named_parameters(models: Iterable[nn.Module]) -> dict[str, torch.Tensor]:
     """The parameters of several models, each under a name of its own."""
     return {
         f"{name} of {type(model).__name__}{f' {number}' if number else ''}": parameter
@@ -32,7 +32,7 @@ def find_divergence(collectives: Collectives, asked: str, tensors: Mapping[str, 
     Cost: one reading of the tensors, and one small message.
     """
     mine = {name: _sums(tensor) for name, tensor in tensors.items() if _is_readable(tensor)}
-    if collectives.is_alike(asked, f"parameters {mark_of(repr(mine)):x}"):
+    if collectives.is_alike(asked, f"parameters {hash_of_text(repr(mine)):x}"):
         return None
     first, *others = collectives.gather_object(mine)
     for rank, theirs in enumerate(others, start=1):

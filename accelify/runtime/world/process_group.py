@@ -111,20 +111,20 @@ def _start(environment: Environment, device: torch.device, timeout: timedelta) -
     atexit.register(_leave, _get_default_store(), rank)
 
 
-def exchange_reports(world: World, word: str) -> dict[int, str | None]:
+def exchange_reports(world: World, report: str) -> dict[int, str | None]:
     """What the other ranks left in the store within the grace, None for one that left nothing."""
     store = world.store
     others = [rank for rank in range(world.size) if rank != world.rank]
-    words: dict[int, str | None] = dict.fromkeys(others)
+    reports: dict[int, str | None] = dict.fromkeys(others)
     if store is None:
-        return words
+        return reports
     # The store is gone with the process that held it; then there are no more reports.
     with suppress(RuntimeError):
-        store.set(f"word/{world.rank}", word)
+        store.set(f"word/{world.rank}", report)
         end = time.monotonic() + GRACE.total_seconds()
         for rank in others:
-            words[rank] = _report_of(store, rank, until=end)
-    return words
+            reports[rank] = _report_of(store, rank, until=end)
+    return reports
 
 
 def _report_of(store: Any, rank: int, *, until: float) -> str | None:
@@ -146,7 +146,7 @@ def _leave(store: Any, rank: int) -> None:
     """
     if dist.is_initialized():
         error = getattr(sys, "last_value", None)
-        word = ENDED if error is None else f"failed with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        report = ENDED if error is None else f"failed with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
         with suppress(RuntimeError):  # the store is gone with the process that held it
-            store.set(f"end/{rank}", word)
+            store.set(f"end/{rank}", report)
         dist.destroy_process_group()

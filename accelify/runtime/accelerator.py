@@ -141,7 +141,7 @@ class Accelerator:
             ),
         )
         self._metrics = Metrics(world=world, collectives=collectives, passes=passes)
-        self._rank_seed = RankSeed(world=world, at_exit=self._strategy.finish_with_others)
+        self._rank_seed = RankSeed(world=world, at_exit=self._strategy.wait_at_exit)
         self._checkpoints = Checkpoints(
             world=world,
             collectives=collectives,
@@ -155,7 +155,7 @@ class Accelerator:
             project=project,
         )
         self._preemption = Preemption(collectives=collectives, is_main=world.rank == 0)
-        self._trackers = Trackers(log_with, project.logging_dir, world.rank == 0)
+        self._trackers = Trackers(log_with=log_with, folder=project.logging_dir, is_main=world.rank == 0)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerator:
         """The accelerator itself: it belongs to the process, also where a copied object holds it."""

@@ -34,7 +34,7 @@ class CannotTrack(AccelifyError):
 class Trackers:
     """The trackers of a run; none on any process but 0."""
 
-    def __init__(self, log_with: Any, folder: str | os.PathLike[str] | None, is_main: bool) -> None:
+    def __init__(self, *, log_with: Any, folder: str | os.PathLike[str] | None, is_main: bool) -> None:
         asked = [] if log_with is None else [log_with] if _is_one(log_with) else list(log_with)
         for one in asked:
             _check(one)

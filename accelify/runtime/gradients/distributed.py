@@ -27,8 +27,8 @@ class DistributedReplicas(Replicas[BucketedReplica]):
     compressed: the dtype to which gradients are rounded to be sent, None for their own.
     """
 
-    def __init__(self, world: World, collectives: Collectives, compressed: torch.dtype | None = None) -> None:
-        super().__init__(world, collectives)
+    def __init__(self, *, world: World, collectives: Collectives, compressed: torch.dtype | None = None) -> None:
+        super().__init__(world=world, collectives=collectives)
         self._compressed = compressed
         self._failure: str | None = None
 
@@ -84,6 +84,8 @@ def choose_strategy(world: World, collectives: Collectives, comm_hook: str | Non
     if world.device.type == "xla":
         if comm_hook is not None:
             raise ValueError(f"comm_hook={comm_hook!r}: on XLA gradients travel as they are")
-        return XlaReplicas(world, collectives) if world.size > 1 else XlaSingle()
+        return XlaReplicas(world=world, collectives=collectives) if world.size > 1 else XlaSingle()
     compressed = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(comm_hook or "")
-    return DistributedReplicas(world, collectives, compressed) if world.size > 1 else Strategy()
+    if world.size == 1:
+        return Strategy()
+    return DistributedReplicas(world=world, collectives=collectives, compressed=compressed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any  # step's arguments are the optimizer's own
 
@@ -47,16 +48,36 @@ class _MeanLoss:
         return mean_loss
 
 
-def prepare_optimizer(
-    optimizer: Optimizer, collectives: Collectives, world_size: int, precision: Precision, accumulation: Accumulation
-) -> Optimizer:
-    """The optimizer itself: over several processes with a hook for closures, and where steps may wait, patched."""
-    if steps_of(optimizer) is None and (precision.needs_steps or accumulation.steps > 1):
-        OptimizerSteps(optimizer, precision, accumulation)
-    hooks = optimizer._optimizer_step_pre_hooks.values()
-    if world_size > 1 and not any(isinstance(hook, _MeanLoss) for hook in hooks):
-        optimizer.register_step_pre_hook(_MeanLoss(collectives))
-    return optimizer
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepping:
+    """What decides when optimizers and schedulers step: their number of ranks, the precision, the windows."""
+
+    collectives: Collectives
+    world_size: int
+    precision: Precision
+    accumulation: Accumulation
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a step may have to wait for its window, or be skipped."""
+        return self.precision.needs_steps or self.accumulation.steps > 1
+
+    def prepare_optimizer(self, optimizer: Optimizer) -> Optimizer:
+        """The optimizer itself: on several ranks with a hook for closures, and with our `step` where steps may wait."""
+        if steps_of(optimizer) is None and self.may_wait:
+            OptimizerSteps(optimizer, self.precision, self.accumulation)
+        hooks = optimizer._optimizer_step_pre_hooks.values()
+        if self.world_size > 1 and not any(isinstance(hook, _MeanLoss) for hook in hooks):
+            optimizer.register_step_pre_hook(_MeanLoss(self.collectives))
+        return optimizer
+
+    def prepare_scheduler(self, scheduler: Any, times: int = 1) -> Any:
+        """The scheduler itself: one call is one step, or `times` steps; held while the optimizer's step is."""
+        is_prepared = isinstance(getattr(getattr(scheduler, "step", None), "__self__", None), SchedulerSteps)
+        is_needed = self.may_wait or times > 1 or (self.world_size > 1 and takes_metric(scheduler))
+        if is_needed and not is_prepared:
+            SchedulerSteps(scheduler, self.accumulation, self.collectives, times)
+        return scheduler
 
 
 class UnscaledGradients(AccelifyError, RuntimeError):
@@ -207,19 +228,3 @@ def takes_metric(scheduler: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return "metrics" in names or "metric" in names
-
-
-def prepare_scheduler(
-    scheduler: Any,
-    accumulation: Accumulation,
-    precision: Precision,
-    collectives: Collectives,
-    world_size: int,
-    times: int,
-) -> Any:
-    """The scheduler itself: one call is one step, or `times` steps; held while the optimizer's step is."""
-    is_prepared = isinstance(getattr(getattr(scheduler, "step", None), "__self__", None), SchedulerSteps)
-    may_wait = precision.needs_steps or accumulation.steps > 1 or times > 1
-    if not is_prepared and (may_wait or (world_size > 1 and takes_metric(scheduler))):
-        SchedulerSteps(scheduler, accumulation, collectives, times)
-    return scheduler

@@ -55,7 +55,7 @@ class Strategy:
         """Whether ranks may come to their end at different times: one process never does."""
         return True
 
-    def finish_with_others(self) -> None:
+    def wait_at_exit(self) -> None:
         """Nobody else goes on."""
 
     @contextmanager
@@ -90,7 +90,7 @@ class _Ending:
 class Replicas(Strategy, ABC, Generic[R]):
     """Several ranks, each with a copy of the model; gradients agree after every backward pass that synchronises."""
 
-    def __init__(self, world: World, collectives: Collectives) -> None:
+    def __init__(self, *, world: World, collectives: Collectives) -> None:
         self.synchronises = True
         self._world = world
         self._collectives = collectives
@@ -284,7 +284,7 @@ class Replicas(Strategy, ABC, Generic[R]):
         if len(self._active) < self._world.size:
             catch_up(self._active[0])
 
-    def finish_with_others(self) -> None:
+    def wait_at_exit(self) -> None:
         """At the end of a script that has not failed: take part without gradients until all ranks have come here."""
         if getattr(sys, "last_value", None) is None:
             with suppress(AccelifyError, RuntimeError):  # the ranks that go on report what is wrong

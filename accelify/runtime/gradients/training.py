@@ -14,8 +14,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from accelify.errors import AccelifyError
-from accelify.runtime.gradients import optimizers
 from accelify.runtime.gradients.accumulation import Accumulation
+from accelify.runtime.gradients.optimizers import Stepping, steps_of
 from accelify.runtime.gradients.precision import Precision
 from accelify.runtime.gradients.strategy import Strategy
 from accelify.runtime.world.collectives import Collectives
@@ -60,6 +60,9 @@ class Training:
         self._strategy = strategy
         self._precision = precision
         self._accumulation = accumulation
+        self._stepping = Stepping(
+            collectives=collectives, world_size=world.size, precision=precision, accumulation=accumulation
+        )
         self._holds_schedulers = holds_schedulers
         self._compile_options = compile_options
 
@@ -80,30 +83,22 @@ class Training:
         """The optimizer itself; its parameters that no prepared model owns are averaged, too."""
         _remember(self.optimizers, optimizer)
         self._strategy.prepare_optimizer(optimizer)
-        return self._watch(optimizer)
+        return self._stepping.prepare_optimizer(optimizer)
 
     def prepare_scheduler(self, scheduler: Any, times: int) -> Any:
         """The scheduler itself; a call of its `step` counts `times`."""
         _remember(self.schedulers, scheduler)
-        return self._hold(scheduler, times) if self._holds_schedulers or times > 1 else scheduler
-
-    def _hold(self, scheduler: Any, times: int = 1) -> Any:
-        return optimizers.prepare_scheduler(
-            scheduler, self._accumulation, self._precision, self._collectives, self._world.size, times
-        )
-
-    def _watch(self, optimizer: Optimizer) -> Optimizer:
-        return optimizers.prepare_optimizer(
-            optimizer, self._collectives, self._world.size, self._precision, self._accumulation
-        )
+        if not self._holds_schedulers and times == 1:
+            return scheduler
+        return self._stepping.prepare_scheduler(scheduler, times)
 
     def accumulate_over(self, steps: int) -> None:
         """Let a window have so many micro-batches from here on."""
         self._accumulation.steps = steps
         for optimizer in self.optimizers:
-            self._watch(optimizer)
+            self._stepping.prepare_optimizer(optimizer)
         for scheduler in self.schedulers:
-            self._hold(scheduler)
+            self._stepping.prepare_scheduler(scheduler)
 
     def forget(self) -> None:
         """Forget everything that was prepared."""
@@ -147,14 +142,14 @@ class Training:
     @property
     def step_was_skipped(self) -> bool:
         """Whether some optimizer's last step was left out because a gradient overflowed."""
-        steps = [optimizers.steps_of(optimizer) for optimizer in self.optimizers]
+        steps = [steps_of(optimizer) for optimizer in self.optimizers]
         return self._accumulation.is_complete and any(step.was_skipped for step in steps if step is not None)
 
     def give_up_windows(self) -> None:
         """Drop the windows under way, and their gradients."""
         self._accumulation.forget()
         for optimizer in self.optimizers:
-            if (steps := optimizers.steps_of(optimizer)) is not None:
+            if (steps := steps_of(optimizer)) is not None:
                 steps.begin_anew()
 
     # -- ranks that end at different times

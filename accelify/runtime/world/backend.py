@@ -26,4 +26,5 @@ def collectives_of(world: World) -> Collectives:
     """The collectives for this world."""
     if world.size == 1:
         return Collectives()
-    return GroupCollectives(world, xla.Devices(world) if world.device.type == "xla" else Processes(world.size))
+    transport = xla.Devices(world) if world.device.type == "xla" else Processes(world.size)
+    return GroupCollectives(world=world, transport=transport)

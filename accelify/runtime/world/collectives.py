@@ -84,7 +84,7 @@ class GroupCollectives(Collectives):
     Cost: one all-gather of 16 bytes for the comparison, on the CPU.
     """
 
-    def __init__(self, world: World, transport: Transport) -> None:
+    def __init__(self, *, world: World, transport: Transport) -> None:
         self._world = world
         self._transport = transport
 

@@ -33,7 +33,7 @@ DRAWS_IN_PLACE = ("normal_", "uniform_", "random_", "bernoulli_", "exponential_"
 
 # Whose draws are no training step's: weights, samplers, the runtime's own.
 OURS = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parents[2]}{os.sep}")
-SEEDERS = ("accelify/runtime/data/seeding.py", "accelerate/utils/random.py")
+SEEDERS = ("accelify/runtime/data/random_state.py", "accelerate/utils/random.py")
 # As they are before anything is watched.
 _SEED_TORCH, _SEED_NUMPY, _SEED_PYTHON = torch.manual_seed, numpy.random.seed, random.seed
 

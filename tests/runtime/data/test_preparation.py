@@ -1,0 +1,101 @@
+"""What `prepare` and `shard` make of loaders and sequences, for one rank of two without a process group."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from accelify.runtime.data.passes import LoaderPasses
+from accelify.runtime.data.preparation import DataPreparation, ShardedTwice
+from accelify.runtime.data.sharding import Sharding
+from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.world.process_group import World
+
+ROWS = list(range(12))
+
+
+def data(rank=0, size=2, **options):
+    """The data of one rank, whose loaders draw nothing at random: nothing is sent."""
+    return DataPreparation(
+        world=World(device=torch.device("cpu"), rank=rank, size=size),
+        collectives=Collectives(),
+        sharding=Sharding(rank=rank, size=size, **options),
+        passes=LoaderPasses(),
+    )
+
+
+def batches(loader):
+    return [batch.tolist() for batch in loader]
+
+
+def test_each_rank_gets_every_other_batch():
+    loader = DataLoader(ROWS, batch_size=2)
+    assert batches(data(rank=0).prepare(loader, None)) == [[0, 1], [4, 5], [8, 9]]
+    assert batches(data(rank=1).prepare(loader, None)) == [[2, 3], [6, 7], [10, 11]]
+
+
+def test_a_loader_is_prepared_once():
+    given = data()
+    prepared = given.prepare(DataLoader(ROWS, batch_size=2), None)
+    assert given.prepare(prepared, None) is prepared
+    assert given.loaders == [prepared]
+    given.forget()
+    assert given.loaders == []
+
+
+def test_a_loader_that_another_accelerator_prepared_is_sharded_anew():
+    split = data(split_batches=True).prepare(DataLoader(ROWS, batch_size=2), None)
+    assert batches(data().prepare(split, None)) == [[0, 1], [4, 5], [8, 9]]
+
+
+class Bar:
+    """What shows the progress of a loop over a loader."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return iter(self.loader)
+
+    def __len__(self):
+        return len(self.loader)
+
+
+class Wrapper(IterableDataset):
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return iter(self.loader)
+
+
+def test_what_is_sharded_is_not_sharded_again():
+    given = data()
+    prepared = given.prepare(DataLoader(ROWS, batch_size=2), None)
+    with pytest.raises(ShardedTwice, match="a DataLoader over a PreparedLoader"):
+        given.prepare(DataLoader(Wrapper(prepared), batch_size=None), None)
+    bar = Bar(prepared)
+    assert given.shard(bar, is_even=True) is bar
+    with pytest.raises(ShardedTwice, match="Shard that loader itself"):
+        given.shard(bar, is_even=False)
+
+
+def test_evaluation_shards_hold_each_batch_once():
+    loader = DataLoader(ROWS[:10], batch_size=4)
+    shards = [batches(data(rank=rank).shard(loader, is_even=False)) for rank in range(2)]
+    assert shards == [[[0, 1, 2, 3], [8, 9]], [[4, 5, 6, 7]]]
+
+
+def test_in_one_process_nothing_is_sharded():
+    alone = data(size=1)
+    assert alone.shard(ROWS, is_even=True) is ROWS
+    assert batches(alone.prepare(DataLoader(ROWS, batch_size=6), None)) == [ROWS[:6], ROWS[6:]]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_even_batches_are_as_they_were_after_the_block(fails):
+    given = data()
+    with pytest.raises(KeyError) if fails else given.evened(None), given.evened(False):
+        assert given.sharding.even_batches is False
+        if fails:
+            raise KeyError
+    assert given.sharding.even_batches is True

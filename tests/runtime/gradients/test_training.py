@@ -1,0 +1,94 @@
+"""Steps in one process: what is trained, clipped and refused."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+from accelify.runtime.gradients.accumulation import Accumulation
+from accelify.runtime.gradients.precision import Precision
+from accelify.runtime.gradients.strategy import Strategy
+from accelify.runtime.gradients.training import Training, UnevenInputs
+from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.world.process_group import World
+
+
+@dataclass
+class Step:
+    is_partial: bool = False
+    factor: float = 1.0
+
+    def weight(self, rank):
+        return self.factor
+
+
+class Joining(Strategy):
+    is_joining = False
+
+
+def training(strategy=None, **options):
+    strategy, collectives = strategy or Strategy(), Collectives()
+    accumulation = Accumulation(
+        steps=options.pop("steps", 1), strategy=strategy, collectives=collectives, is_last_batch=lambda: False
+    )
+    made = Training(
+        world=World(device=torch.device("cpu")),
+        collectives=collectives,
+        strategy=strategy,
+        precision=Precision(),
+        accumulation=accumulation,
+        **options,
+    )
+    return made, accumulation
+
+
+def model():
+    made = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(made.weight)
+    return made
+
+
+def backward(made, trained, step=None, weight=None):
+    made.backward(trained(torch.tensor([[3.0]])).sum(), step, weight=weight, may_end=False)
+
+
+def test_the_weight_of_a_step_multiplies_the_loss():
+    made, _ = training()
+    trained = made.prepare_model(model(), is_moved=True, is_trained=True)
+    backward(made, trained, Step(factor=2.0))
+    assert trained.weight.grad.item() == 6.0
+    trained.weight.grad = None
+    backward(made, trained, Step(factor=2.0), weight=5.0)  # the script's own weight takes its place
+    assert trained.weight.grad.item() == 3.0
+
+
+def test_a_step_that_not_all_ranks_take_is_refused():
+    made, _ = training(Joining())
+    with pytest.raises(UnevenInputs, match="some ranks have no batch"):
+        backward(made, model(), Step(is_partial=True))
+
+
+def test_gradients_are_clipped_when_their_window_is_complete():
+    made, accumulation = training(steps=2)
+    trained = made.prepare_model(model(), is_moved=True, is_trained=True)
+    for norm, left in ((1.5, 1.5), (3.0, 1.0)):
+        with accumulation.window((trained,)):
+            backward(made, trained)
+            assert made.clip_norm(trained.parameters(), 1.0, 2.0).item() == norm
+            made.clip_value(trained.parameters(), 10.0)
+            assert trained.weight.grad.item() == pytest.approx(left)
+
+
+def test_everything_is_remembered_once_and_forgotten():
+    made, _ = training()
+    trained = model()
+    optimizer = torch.optim.SGD(trained.parameters(), 0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    for _ in range(2):
+        made.prepare_model(trained, is_moved=False, is_trained=True)
+        assert made.prepare_optimizer(optimizer) is optimizer
+        assert made.prepare_scheduler(scheduler, 1) is scheduler
+    assert (len(made.models), len(made.optimizers), len(made.schedulers)) == (1, 1, 1)
+    made.forget()
+    assert (made.models, made.optimizers, made.schedulers) == ([], [], [])

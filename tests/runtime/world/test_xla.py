@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from accelify.runtime.world.backend import join
 from accelify.runtime.world.environment import Environment
-from accelify.runtime.world.process_group import join
 from accelify.runtime.world.xla import CannotUseXla
 
 ROOT = Path(__file__).parents[3]

@@ -125,7 +125,7 @@ def hand_start_to_launcher(
     ):
         return None
     script = modelled(program, options)
-    plan = tidied(found, Uses(program, tracer, script.handed, script.written.only_computes))
+    plan = tidied(found, Uses(program, tracer, script.handed, script.changes_nothing))
     plan.evidence = Evidence(program, script).at
     originals = {f.path: f for f in files}
     try:

@@ -38,7 +38,6 @@ from accelify.codemod.edits.values import (
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import is_pure
 from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import Scope, names_read_in
 
@@ -49,13 +48,13 @@ NAME = "unused"
 class Uses:
     """What is asked of a program here.
 
-    handed: parameters that may go. only_computes: whether a value has no effect.
+    handed: parameters that may go. changes_nothing: whether a value may go unevaluated.
     """
 
     program: Program
     tracer: Tracer
     handed: frozenset[Variable]
-    only_computes: Callable[[ast.expr], bool]
+    changes_nothing: Callable[[ast.expr], bool]
 
 
 def settle(found: Sequence[Found], uses: Uses) -> Plan:
@@ -67,7 +66,7 @@ def settle(found: Sequence[Found], uses: Uses) -> Plan:
     refused: set[Attempt] = set()
     spare: set[Variable] = set(uses.handed)
     while True:
-        ledger = _decided(found, refused, Uses(uses.program, uses.tracer, frozenset(spare), uses.only_computes))
+        ledger = _decided(found, refused, Uses(uses.program, uses.tracer, frozenset(spare), uses.changes_nothing))
         left = list(ledger.left_over())
         stuck = {uses.program.statement(n) for n, _ in left}
         blamed = {a for a in ledger.attempts if any(_is_in(uses.program, e.node, stuck) for e in _edits_in(a))}
@@ -237,13 +236,17 @@ class _Ledger:
         whole: ast.stmt | None = None
         if isinstance(statement, ast.Assign) and isinstance(write, ast.Name):
             unread = all(self._is_unread(scope, bound) for bound in _bound(statement))
-            if unread and self.uses.only_computes(statement.value):
+            if unread and self.uses.changes_nothing(statement.value):
                 whole = self._choice(statement, name) if is_alone else statement
-        elif isinstance(statement, ast.AugAssign) and statement.target is write and is_pure(statement.value):
+        elif (
+            isinstance(statement, ast.AugAssign)
+            and statement.target is write
+            and self.uses.changes_nothing(statement.value)
+        ):
             whole = statement
         if whole is not None:
             outer = self.program.parent(whole)
-            if isinstance(outer, ast.If) and self._is_empty(outer, whole) and is_pure(outer.test):
+            if isinstance(outer, ast.If) and self._is_empty(outer, whole) and self.uses.changes_nothing(outer.test):
                 whole = outer
             self.removed |= {statement, whole}
             yield Change(NAME, path, whole.lineno, reason, (Remove(whole),))
@@ -260,7 +263,9 @@ class _Ledger:
         """The `if` with nothing in any of its branches but a value for a name."""
         choice: ast.AST | None = statement
         found = None
-        while isinstance(choice := self.program.parent(choice or statement), ast.If) and _only_gives(choice, name):
+        while isinstance(choice := self.program.parent(choice or statement), ast.If) and _only_gives(
+            self.uses, choice, name
+        ):
             found = choice
         return found
 
@@ -287,7 +292,7 @@ class _Ledger:
     def _does_nothing_else(self, node: ast.If | ast.For | ast.With) -> bool:
         """Whether a condition, or going over something, does nothing by itself."""
         if isinstance(node, ast.If):
-            return is_pure(node.test)
+            return self.uses.changes_nothing(node.test)
         if isinstance(node, ast.With):
             calls = [i.context_expr for i in node.items]
             return all(isinstance(c, ast.Call) and any(map(names.sets_gradient, self.program.called(c))) for c in calls)
@@ -476,11 +481,13 @@ def _bound(statement: ast.Assign) -> list[str]:
     return [part.id if isinstance(part, ast.Name) else "" for part in parts]
 
 
-def _only_gives(choice: ast.If, name: str) -> bool:
-    return is_pure(choice.test) and all(
-        _only_gives(s, name)
+def _only_gives(uses: Uses, choice: ast.If, name: str) -> bool:
+    return uses.changes_nothing(choice.test) and all(
+        _only_gives(uses, s, name)
         if isinstance(s, ast.If)
-        else isinstance(s, ast.Assign) and [ast.unparse(t) for t in s.targets] == [name] and is_pure(s.value)
+        else isinstance(s, ast.Assign)
+        and [ast.unparse(t) for t in s.targets] == [name]
+        and uses.changes_nothing(s.value)
         for s in [*choice.body, *choice.orelse]
     )
 

@@ -68,4 +68,4 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     """What all rules find, and what becomes unused by it."""
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
     found.extend(one for _, find in RULES for one in find(script))
-    return settle(found, Uses(script.program, script.tracer, script.handed, script.written.only_computes))
+    return settle(found, Uses(script.program, script.tracer, script.handed, script.changes_nothing))

@@ -17,6 +17,7 @@ from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.seeds import Seeds
 from accelify.codemod.preparing.wrapping import Wrapping
+from accelify.codemod.semantics.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -52,6 +53,7 @@ class Script:
     precision: Precision | None
     metrics: Metrics
     written: Written
+    effects: Effects
     distribution: Distribution | None = None
 
     @property
@@ -66,6 +68,10 @@ class Script:
     def accelerator(self, node: ast.AST) -> str | None:
         """The expression for the accelerator at a node; None where it does not reach."""
         return self.access.at(node)
+
+    def changes_nothing(self, node: ast.expr) -> bool:
+        """Whether an expression may go: nothing is different after it was evaluated but that it gave a value."""
+        return self.effects.changes_nothing(node)
 
     @property
     def handed(self) -> frozenset[tuple[Scope, str]]:

@@ -26,6 +26,7 @@ from accelify.codemod.preparing.seeds import Seeds
 from accelify.codemod.preparing.settings import Setting, Settings
 from accelify.codemod.preparing.wrapping import Wrapping
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -55,7 +56,7 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
     if distribution is None:
         training = with_phases(program, tracer, training)
-    code = _Code(program, roles, tracer, training, options, distribution)
+    code = _Code(program, roles, tracer, training, options, distribution, Effects(program))
     script = _script(code, _decided(code, precision_stays))
     return Verdict(script, tuple(obstacles_of(script)))
 
@@ -64,7 +65,7 @@ def modelled(program: Program, options: Options) -> Script:
     """The model of a program as it stands, with no evaluation shared; not even whether it trains is asked."""
     roles, tracer = Roles(program), Tracer(program)
     training = Loops(program, roles, tracer).find()
-    code = _Code(program, roles, tracer, training, options, None)
+    code = _Code(program, roles, tracer, training, options, None, Effects(program))
     return _script(code, _with_access(code, _laid(code), None))
 
 
@@ -78,6 +79,7 @@ class _Code:
     training: Training
     options: Options
     distribution: Distributions | None
+    effects: Effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,7 @@ def _further(base: _Layout, more: _Layout, *, files: bool = False) -> _Layout:
 
 def _own(code: _Code, layout: _Layout) -> Own:
     prepared, has_model = layout.prepared, layout.preparation.has_model
-    return Own(code.program, code.roles, code.tracer, code.training, prepared, has_model)
+    return Own(code.program, code.roles, code.tracer, code.training, prepared, has_model, code.effects)
 
 
 def _script(code: _Code, layout: _Layout) -> Script:
@@ -262,7 +264,8 @@ def _script(code: _Code, layout: _Layout) -> Script:
         devices=devices_of(own, files, access, own.tensor() if not by_hand else None, layout.cpu, by_hand=by_hand),
         precision=layout.precision,
         metrics=metrics_of(measured, files, access, layout.gathered, layout.dealt, by_hand=by_hand),
-        written=written_of(program, roles, tracer, files, access, run, options.runtime, by_hand=by_hand),
+        written=written_of(program, roles, tracer, code.effects, files, access, run, options.runtime, by_hand=by_hand),
+        effects=code.effects,
         distribution=code.distribution.found if code.distribution is not None else None,
     )
 

@@ -19,6 +19,7 @@ from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.settings import Setting
 from accelify.codemod.preparing.tensors import Tensors
+from accelify.codemod.semantics.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.training.loops import Training
@@ -92,6 +93,7 @@ class Own:
     training: Training
     prepared: Prepared
     has_model: bool
+    effects: Effects
 
     def tensor(self) -> ast.expr | None:
         """One that a model gets; None where the script knows of devices."""
@@ -114,7 +116,8 @@ def devices_of(
     program, tracer = own.program, own.tracer
     known = Moves(program, own.roles, own.prepared, set(files))
     moves = tuple(known.found)
-    needless = frozenset(m.call for m in moves if known.is_needless(m))
+    is_only_named = (m.device is None or own.effects.changes_nothing(m.device) for m in moves)
+    needless = frozenset(m.call for m, only in zip(moves, is_only_named, strict=True) if only and known.is_needless(m))
     named: list[ast.expr] = []
     if not by_hand:
         found = NamedDevices(program, tracer, set(files), [m for m in moves if m.call not in needless]).find()

@@ -10,7 +10,7 @@ from accelify.codemod.distributed.conditions import RANKS, Key
 from accelify.codemod.distributed.launched import LauncherEdits
 from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.libraries import names
-from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.semantics.effects import Effects
 
 
 class LauncherChanges:
@@ -20,6 +20,7 @@ class LauncherChanges:
         self.launching = launching
         self.program = launching.program
         self.arms = arms
+        self._effects = Effects(self.program)
         self.found = LauncherEdits(foreign=list(launching.foreign))
         self.questions = Questions(launching, arms, self.found)
         self._numbers: dict[Key, tuple[ast.stmt, ast.expr, str]] = {}
@@ -88,7 +89,7 @@ class LauncherChanges:
             for _, block in chain
             for s in self.arms.leaves(block)
         )
-        is_plain = all(test is None or is_pure(test) for test, _ in chain)
+        is_plain = all(test is None or self._effects.changes_nothing(test) for test, _ in chain)
         return wrapping[0] if wrapping and is_placing and is_plain else self._starting(chain)
 
     def _wraps(self, block: Sequence[ast.stmt]) -> bool:
@@ -211,6 +212,7 @@ class Questions:
         self.launching = launching
         self.program = launching.program
         self.arms = arms
+        self._effects = Effects(self.program)
         self.found = found
 
     def look(self, node: ast.expr) -> None:
@@ -352,6 +354,7 @@ class Orders:
         self.launching = launching
         self.program = launching.program
         self.arms = arms
+        self._effects = Effects(self.program)
         self.found = found
 
     def find(self) -> None:

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.guarding import Guarding
-from accelify.codemod.files_written.one_process import Calm
+from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.files_written.saves import Save, save_of
 from accelify.codemod.libraries.runtimes import Runtime
 from accelify.codemod.preparing.placing import Access
+from accelify.codemod.semantics.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import is_pure
 from accelify.codemod.training.facts import Run
-from accelify.codemod.training.outputs import Effect, Outputs
 from accelify.codemod.training.roles import Roles
 
 
@@ -25,30 +24,24 @@ from accelify.codemod.training.roles import Roles
 class Written:
     """The table.
 
-    outputs: what the script's calls write. guarding: what one process alone is to write; a script that distributes
+    guarding: what one process alone is to write; a script that distributes
     itself has decided that by itself. stored: which files are written, and read after that. saves: the calls of
     `torch.save`. saver: what has the `save` for a place: the accelerator, or the library where that does not reach;
     None where neither can. clocks: the calls that read the time into a path, or what else differs between processes.
     """
 
-    outputs: Outputs
     guarding: Guarding
     stored: Files
     saves: tuple[Save, ...]
     saver: Callable[[ast.Call], str | None]
     clocks: Clocks
 
-    def only_computes(self, node: ast.expr) -> bool:
-        """Whether an expression does nothing but give a value, wherever the project's own functions go."""
-        calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
-        calm = self.guarding.calm
-        return is_pure(node) or (calm.is_calm(node) and all(calm.effect(c) is Effect.NOTHING for c in calls))
-
 
 def written_of(
     program: Program,
     roles: Roles,
     tracer: Tracer,
+    effects: Effects,
     files: frozenset[str],
     access: Access,
     run: Run,
@@ -57,15 +50,16 @@ def written_of(
     by_hand: bool,
 ) -> Written:
     """The table of some files."""
-    outputs, saver = Outputs(program, roles), _Saver(program, access, run, runtime, by_hand).of
-    guarding = Guarding(Calm(program, outputs, set() if by_hand else set(files), access.at))
+    saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
+    alone = OneProcess(program, roles, effects, set() if by_hand else set(files), access.at, saver)
+    guarding = Guarding(alone, stored)
     reached = run.run | program.run_from(run.leading)
     saves = tuple(
         save_of(program, call, saver(call), runtime.module)
         for call in program.calls
         if "torch.save" in program.called(call) and (program.path(call) in files or program.frame(call) in reached)
     )
-    return Written(outputs, guarding, Files(program, tracer), saves, saver, Clocks(program, tracer))
+    return Written(guarding, stored, saves, saver, Clocks(program, tracer))
 
 
 @dataclass(frozen=True, slots=True)

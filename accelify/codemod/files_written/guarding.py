@@ -6,14 +6,17 @@ They may if they do nothing that the processes must do together, and bind only n
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from accelify.codemod.files_written.one_process import Calm, is_addition
-from accelify.codemod.semantics.scopes import Scope, names_in, names_written_in
+from accelify.codemod.files_written.one_process import Effect, OneProcess, is_addition, opened_round
+from accelify.codemod.files_written.paths import Files
+from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in
+from accelify.codemod.semantics.summary import FileUse
 from accelify.codemod.semantics.values import Made
-from accelify.codemod.training.outputs import OPEN, Effect, opened_round, opens_itself
 
+_DEPTH = 2
+_PATHS = frozenset({"path", "string"})
 _BLOCKS = ("body", "orelse", "finalbody")
 Run = tuple[ast.stmt, ...]
 
@@ -21,11 +24,11 @@ Run = tuple[ast.stmt, ...]
 class Guarding:
     """Find the runs of statements that are to go under `if accelerator.is_main_process:`."""
 
-    def __init__(self, calm: Calm) -> None:
-        self.program = calm.program
-        self.calm = calm
-        self.outputs = calm.outputs
-        self.files = calm.files
+    def __init__(self, alone: OneProcess, stored: Files) -> None:
+        self.program = alone.program
+        self.alone = alone
+        self.stored = stored
+        self.files = alone.files
         self._refused: set[ast.stmt] = set()
 
     # What is found.
@@ -33,8 +36,9 @@ class Guarding:
     @cached_property
     def runs(self) -> list[Run]:
         """The runs, each of statements that follow each other in one block."""
-        if not any(self.outputs.effect(c) is Effect.WRITES for c in self.program.calls):
+        if not any(self.alone.writes(c) for c in self.program.calls):
             return []
+        self.alone.looked_at = frozenset(self._looked_at())
         while True:
             runs = [run for block in self._blocks() for run in self._runs(block)]
             covered = {node for run in runs for statement in run for node in ast.walk(statement)}
@@ -43,6 +47,31 @@ class Guarding:
             if not wrong:
                 return runs
             self._refused |= wrong
+
+    def _looked_at(self) -> Iterator[ast.Call]:
+        """The calls that may read a file, or look at it, after the process that writes it has done so."""
+        written: dict[object, list[ast.Call]] = {}
+        for call in self.program.calls:
+            if self.alone.becomes_a_save(call) or self.alone.writes(call):
+                for path in self._paths(self.alone.effects.of_call(call).files_written):
+                    written.setdefault(self.place_of(path), []).append(call)
+        for call in self.program.calls:
+            if not self.program.flow.callees.get(call):
+                paths = self._paths(self.alone.effects.of_call(call).files_read)
+                writes = [w for p in paths for w in written.get(self.place_of(p), ()) if w is not call]
+                if any(self.stored.is_before(w, call) for w in writes):
+                    yield call
+
+    @staticmethod
+    def _paths(uses: Iterable[FileUse]) -> list[ast.expr]:
+        return [p for use in uses if not use.is_folder for p in use.paths]
+
+    def place_of(self, path: ast.expr) -> object:
+        """What is equal for two paths of one spelling, where that means the same: everywhere, or in a function."""
+        while isinstance(path, ast.Call) and len(path.args) == 1 and self.alone.effects.kinds.of(path) <= _PATHS:
+            path = path.args[0]  # `Path(path)`, `str(path)`
+        is_local = bool(names_in(path)) and not isinstance(path, ast.Attribute)
+        return self.program.frame(path) if is_local else None, ast.unparse(path)
 
     @cached_property
     def covered(self) -> set[ast.AST]:
@@ -76,8 +105,8 @@ class Guarding:
             for call in self.program.calls
             if call not in covered
             and self.program.frame(call) in self.program.reachable
-            and self.outputs.effect(call) is Effect.WRITES
-            and not self.calm.becomes_a_save(call)
+            and self.alone.writes(call)
+            and not self.alone.becomes_a_save(call)
         ]
 
     def _handed_on(self, covered: set[ast.AST]) -> list[ast.Call]:
@@ -85,7 +114,7 @@ class Guarding:
             call
             for call in self._unguarded(covered)
             if self.program.path(call) in self.files
-            and self.calm.accelerator(call) is not None
+            and self.alone.accelerator(call) is not None
             and isinstance(self.program.parent(call), ast.Assign)
             and any(isinstance(v, Made) and v.node is call for v in self.program.values(call))
             and self._only_main_uses(call, covered)
@@ -95,15 +124,20 @@ class Guarding:
         """The statements that write to a file which every process opens, and so empties: all of them, or none."""
         everywhere = self._with_functions(covered)
         kept = set(self._unguarded(everywhere)) - set(self._handed_on(everywhere))
-        opened = {call for call in kept if self.program.called(call) & OPEN or opens_itself(call)}
+        opened = {call for call in kept if self.alone.opens_to_write(call)}
         if not opened:
             return
         for node in covered:
-            if not isinstance(node, ast.Name):
-                continue
-            held = self.program.values(opened_round(self.program, node) or node)
-            if any(isinstance(v, Made) and v.node in opened for v in held):
+            if isinstance(node, (ast.Name, ast.Attribute)) and self._writes_to(node, opened):
                 yield self.program.statement(node)
+
+    def _writes_to(self, node: ast.expr, opened: set[ast.Call], depth: int = _DEPTH) -> bool:
+        """Whether an expression is one of some open files, or writes to one of them: `csv.writer(file)`."""
+        made = [v.node for v in self.program.values(opened_round(self.program, node) or node) if isinstance(v, Made)]
+        if any(m in opened for m in made):
+            return True
+        calls = [m for m in made if isinstance(m, ast.Call) and self.alone.effect(m) is Effect.DRAWS] if depth else []
+        return any(self._writes_to(a, opened, depth - 1) for c in calls for a in c.args)
 
     def _only_main_uses(self, made: ast.Call, covered: set[ast.AST]) -> bool:
         """Whether all that other processes do with a value is to hand it on."""
@@ -136,13 +170,13 @@ class Guarding:
                     block = getattr(node, name, None)
                     if isinstance(block, list) and block:
                         yield block
-                        stack.extend(s for s in block if not self.calm.may(s, self._refused))
+                        stack.extend(s for s in block if not self.alone.may(s, self._refused))
                 stack.extend(getattr(node, "handlers", ()))
 
     def _runs(self, block: list[ast.stmt]) -> Iterator[Run]:
         current: list[ast.stmt] = []
         for line in self._lines(block):
-            if all(self.calm.may(s, self._refused) for s in line) and self.calm.accelerator(line[0]):
+            if all(self.alone.may(s, self._refused) for s in line) and self.alone.accelerator(line[0]):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)
@@ -165,13 +199,18 @@ class Guarding:
 
     def _trimmed(self, statements: list[ast.stmt]) -> Iterator[Run]:
         """The run without what does not belong to its writing at either end."""
-        if not any(self.calm.does(s) is Effect.WRITES for s in statements):
+        if not any(self.alone.does(s) is Effect.WRITES for s in statements):
             return
-        while self.calm.does(statements[-1]) is Effect.NOTHING:
+        while self.alone.does(statements[-1]) is Effect.NOTHING and not self._is_after(statements[-1], statements[:-1]):
             statements = statements[:-1]
-        while self.calm.does(statements[0]) is Effect.NOTHING and not self._is_for(statements[0], statements[1:]):
+        while self.alone.does(statements[0]) is Effect.NOTHING and not self._is_for(statements[0], statements[1:]):
             statements = statements[1:]
         yield tuple(statements)
+
+    def _is_after(self, statement: ast.stmt, before: list[ast.stmt]) -> bool:
+        """Whether a statement only reads what those before it have found out about a file: `print(size)`."""
+        found = [s for s in before if any(c in self.alone.looked_at for c in ast.walk(s))]
+        return bool(names_read_in(statement) & names_written_in(*found))
 
     def _is_for(self, statement: ast.stmt, following: list[ast.stmt]) -> bool:
         """Whether a statement makes something for those that follow it."""

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from accelify.codemod.files_written.one_process import opened_round
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.training.outputs import opened_round
 
 if TYPE_CHECKING:
     from accelify.codemod.script import Script

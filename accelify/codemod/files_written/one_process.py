@@ -1,38 +1,69 @@
 """What may one process alone run? What runs nothing that the processes do together, and changes nothing.
 
 That is: no backward pass, no forward, no pass over a loader, no random numbers, no way out of a block. What a statement
-binds is looked at elsewhere.
+binds is looked at elsewhere. A call that writes is one that leaves something behind outside the process: in a file, on
+a screen, with a service.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection
+from enum import Enum
 
+from accelify.codemod.libraries.row import DRAWS, SEEDS, Trait
+from accelify.codemod.libraries.row import Effect as Does
+from accelify.codemod.semantics.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.training.outputs import Effect, Outputs
+from accelify.codemod.semantics.summary import Leave, Summary
+from accelify.codemod.semantics.values import Generated, Made
+from accelify.codemod.training.roles import Roles
 
 _ADDS = frozenset("append extend insert".split())
-_BLOCKS = ("body", "orelse", "finalbody")
-_DEPTH = 3
-_LOCAL = (
-    *(ast.Return, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Raise, ast.Assert, ast.Pass),
-    *(ast.Break, ast.Continue, ast.Import, ast.ImportFrom),
+# Effects that all processes must have alike, or together.
+_OF_ALL = (
+    DRAWS
+    | SEEDS
+    | {
+        *(Does.WAITS, Does.STARTS, Does.EXITS, Does.SIMULATES, Does.READS_INPUT, Does.CHANGES_LIBRARY, Does.SLEEPS),
+    }
 )
+_SEEN = frozenset({Does.WRITES_FILES, Does.SHOWS, Does.PLOTS, Does.ASKS_NETWORK, Does.PRINTS})
+_FOR_WRITING = frozenset({"csv_writer", "handler"})
 
 
-class Calm:
-    """Look at expressions, statements, and the project's own functions."""
+class Effect(Enum):
+    """What a call does. DRAWS: only to a figure or another thing that is good for nothing but being written."""
+
+    NOTHING = 0
+    DRAWS = 1
+    WRITES = 2
+
+
+class OneProcess:
+    """Look at expressions and statements by the summaries of their effects."""
 
     def __init__(
-        self, program: Program, outputs: Outputs, files: set[str], accelerator: Callable[[ast.AST], str | None]
+        self,
+        program: Program,
+        roles: Roles,
+        effects: Effects,
+        files: set[str],
+        accelerator: Callable[[ast.AST], str | None],
+        saver: Callable[[ast.Call], str | None],
     ) -> None:
         self.program = program
-        self.outputs = outputs
+        self.roles = roles
+        self.effects = effects
         self.files = files
         self.accelerator = accelerator
-        self._inside: dict[Scope, Effect | None] = {}
+        self._saver = saver
+        self.looked_at: frozenset[ast.Call] = frozenset()  # calls that read what one process alone wrote
+        self._known: dict[ast.Call, Effect | None] = {}
+        self._together: dict[Scope, bool] = {}
+
+    # Calls.
 
     def does(self, statement: ast.stmt) -> Effect:
         """The strongest effect that a statement has."""
@@ -40,22 +71,84 @@ class Calm:
         return max((e for e in effects if e is not None), key=lambda e: e.value, default=Effect.NOTHING)
 
     def effect(self, call: ast.Call) -> Effect | None:
-        """What a call does, the project's own functions included."""
-        if self.becomes_a_save(call):
-            return None
-        callees = self.program.flow.callees.get(call)
-        if not callees:
-            return Effect.NOTHING if self._changes_its_own(call) else self.outputs.effect(call)
-        effects = {self._of_function(f) for f in callees}
-        return None if None in effects else max((e for e in effects if e is not None), key=lambda e: e.value)
+        """What a call does; None where that is not known, or is something that every process must do."""
+        if call not in self._known:
+            self._known[call] = self._effect(call)
+        return self._known[call]
 
-    def _changes_its_own(self, call: ast.Call) -> bool:
-        """Whether a call changes in place what a function that is looked into has made itself: `out.clamp_(0, 1)`."""
-        function = call.func
-        if not isinstance(function, ast.Attribute) or not function.attr.endswith("_"):
+    def _effect(self, call: ast.Call) -> Effect | None:
+        summary = self.effects.of_call(call)
+        if self.becomes_a_save(call) or not self._is_ones_own(summary) or self._runs_together(call):
+            return None
+        written = [use.call for use in summary.files_written]
+        inner = [w for w in written if self.program.frame(w) is not self.program.frame(call)]
+        is_guarded = any(self.accelerator(w) is not None and self.program.path(w) in self.files for w in inner)
+        if is_guarded or any(use.is_folder for use in summary.files_written):
+            return None  # where it is written; a folder is for all processes
+        if written and call not in written and all(map(self._is_saved_by_all, written)):
+            return None  # each of them becomes a save that all processes may call, and is whole
+        return Effect.WRITES if call in self.looked_at else self._strength(call, summary)
+
+    def _is_saved_by_all(self, call: ast.Call) -> bool:
+        return "torch.save" in self.program.called(call) and self._saver(call) is not None
+
+    def writes(self, call: ast.Call) -> bool:
+        """Whether a library's call writes, whoever may run it."""
+        if self.program.flow.callees.get(call):
             return False
-        frame = self.program.frame(call)
-        return frame in self._inside and self._is_local(function.value, frame)
+        return self._strength(call, self.effects.of_call(call)) is Effect.WRITES
+
+    def _strength(self, call: ast.Call, summary: Summary) -> Effect:
+        kinds = self.effects.kinds.of(call)
+        is_fetched = Does.ASKS_NETWORK in summary.effects  # by a library, or sent by one, which see to it themselves
+        is_file = not is_fetched and any(not use.is_folder for use in summary.files_written)
+        is_shown = Does.SHOWS in summary.effects and not self._is_progress(call)
+        rows = self.effects.kinds.called(call) or ()
+        if all(row.effects & _SEEN for row in rows) and (is_file or is_shown or "tracker" in kinds):
+            return Effect.WRITES  # whatever kind of object its method belongs to
+        return Effect.DRAWS if Does.PLOTS in summary.effects or kinds & _FOR_WRITING else Effect.NOTHING
+
+    def _is_progress(self, call: ast.Call) -> bool:
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else call
+        return bool(self.effects.kinds.of(owner) & {"progress"}) or bool(self.effects.kinds.of(call) & {"progress"})
+
+    @staticmethod
+    def _is_ones_own(summary: Summary) -> bool:
+        """Whether nothing happens that the others must see, or do at the same time."""
+        is_left = summary.leaves - {Leave.RAISE}
+        return not (summary.is_unknown or summary.writes or summary.effects & _OF_ALL or is_left)
+
+    def _runs_together(self, call: ast.Call) -> bool:
+        """Whether a call runs a model, goes over a loader, or asks a metric for what all processes have."""
+        if self._is_of_all(call):
+            return True
+        for function in self.program.flow.callees.get(call, ()):
+            if function not in self._together:
+                self._together[function] = False
+                inner = self.program.run_from([function])
+                self._together[function] = any(self._is_of_all(c) for f in inner for c in self.program.calls_in(f))
+            if self._together[function]:
+                return True
+        return False
+
+    def _is_of_all(self, call: ast.Call) -> bool:
+        values = self.program.values(call.func)
+        if any(self.roles.is_model(v) or self.roles.is_module(v) for v in values):
+            return True
+        rows = self.effects.kinds.called(call) or ()
+        if any(row.has(Trait.REDUCES_ITSELF) for row in rows):
+            return True
+        given = [*call.args, *(k.value for k in call.keywords)]
+        if any(row.passes is not None for row in rows) and any(map(self.hands_out_data, given)):
+            return True
+        is_model = isinstance(call.func, ast.Attribute) and any(
+            self.roles.is_model(v) for v in self.program.values(call.func.value)
+        )
+        return is_model and any(row.mutates for row in rows)
+
+    def hands_out_data(self, node: ast.expr) -> bool:
+        """Whether going over an expression draws random numbers, or uses something up: a loader, a generator."""
+        return any(isinstance(v, Generated) or self.roles.is_loader(v) for v in self.program.values(node))
 
     def becomes_a_save(self, call: ast.Call) -> bool:
         """Whether a call becomes `accelerator.save`, which every process may call."""
@@ -63,8 +156,23 @@ class Calm:
             "torch.save" in self.program.called(call)
             and self.accelerator(call) is not None
             and self.program.path(call) in self.files
-            and not any(map(self.outputs.is_a_writer, call.args[1:2]))  # opened by every process before
+            and not any(map(self.is_a_writer, call.args[1:2]))  # opened by every process before
         )
+
+    # What is opened.
+
+    def is_a_writer(self, node: ast.expr) -> bool:
+        """Whether an expression gives a file that is open for writing."""
+        opened = opened_round(self.program, node) or node
+        made = [v.node for v in self.program.values(opened) if isinstance(v, Made)] or [opened]
+        return all(isinstance(n, ast.Call) and self.opens_to_write(n) for n in made)
+
+    def opens_to_write(self, call: ast.Call) -> bool:
+        """Whether a call opens a file to be written to."""
+        rows = self.effects.kinds.called(call) or ()
+        return any(r.has(Trait.OPENS) and r.returns == "file" for r in rows) and self.effects.of_call(call).writes_files
+
+    # Statements.
 
     def may(self, statement: ast.stmt, refused: Collection[ast.stmt] = ()) -> bool:
         """Whether one process alone may run a statement, if nothing else reads what it binds."""
@@ -87,7 +195,7 @@ class Calm:
                 not statement.orelse
                 and _is_plain(statement.target)
                 and self.is_calm(statement.iter)
-                and not self.outputs.hands_out_data(statement.iter)
+                and not self.hands_out_data(statement.iter)
                 and all(self.may(s, refused) for s in statement.body)
             )
         if isinstance(statement, ast.With):
@@ -101,7 +209,8 @@ class Calm:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if statement.value is None or not self.is_calm(statement.value):
             return False
-        makes = isinstance(statement.value, ast.Call) and self.effect(statement.value) is Effect.WRITES
+        call = statement.value if isinstance(statement.value, ast.Call) else None
+        makes = call is not None and call not in self.looked_at and self.effect(call) is Effect.WRITES
         return all(
             _is_plain(t) or (makes and isinstance(t, ast.Attribute) and isinstance(t.value, ast.Name)) for t in targets
         )
@@ -124,67 +233,21 @@ class Calm:
                 return False
             if isinstance(part, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
                 return False
-            if isinstance(part, ast.comprehension) and self.outputs.hands_out_data(part.iter):
+            if isinstance(part, ast.comprehension) and self.hands_out_data(part.iter):
                 return False
-        return True
+        return self._is_ones_own(self.effects.of(node))
 
-    # Functions.
 
-    def _of_function(self, function: Scope, depth: int = _DEPTH) -> Effect | None:
-        """What a function of the project's own does, where the accelerator does not reach; None as for a call."""
-        if function not in self._inside:
-            self._inside[function] = None  # while it is looked at
-            self._inside[function] = self._look_into(function, depth)
-        return self._inside[function]
-
-    def _look_into(self, function: Scope, depth: int) -> Effect | None:
-        node = function.node
-        if not depth or not isinstance(node, ast.FunctionDef) or function.generates or node.decorator_list:
-            return None
-        if function.declared_global or function.declared_nonlocal or function.name == "__init__":
-            return None
-        if self.accelerator(node.body[0]) is not None and function.module in self.files:
-            effects = [self.outputs.effect(c) for c in ast.walk(node) if isinstance(c, ast.Call)]
-            if Effect.WRITES in effects:
-                return None  # guarded inside
-        if not all(self._may_locally(s, function) for s in node.body):
-            return None
-        return max((self.does(s) for s in node.body), key=lambda e: e.value)
-
-    def _may_locally(self, statement: ast.stmt, function: Scope) -> bool:
-        """Whether a statement changes nothing outside of its function."""
-        parts: list[ast.expr] = [n for n in ast.iter_child_nodes(statement) if isinstance(n, ast.expr)]
-        inner = [s for name in _BLOCKS for s in getattr(statement, name, ())]
-        if isinstance(statement, ast.With):
-            parts = [i.context_expr for i in statement.items]
-        if isinstance(statement, ast.Try):
-            inner += [s for h in statement.handlers for s in h.body]
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            return True
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            if self._only_adds(statement.value):
-                return self._is_local(statement.value.func.value, function)  # type: ignore[attr-defined]  # checked
-        elif isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            if not all(_is_plain(t) or self._is_local(t, function) for t in targets):
-                return False
-        elif not isinstance(statement, _LOCAL):
-            return False
-        if isinstance(statement, ast.For) and self.outputs.hands_out_data(statement.iter):
-            return False
-        return all(map(self.is_calm, parts)) and all(self._may_locally(s, function) for s in inner)
-
-    def _is_local(self, target: ast.expr, function: Scope) -> bool:
-        """Whether a place is in something that the function itself has made."""
-        while isinstance(target, (ast.Subscript, ast.Attribute)):
-            target = target.value
-        if not isinstance(target, ast.Name) or not function.binds(target.id):
-            return False
-        made = [self.program.parent(w) for w in function.writes[target.id] if isinstance(w, ast.Name)]
-        return len(made) == len(function.writes[target.id]) and all(
-            isinstance(a, ast.Assign) and isinstance(a.value, (ast.List, ast.Dict, ast.Call, ast.ListComp, ast.BinOp))
-            for a in made
-        )
+def opened_round(program: Program, node: ast.expr) -> ast.expr | None:
+    """The call that a name stands for inside `with open(path) as name`."""
+    if not isinstance(node, ast.Name):
+        return None
+    for around in program.ancestors(node):
+        if isinstance(around, (ast.With, ast.AsyncWith)):
+            for item in around.items:
+                if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == node.id:
+                    return item.context_expr
+    return None
 
 
 def is_addition(program: Program, node: ast.Name) -> bool:

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.files_written.one_process import opened_round
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.training.outputs import opened_round
 
 
 @dataclass(frozen=True, slots=True)

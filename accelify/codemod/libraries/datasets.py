@@ -68,7 +68,7 @@ returns=transform
     torchvision.transforms torchaudio.transforms monai.transforms timm.data: *
     albumentations albumentations.pytorch kornia.augmentation kornia.geometry: *
 returns=transform traits=setup
-    torchvision.transforms: ToTensor ToPILImage Normalize Resize CenterCrop Compose Grayscale Pad Lambda
+    torchvision.transforms: ToTensor Normalize Resize CenterCrop Compose Grayscale Pad Lambda
 returns=tensor device=host
     torchvision.transforms.functional torchaudio.functional: *
     torchvision.utils: make_grid draw_bounding_boxes draw_segmentation_masks
@@ -76,6 +76,10 @@ returns=tensor device=host
     einops.layers.torch: *
 returns=tensor rows=each device=arguments
     einops: rearrange repeat
+returns=to_image traits=setup
+    torchvision.transforms: ToPILImage
+returns=image
+    <to_image>: __call__ forward
 effects=draws_torch
     <transform>: __call__ forward
 mutates=self keeps=0

@@ -141,9 +141,12 @@ effects=reads_files+writes_files
 effects=writes_files
     shutil: move
     os: rename replace renames link symlink truncate chmod chown utime mkfifo
+effects=writes_files traits=removes_folders
+    shutil: rmtree
+    os: rmdir removedirs
 effects=writes_files
-    shutil: rmtree make_archive unpack_archive chown
-    os: remove unlink rmdir removedirs
+    shutil: make_archive unpack_archive chown
+    os: remove unlink
 effects=writes_files traits=makes_folders
     os: makedirs mkdir
     distutils.dir_util: mkpath

@@ -51,11 +51,13 @@ effects=writes_files+logs mutates=self
         add_summary add_tensor
 effects=writes_files mutates=self
     <tensorboard>: flush close
+-
+    <tensorboard>: as_default
 effects=writes_files+logs
     tensorboard_logger: configure log_value
     tensorflow.summary: scalar image histogram text
 -
-    tensorflow: Summary
+    tensorflow: Summary Summary.*
 role=logger effects=writes_files+asks_network+changes_library+starts returns=run traits=opens
     wandb: init agent sweep login
     comet_ml: Experiment OfflineExperiment ExistingExperiment start
@@ -100,6 +102,10 @@ effects=plots returns=figure
     mpl_toolkits: *
 effects=plots returns=figure
     matplotlib.figure: Figure
+effects=writes_files returns=pages traits=opens
+    matplotlib.backends.backend_pdf: PdfPages
+effects=writes_files mutates=self
+    <pages>: savefig close attach_note
 effects=plots returns=tuple
     matplotlib.pyplot: subplots
 effects=shows
@@ -113,7 +119,7 @@ effects=shows+writes_files mutates=self
     <figure>: canvas.print_figure
 effects=changes_library
     matplotlib: use rc rcdefaults
-    matplotlib.pyplot: switch_backend style.use ion ioff rc rcdefaults set_cmap close
+    matplotlib.pyplot: switch_backend style.use ion ioff rc rcdefaults set_cmap
     matplotlib.style: use
     seaborn: set set_style set_theme set_context set_palette
     plotly.io.templates: *

@@ -141,6 +141,7 @@ class Trait(Enum):
     OPENS = "opens"  # returns what is written or read through
     CLOSES = "closes"
     MAKES_FOLDERS = "makes_folders"
+    REMOVES_FOLDERS = "removes_folders"
     PARAMETERS = "parameters"  # gives the parameters of a module
     PRETRAINED = "pretrained"
     MEASURES_MEMORY = "measures_memory"

@@ -24,7 +24,6 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Remove, Replace, When
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.purity import is_pure
 from accelify.codemod.semantics.values import Constant
 
 NAME = "device_moves"
@@ -59,7 +58,7 @@ def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) ->
     if not script.prepared.is_batch(first.receiver):
         reason = "`prepare` moves the model to the device"
     path, line = script.path(statement), first.call.lineno
-    if _is_nothing(statement, dropped) or _is_needless_copy(script, statement, first.call):
+    if _is_nothing(script, statement, dropped) or _is_needless_copy(script, statement, first.call):
         return Change(NAME, path, line, reason, (Remove(statement),))
     edits: list[Edit] = []
     for call, move in dropped.items():
@@ -131,13 +130,14 @@ def without_device(call: cst.CSTNode, kept: int) -> cst.BaseExpression:
     return call.with_changes(args=arguments)
 
 
-def _is_nothing(statement: ast.stmt, dropped: dict[ast.Call, Move]) -> bool:
+def _is_nothing(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) -> bool:
     """Whether a statement does nothing once its moves are gone."""
     if isinstance(statement, ast.Expr):
         call = statement.value
         if isinstance(call, ast.IfExp):
             branches = [_stripped(branch, dropped) for branch in (call.body, call.orelse)]
-            return is_pure(call.test) and all(isinstance(b, (ast.Name, ast.Attribute, ast.Constant)) for b in branches)
+            is_named = all(isinstance(b, (ast.Name, ast.Attribute, ast.Constant)) for b in branches)
+            return is_named and script.changes_nothing(call.test)
         if not isinstance(call, ast.Call) or call not in dropped or _casts(call):
             return False
         return isinstance(dropped[call].receiver, (ast.Name, ast.Attribute))
@@ -196,6 +196,13 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     is_number = is_number_of_a_gpu(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
     if script.devices.goes_to_cpu(move):
+        return
+    if move.device is not None and not script.changes_nothing(move.device):
+        message = (
+            f"stays: `{ast.unparse(move.device)}` does more than name a device; evaluate it by itself, "
+            "and move to `accelerator.device`"
+        )
+        yield Remark(NAME, path, move.call, message, Tier.REVIEW)
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
         assert move.device is not None

@@ -28,7 +28,6 @@ from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
-from accelify.codemod.semantics.purity import is_pure
 from accelify.codemod.semantics.values import Argument, Constant, Member
 
 NAME = "devices"
@@ -65,15 +64,15 @@ def _bound_to(
     """The change of an assignment, or of the choice that it is part of; `done` gets what that covers."""
     path, gives, reason = script.path(statement), _variable(script, target), "each process has a device of its own"
     code = f"{ast.unparse(target)} = {accelerator}.device{_kind(script, statement)}"
-    choice = choice_of(script.program, statement)
+    choice = choice_of(script.effects, statement)
     if choice is not None:
         done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
         edits: tuple[Edit, ...] = (Remove(choice), Insert(choice, "after", code))
         yield Change(NAME, path, statement.lineno, reason, edits, gives=gives)
         yield from _lost_choice(script, choice)
         return
-    either = either_way(script.program, statement)
-    if either is not None and all(_is_device_value(script, s) for s in either[1]):
+    either = either_way(script.effects, statement)
+    if either is not None and all(_is_device_value(script, s) and script.changes_nothing(s.value) for s in either[1]):
         done.update(either[1])
         edits = (Insert(either[0], "before", code), *(Remove(s) for s in either[1]))
         yield Change(NAME, path, either[0].lineno, reason, edits, gives=gives)
@@ -86,6 +85,9 @@ def _bound_to(
         yield Change(NAME, path, again.lineno, reason, (Remove(again),), gives=gives)
         return
     yield from _lost_choice(script, statement)
+    if not script.changes_nothing(statement.value):
+        yield Change(NAME, path, statement.lineno, reason, (Insert(statement, "after", code),), gives=gives)
+        return
     make = partial(_just, code=f"{accelerator}.device{_kind(script, statement)}")
     edits = (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
     yield Change(NAME, path, statement.lineno, reason, edits, gives=gives)
@@ -119,12 +121,23 @@ def _chosen_by_number(script: Script) -> Iterator[Attempt]:
             continue
         block, parent = script.program.block(statement), script.program.parent(statement)
         if len(block) == 1:
-            if not isinstance(parent, ast.If) or parent.orelse or block is not parent.body or not is_pure(parent.test):
+            if (
+                not isinstance(parent, ast.If)
+                or parent.orelse
+                or block is not parent.body
+                or not script.changes_nothing(parent.test)
+            ):
                 continue  # a note says what to do
             statement = parent
         if len(script.program.block(statement)) > 1:
             reason = f"each process has a GPU of its own; `{script.options.runtime.launch} --gpu-ids` says which"
             yield Attempt((Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),), Tier.REVIEW),))
+
+
+def _only_chooses(script: Script, node: ast.expr) -> bool:
+    """Whether a value may go that chooses devices: perhaps with words about them on the screen."""
+    summary = script.effects.of(node)
+    return summary.only_reads or summary.shows_only
 
 
 def _among_others(script: Script) -> Iterator[tuple[ast.Assign, ast.Name]]:
@@ -135,7 +148,7 @@ def _among_others(script: Script) -> Iterator[tuple[ast.Assign, ast.Name]]:
             if isinstance(node, ast.Assign) and isinstance(target, ast.Tuple) and isinstance(node.value, ast.Call):
                 parts = [part for part in target.elts if isinstance(part, ast.Name)]
                 held = [part for part in parts if _holds_device(script, part, node.value)]
-                if len(parts) == len(target.elts) and len(held) == 1 and script.written.only_computes(node.value):
+                if len(parts) == len(target.elts) and len(held) == 1 and _only_chooses(script, node.value):
                     yield node, held[0]
 
 
@@ -278,7 +291,12 @@ def _is_opaque(script: Script, value: ast.Attribute) -> bool:
 def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:
     """The `if args.cpu:` that does nothing but give another value to what holds a device already."""
     choice = script.program.parent(statement)
-    if not isinstance(choice, ast.If) or choice.orelse or choice.body != [statement] or not is_pure(choice.test):
+    if (
+        not isinstance(choice, ast.If)
+        or choice.orelse
+        or choice.body != [statement]
+        or not script.changes_nothing(choice.test)
+    ):
         return None
     block = script.program.block(choice)
     before = block[: block.index(choice)]

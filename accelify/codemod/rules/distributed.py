@@ -29,7 +29,6 @@ import libcst as cst
 from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Remove, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.purity import is_pure
 
 NAME = "distributed"
 
@@ -63,7 +62,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 def _remove(script: Script, statement: ast.stmt, gone: set[ast.stmt]) -> Iterator[Change]:
     reason = "the accelerator starts and ends the processes, and deals out the data"
     parent = script.program.parent(statement)
-    while isinstance(parent, ast.If) and is_pure(parent.test) and {*parent.body, *parent.orelse} <= gone:
+    while isinstance(parent, ast.If) and script.changes_nothing(parent.test) and {*parent.body, *parent.orelse} <= gone:
         gone.add(parent)
         statement, parent = parent, script.program.parent(parent)
     yield Change(NAME, script.path(statement), statement.lineno, reason, (Remove(statement),))

@@ -26,7 +26,7 @@ from accelify.codemod.edits.values import (
 )
 from accelify.codemod.leftovers import taken_out
 from accelify.codemod.result import Tier
-from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.semantics.effects import Effects
 
 NAME = "launch_options"
 _REASON = "the launcher knows how many processes there are, and how they meet"
@@ -92,6 +92,7 @@ class _Settings:
 
     def __init__(self, script: Launched, gone: set[ast.AST]) -> None:
         self.script = script
+        self.effects = Effects(script.program)
         self.gone = gone
         self.loads: dict[Key, list[ast.Attribute]] = {}
         self.stores: dict[Key, list[ast.Attribute]] = {}
@@ -130,7 +131,7 @@ class _Settings:
             and len(statement.targets) == 1
             and isinstance(statement.targets[0], ast.Attribute)
             and self.script.launching.key(statement.targets[0]) in self.dead
-            and is_pure(statement.value)
+            and self.effects.changes_nothing(statement.value)
         )
 
     def _is_for_dead(self, node: ast.Attribute) -> bool:
@@ -141,7 +142,7 @@ class _Settings:
         """Whether a condition only sets what nothing reads."""
         return (
             isinstance(statement, ast.If)
-            and is_pure(statement.test)
+            and self.effects.changes_nothing(statement.test)
             and all(
                 s in self.gone or self._sets_dead(s) or self._is_empty(s) for s in [*statement.body, *statement.orelse]
             )

@@ -31,7 +31,6 @@ from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark
 from accelify.codemod.precision.precision import Precision
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.purity import is_pure
 
 NAME = "mixed_precision"
 _CLIP = "torch.nn.utils.clip_grad_norm_"
@@ -137,7 +136,12 @@ def _of_apex(script: Script, found: Precision) -> Iterator[Change | Obstacle]:
     for attempt in found.imports:
         outer = script.program.parent(attempt)
         target: ast.stmt = attempt
-        if isinstance(outer, ast.If) and outer.body == [attempt] and not outer.orelse and is_pure(outer.test):
+        if (
+            isinstance(outer, ast.If)
+            and outer.body == [attempt]
+            and not outer.orelse
+            and script.changes_nothing(outer.test)
+        ):
             target = outer
         reason = "nothing of apex is used any more"
         yield Change(NAME, script.path(attempt), attempt.lineno, reason, (Remove(target),))
@@ -203,7 +207,7 @@ def _bindings(script: Script, found: Precision) -> Iterator[Change]:
     for statement in found.bindings:
         outermost: ast.stmt = statement
         parent = script.program.parent(statement)
-        while isinstance(parent, ast.If) and is_pure(parent.test):
+        while isinstance(parent, ast.If) and script.changes_nothing(parent.test):
             if not all(s in gone or _imports(s, found.library) for s in [*parent.body, *parent.orelse]):
                 break
             gone.add(parent)

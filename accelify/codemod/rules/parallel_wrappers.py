@@ -21,7 +21,6 @@ from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.provenance import wrapped_by
-from accelify.codemod.semantics.purity import is_pure
 from accelify.codemod.semantics.values import Argument, Made, Member
 
 NAME = "parallel_wrappers"
@@ -132,7 +131,7 @@ def _choice(script: Script, node: ast.Attribute) -> ast.IfExp | None:
             return None
         if isinstance(choice, ast.IfExp):
             unwrapped = ast.unparse(choice.body).replace(ast.unparse(node), ast.unparse(node.value))
-            is_inside = script.program.inside(node, choice.body) and is_pure(choice.test)
+            is_inside = script.program.inside(node, choice.body) and script.changes_nothing(choice.test)
             return choice if is_inside and unwrapped == ast.unparse(choice.orelse) else None
     return None
 

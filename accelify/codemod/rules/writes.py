@@ -25,7 +25,6 @@ from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import names_in
-from accelify.codemod.training.outputs import Effect
 
 NAME = "writes"
 
@@ -47,7 +46,7 @@ def _waits(script: Script) -> Iterator[Change]:
     paths = [
         (call, argument)
         for call in script.program.calls
-        if call in script.written.guarding.covered and script.written.outputs.effect(call) is Effect.WRITES
+        if call in script.written.guarding.covered and script.written.guarding.alone.writes(call)
         for argument in call.args[:2]
         if not isinstance(argument, ast.Constant) or isinstance(argument.value, str)
     ]
@@ -56,8 +55,12 @@ def _waits(script: Script) -> Iterator[Change]:
     done: list[ast.stmt] = []
     for call in sorted(script.program.calls, key=script.program.line):
         read = [] if call in script.written.guarding.covered else _read_by(script, call)
-        is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
-        if not is_written and not any(_is_named(script, call, path, named) for path in read):
+        is_written = bool(read) and call in script.written.guarding.alone.looked_at
+        called = script.program.called(call)
+        if "torch.load" in called or any(map(names.runs_command, called)):  # rule `checkpoints` sees to what is saved
+            is_written = any((_place(script, path), ast.unparse(path)) in written for path in read)
+        is_content = not script.effects.kinds.of(call) <= {"number", "string"}  # not only what there is of a file
+        if not is_written and not (is_content and any(_is_named(script, call, path, named) for path in read)):
             continue
         statement, accelerator = script.program.statement(call), script.accelerator(call)
         if accelerator is None or script.path(call) not in script.files:
@@ -79,9 +82,9 @@ def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tupl
 
 def _read_by(script: Script, call: ast.Call) -> list[ast.expr]:
     """The paths that a call may read, in this process or in another that it starts."""
+    if not script.program.flow.callees.get(call) and (read := script.effects.of_call(call).files_read):
+        return [path for use in read for path in use.paths]
     called = script.program.called(call)
-    if any(map(names.is_file_reader, called)):
-        return call.args[:1]
     if any(map(names.runs_command, called)):
         return [n for a in call.args[:1] for n in ast.walk(a) if isinstance(n, (ast.Name, ast.Attribute))]
     return []

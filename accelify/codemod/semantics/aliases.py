@@ -45,7 +45,7 @@ class Aliases:
         self.flow = program.flow
         self.kinds = kinds
         self._tracer = Tracer(program)
-        self._returning: set[tuple[Scope, Path]] = set()
+        self._returned: dict[tuple[Scope, Path], frozenset[Place]] = {}
 
     def given(self, run: Run, place: Place) -> frozenset[Place]:
         """The places outside that a change of a parameter changes."""
@@ -195,20 +195,27 @@ class Aliases:
 
     def _of_returned(self, call: ast.Call, function: Scope, path: Path) -> frozenset[Place]:
         """The places that change with what a function of the project's own returns, as its call sees them."""
-        key = function, path
-        if key in self._returning:
-            return frozenset()
-        self._returning.add(key)
-        nodes = (n for s in function.body for n in ast.walk(s))
-        returned = [n.value for n in nodes if isinstance(n, (ast.Return, ast.Yield)) and n.value is not None]
-        if isinstance(function.node, ast.Lambda):
-            returned = [function.node.body]
-        inner = set(function.walk())
-        places = {o for r in returned for p in self.within(r, path) for o in self.origins(p, inner)}
-        self._returning.discard(key)
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         run = Run(function, call, owner)
+        places = self._returned_by(function, path[:_LONGEST])
         return _all(self.given(run, p) if p.scope is function else frozenset({p}) for p in places)
+
+    def _returned_by(self, function: Scope, path: Path) -> frozenset[Place]:
+        """The same, in terms of the function's parameters."""
+        key = function, path
+        if key not in self._returned:
+            self._returned[key] = frozenset({Place(None, function.name, path)})  # while it is looked at
+            inner = set(function.walk())
+            values = (self.within(r, path) for r in self._returns(function))
+            self._returned[key] = frozenset(o for places in values for p in places for o in self.origins(p, inner))
+        return self._returned[key]
+
+    @staticmethod
+    def _returns(function: Scope) -> list[ast.expr]:
+        if isinstance(function.node, ast.Lambda):
+            return [function.node.body]
+        nodes = (n for s in function.body for n in ast.walk(s))
+        return [n.value for n in nodes if isinstance(n, (ast.Return, ast.Yield)) and n.value is not None]
 
 
 def _all(places: Iterable[frozenset[Place]]) -> frozenset[Place]:

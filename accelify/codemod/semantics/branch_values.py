@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.semantics.effects import Effects
 
 
-def choice_of(program: Program, statement: ast.Assign) -> ast.If | None:
+def choice_of(effects: Effects, statement: ast.Assign) -> ast.If | None:
     """The if-else that does nothing but choose this device."""
+    program = effects.program
     parent = program.parent(statement)
     found = None
     while isinstance(parent, ast.If):
-        if not _only_assigns(parent, ast.unparse(statement.targets[0])):
+        if not _only_assigns(effects, parent, ast.unparse(statement.targets[0])):
             break
         found = parent
         parent = program.parent(parent)
@@ -21,25 +21,28 @@ def choice_of(program: Program, statement: ast.Assign) -> ast.If | None:
     return None if is_branch else found
 
 
-def _only_assigns(node: ast.If, text: str) -> bool:
-    if not node.orelse or not is_pure(node.test):
+def _only_assigns(effects: Effects, node: ast.If, text: str) -> bool:
+    if not node.orelse or not effects.changes_nothing(node.test):
         return False
     for branch in (node.body, node.orelse):
         if len(branch) != 1:
             return False
         only = branch[0]
         if isinstance(only, ast.If):
-            if not _only_assigns(only, text):
+            if not _only_assigns(effects, only, text):
                 return False
-        elif not (isinstance(only, ast.Assign) and ast.unparse(only.targets[0]) == text):
+        elif not (isinstance(only, ast.Assign) and ast.unparse(only.targets[0]) == text) or not effects.changes_nothing(
+            only.value
+        ):
             return False
     return True
 
 
-def either_way(program: Program, statement: ast.Assign) -> tuple[ast.If, list[ast.Assign]] | None:
+def either_way(effects: Effects, statement: ast.Assign) -> tuple[ast.If, list[ast.Assign]] | None:
     """The if-else round an assignment, and the one assignment of the same variable in each of its branches."""
+    program = effects.program
     choice = program.parent(statement)
-    if not isinstance(choice, ast.If) or not is_pure(choice.test) or not choice.orelse:
+    if not isinstance(choice, ast.If) or not effects.changes_nothing(choice.test) or not choice.orelse:
         return None
     text = ast.unparse(statement.targets[0])
     found: list[ast.Assign] = []

@@ -24,6 +24,7 @@ from accelify.codemod.semantics.summary import EMPTY, Leave, Place, Summary
 from accelify.codemod.semantics.values import (
     ClassValue,
     Collection,
+    Constant,
     External,
     FunctionValue,
     Generated,
@@ -91,6 +92,10 @@ class Effects:
     def of(self, *nodes: ast.AST) -> Summary:
         """What expressions or statements do when they are evaluated or run."""
         return self._whole(*map(self._of, nodes))
+
+    def of_call(self, call: ast.Call) -> Summary:
+        """What a call does once its function and arguments are evaluated."""
+        return self._whole(self._call(call))
 
     def of_function(self, function: Scope) -> Summary:
         """What a call of a function does, in terms of its parameters and of what is outside of it."""
@@ -299,7 +304,7 @@ class Effects:
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(node, ast.Attribute):
-            return self._attribute_read(node) if is_read else self._stored(node)
+            return self._attribute_read(node, node.value, node.attr) if is_read else self._stored(node)
         if isinstance(node, ast.Subscript):
             return self._dunder(node.value, "__getitem__", node.slice) if is_read else self._stored(node)
         if isinstance(node, ast.Name):
@@ -361,23 +366,23 @@ class Effects:
             return frozenset(v for w in self.program.attribute_writes[node.attr] for v in self.program.values(w))
         return self.program.values(node)
 
-    def _attribute_read(self, node: ast.Attribute) -> _Direct:
+    def _attribute_read(self, node: ast.expr, owner: ast.expr, name: str) -> _Direct:
         """Reading an attribute runs a property, a descriptor or `__getattr__`."""
-        instances = [v for v in self.program.values(node.value) if isinstance(v, Instance)]
+        instances = [v for v in self.program.values(owner) if isinstance(v, Instance)]
         runs: list[Run] = []
         for value in instances:
-            accessors = self._accessors(value.cls, node.attr, "property")
-            runs += [Run(a, node, node.value) for a in accessors]
+            accessors = self._accessors(value.cls, name, "property")
+            runs += [Run(a, node, owner) for a in accessors]
             family = [value.cls, *self.flow.ancestors(value.cls)]
-            held = {v for c in family for v in self.flow.variable(c, node.attr)}
+            held = {v for c in family for v in self.flow.variable(c, name)}
             getters = (self.flow.method(v.cls, "__get__") for v in held if isinstance(v, Instance))
             runs += [Run(g, node, node) for g in getters if g is not None]
-            is_bound = any(node.attr in c.writes for c in family) or node.attr in self.program.attribute_writes
-            names = ("__getattribute__",) if is_bound else ("__getattribute__", "__getattr__")
-            runs += [Run(m, node, node.value) for m in self._named(value.cls, *names)]
-        properties = [m for m in self._methods.get(node.attr, ()) if _is_property(m)]
-        if properties and not instances and UNKNOWN in self.kinds.of(node.value):
-            runs += [Run(m, node, node.value) for m in properties]
+            is_bound = any(name in c.writes for c in family) or name in self.program.attribute_writes
+            getters_of_all = ("__getattribute__",) if is_bound else ("__getattribute__", "__getattr__")
+            runs += [Run(m, node, owner) for m in self._named(value.cls, *getters_of_all)]
+        properties = [m for m in self._methods.get(name, ()) if _is_property(m)]
+        if properties and not instances and UNKNOWN in self.kinds.of(owner):
+            runs += [Run(m, node, owner) for m in properties]
         return _Direct(EMPTY, tuple(runs)) if runs else _NOTHING
 
     def _named(self, cls: Scope, *names: str) -> list[Scope]:
@@ -443,7 +448,7 @@ class Effects:
 
     # Iteration.
 
-    def _iterated(self, node: ast.expr) -> _Direct:
+    def _iterated(self, node: ast.expr, seen: tuple[ast.expr, ...] = ()) -> _Direct:
         """Going over an object uses it up, and runs what makes its elements."""
         found = _NOTHING
         for value in self.program.values(node):
@@ -451,8 +456,8 @@ class Effects:
                 found = found | _Direct(EMPTY, (Run(value.scope, node, None),))
             elif isinstance(value, View) and isinstance(value.node, ast.Call):
                 for argument in value.node.args:
-                    if argument is not node:
-                        found = found | self._iterated(argument)
+                    if argument is not node and argument not in seen:
+                        found = found | self._iterated(argument, (*seen, node))
         for name in ("__iter__", "__next__", "__getitem__"):
             found = found | self._dunder(node, name)
         rows = [r for k in sorted(self.kinds.of(node)) if (r := table.member(k, "__iter__")) is not None]
@@ -638,7 +643,12 @@ class Effects:
     def _run_by_builtin(self, node: ast.Call) -> _Direct:
         """`len(x)`, `str(x)`, `list(x)` run methods of `x`."""
         found = _NOTHING
-        for name in self.program.called(node) & _RUN_BY.keys():
+        called = self.program.called(node)
+        if called & {"getattr", "hasattr"} and len(node.args) > 1:
+            texts = [v.value for v in self.program.values(node.args[1]) if isinstance(v, Constant)]
+            for text in texts or self._methods:
+                found = found | self._attribute_read(node, node.args[0], str(text))
+        for name in called & _RUN_BY.keys():
             for argument in node.args:
                 found = found | self._dunder(argument, _RUN_BY[name])
                 if _RUN_BY[name] in ("__iter__", "__next__"):
@@ -664,8 +674,11 @@ class Effects:
         """The functions that a call is given and runs; unknown ones where they are not to be seen."""
         given = [*call.args, *(k.value for k in call.keywords)]
         runs = [r for g in given for r in self._runnable(g, call)]
-        named = [table.function(n) for g in given for n in sorted(self.kinds.name_of(g))]
-        rows = [r for r in named if r is not None]
+        names = [n for g in given for n in sorted(self.kinds.name_of(g))]
+        for name in _RUN_BY.keys() & set(names):
+            held = (v for g in given for v in self._inside(self.program.values(g)) if isinstance(v, Instance))
+            runs += [Run(m, call, None, (), True) for v in held for m in self._named(v.cls, _RUN_BY[name], "__str__")]
+        rows = [r for n in names if (r := table.function(n)) is not None]
         if not runs and not rows and any(UNKNOWN in self.kinds.of(g) for g in given):
             return _Direct(Summary(unknown=call))
         effects = frozenset(e for r in rows for e in r.effects) - {Effect.CALLS, *OF_FILES}

@@ -18,10 +18,12 @@ from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import (
     ClassValue,
     Constant,
+    Element,
     External,
     FunctionValue,
     Instance,
     Made,
+    Member,
     SuperOf,
     Value,
 )
@@ -64,11 +66,22 @@ class Kinds:
         """The rows of a method or attribute for all kinds that an object may be of; None where one has no such row."""
         found: list[Row] = []
         for kind in sorted(self.of(node) - {OWN}):
-            of_kind = table.members(method) if kind == UNKNOWN else _row_of(kind, method)
+            of_kind = self._of_any(node, method) if kind == UNKNOWN else _row_of(kind, method)
             if not of_kind:
                 return None
             found.extend(r for r in of_kind if r not in found)
         return tuple(found) or None
+
+    def _of_any(self, node: ast.expr, method: str) -> tuple[Row, ...]:
+        """The rows of all kinds; without that of modules where no module can be: the value flow follows modules."""
+        rows, of_module = table.members(method), table.member("module", method)
+        values = self.program.values(node)
+        roots = [v.root if isinstance(v, Member) else v for v in values]
+        if any(isinstance(r, Made) and r.name is not None and table.function(r.name) is None for r in roots):
+            return ()  # of a library that the table does not know
+        if all(isinstance(v, Element) for v in values):
+            return tuple(r for r in rows if r != of_module) or rows
+        return rows
 
     def name_of(self, node: ast.expr) -> set[str]:
         """The qualified names of what an expression names in libraries; in code that no value flows through, too."""

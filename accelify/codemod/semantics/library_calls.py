@@ -12,6 +12,7 @@ from accelify.codemod.semantics.summary import EMPTY, FileUse, Place, Summary
 from accelify.codemod.semantics.values import Made
 
 _FILES = frozenset({"string", "path", "file", "binary_file", "buffer"})
+_OUTPUT = frozenset({Effect.WRITES_FILES, Effect.LOGS, Effect.SHOWS, Effect.PLOTS, Effect.PRINTS})
 OF_FILES = frozenset({Effect.READS_FILES, Effect.WRITES_FILES})
 
 
@@ -35,6 +36,8 @@ class LibraryCalls:
             places |= self.aliases.within(generator, ("*",))
         used = self._of_files(row, call)
         if used.files_written:
+            effects = effects - {Effect.CHANGES_LIBRARY}  # of where a library writes to
+        if used.files_written:
             effects = effects - {Effect.PRINTS}
         if not effects and not places:
             return used
@@ -48,7 +51,8 @@ class LibraryCalls:
         changed: list[ast.expr] = []
         for which in row.mutates:
             if which == "self":
-                changed += [owner] if is_method and owner is not None else []
+                is_output = bool(row.effects & _OUTPUT)  # of a file, a figure: that is the effect itself
+                changed += [owner] if is_method and owner is not None and not is_output else []
             elif which.isdigit():
                 changed += call.args[int(which) : int(which) + 1]
             elif which in keywords:
@@ -67,16 +71,21 @@ class LibraryCalls:
         to = next((k.value for k in call.keywords if k.arg == "file"), None)
         if Effect.PRINTS in row.effects and to is not None and not self._is_screen(to):
             return Summary(files_written=frozenset({FileUse(call, self._opened(to))}))
-        if row.has(Trait.OPENS) and (mode := self._mode(call)) is not None:
+        if row.has(Trait.OPENS) and reads and writes and (mode := self._mode(call)) is not None:
             writes = bool(set(mode) & set("wax+"))
             reads = not writes or "+" in mode
+        if row.has(Effect.CHANGES_LIBRARY) and not call.args and all(k.arg != "filename" for k in call.keywords):
+            writes = False  # `logging.basicConfig` without a file
+        if writes and self._is_only_read(call):
+            reads, writes = True, False
         if not reads and not writes:
             return EMPTY
         paths = self._opened_paths(call) if row.has(Trait.OPENS) else self._paths(call)
         buffers = [p for p in paths if self.kinds.of(p) == {"buffer"}]
         if buffers and len(buffers) == len(paths):
             return Summary(writes=frozenset(p for b in buffers for p in self.aliases.within(b, ("*",))))
-        use = frozenset({FileUse(call, paths)})
+        is_made = row.has(Trait.MAKES_FOLDERS) and not row.has(Trait.OPENS)
+        use = frozenset({FileUse(call, paths, is_made or row.has(Trait.REMOVES_FOLDERS))})
         return Summary(files_read=use if reads else frozenset(), files_written=use if writes else frozenset())
 
     def _is_screen(self, node: ast.expr) -> bool:
@@ -108,6 +117,13 @@ class LibraryCalls:
         found = [g for g in given if self.kinds.of(g) & _FILES]
         found = found or [g for g in given if UNKNOWN in self.kinds.of(g)]
         return tuple(p for f in found for p in self._opened(f)) or ((method.value,) if method is not None else ())
+
+    def _is_only_read(self, call: ast.Call) -> bool:
+        """Whether a method belongs to a file that was opened to be read: `file.close()`."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func) else None
+        made = [v.node for v in self.program.values(owner) if isinstance(v, Made) and isinstance(v.node, ast.Call)]
+        opened = [(r, c) for c in made if c is not owner for r in self.kinds.called(c) or () if r.has(Trait.OPENS)]
+        return bool(opened) and not any(self._of_files(row, c).files_written for row, c in opened)
 
     def _opened(self, node: ast.expr) -> tuple[ast.expr, ...]:
         """A path, or the path of an open file."""

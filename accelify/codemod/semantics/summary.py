@@ -44,6 +44,7 @@ class FileUse:
 
     call: ast.Call
     paths: tuple[ast.expr, ...]
+    is_folder: bool = False  # what is written is a folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,6 +212,9 @@ SEED = "torch.manual_seed(1)"
         f"def f(n):\n    if n: return g(n - 1)\ndef g(n):\n    {SEED}\n    return f(n)\nf(1)",
         f"class D(torch.utils.data.Dataset):\n    def __getitem__(self, i): {SEED}\n"
         "loader = torch.utils.data.DataLoader(D())\nfor x in loader: pass",
+        f"class C:\n    @property\n    def d(self): {SEED}\nc = C()\ngetattr(c, 'd')",
+        f"class C:\n    @property\n    def d(self): {SEED}\nc = C()\nhasattr(c, sys.argv[1])",
+        f"class C:\n    def __str__(self): {SEED}\nnext(map(str, [C()]))",
         f"class C:\n    {SEED}",
     ],
 )

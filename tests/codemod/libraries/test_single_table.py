@@ -73,7 +73,6 @@ STILL_THERE = {
     "training.certainty": 1,
     "training.harmless": 10,
     "training.outputs": 21,
-    "training.own_data": 1,
 }
 
 

@@ -35,7 +35,7 @@ class Evidence:
             by_line: dict[int, list[Read]] = {}
             for node in self.program.flow.parsed_of[path].parents:
                 if isinstance(node, (ast.Name, ast.Attribute)) and not self._is_method(node):
-                    by_line.setdefault(node.lineno, []).append(node)
+                    by_line.setdefault(self.program.line(node), []).append(node)
             self._reads[path] = by_line
         return self._reads[path].get(line, [])
 
@@ -85,7 +85,7 @@ class Evidence:
     @cached_property
     def _optimizers(self) -> list[tuple[ast.Call, frozenset[Value]]]:
         """The calls that make optimizers, with what they are given."""
-        calls = sorted(self.program.calls, key=lambda c: (self.program.path(c), c.lineno, c.col_offset))
+        calls = sorted(self.program.calls, key=self.program.position)
         return [
             (call, frozenset(v for a in call.args for v in self.program.values(a)))
             for call in calls

@@ -38,7 +38,6 @@ from accelify.codemod.edits.values import (
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import Scope, names_read_in
 
 NAME = "unused"
@@ -78,7 +77,7 @@ def settle(found: Sequence[Found], uses: Uses) -> Plan:
             spare |= {variable for _, variable in left}
     plan = ledger.plan()
     places = {(uses.program.statement(n), variable) for n, variable in left}
-    for statement, (_, name) in sorted(places, key=lambda one: (uses.program.line(one[0]), one[1][1])):
+    for statement, (_, name) in sorted(places, key=lambda one: (uses.program.position(one[0]), one[1][1])):
         message = f"`{name}` would be left over, as nothing but this line reads it: take it out by hand first"
         plan.obstacles.append(Obstacle(NAME, uses.program.path(statement), statement, message))
     return plan
@@ -304,7 +303,7 @@ class _Ledger:
         """Whether something outside a loop reads what its target was given last."""
         frame = self.program.frame(loop)
         outside = [r for r in frame.reads.get(target.id, ()) if not self.program.inside(r, loop)]
-        return any(target in reaching(self.program, r, frame.writes.get(target.id, [])) for r in outside)
+        return any(target in self.program.reaching(r, frame.writes.get(target.id, [])) for r in outside)
 
     # Parameters.
 
@@ -315,13 +314,13 @@ class _Ledger:
         if not all(self._can_lose(f, name) for f in alike):
             return
         edits: dict[str, list[Edit]] = {}
-        for other in sorted(alike, key=lambda f: (f.module, f.node.lineno)):  # type: ignore[attr-defined]  # functions have lines
+        for other in sorted(alike, key=lambda f: self.program.position(f.node)):
             edits.setdefault(other.module, []).append(DropParameter(other.node, name))  # type: ignore[arg-type]
         for call in flow.callers.get(function, ()):
             argument = self.uses.tracer.argument(call, function, name)
             if argument is not None:
                 edits.setdefault(self.program.path(call), []).append(DropArgument(call, argument))
-        line = function.node.lineno  # type: ignore[attr-defined]
+        line = self.program.line(function.node)
         for path, listed in edits.items():
             yield Change(NAME, path, line, f"nothing reads `{name}` any more", tuple(listed))
 

@@ -124,7 +124,8 @@ def _laid(
         *((program.frame(n), n) for n in replaced),
         *((program.frame(n), n) for n in [*(g.loop for g in gathered), *(d.loop for d in dealt), *reached]),
     ]:
-        needs[frame] = min(needs.get(frame, node), node, key=program.line)  # the first of all, and so before any guard
+        # The first of all, and so before any guard.
+        needs[frame] = min(needs.get(frame, node), node, key=program.position)
     wrapping = Wrapping(program, tracer, preparation) if code.options.runtime.wraps_models else None
     if wrapping is not None:
         preparation = wrapping.preparation
@@ -158,7 +159,7 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
     after = list(cpu.after) if cpu is not None else []
     if precision is not None and precision.is_taken_over and precision.after is not None:
         after.append(precision.after)
-    access = replace(layout.access, after=max(after, key=lambda s: s.lineno, default=None))
+    access = replace(layout.access, after=program.last(after) if after else None)
     return replace(layout, access=access, precision=precision, cpu=cpu)
 
 

@@ -564,3 +564,78 @@ def test_a_model_that_is_asked_for_its_optimizer_is_prepared_with_it() -> None:
             optimizer.step()
     """)
     assert names == ["loader, net, optimizer"]
+
+
+# Where a statement goes.
+
+TRIED = """\
+inf = float("inf")
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+
+def run():
+    try:
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        {end}
+    except RuntimeError as error:
+        {handler}
+        if "out of memory" in str(error):
+            {leaving}
+        else:
+            raise
+
+run()
+"""
+
+
+@pytest.mark.parametrize("handler", ["pass", "model = None"])
+@pytest.mark.parametrize("leaving", ["return inf", "raise SystemExit"])
+@pytest.mark.parametrize("end", ["return loss", "pass"])
+def test_not_after_a_try_in_which_it_trains(handler: str, leaving: str, end: str) -> None:
+    after = run(HEAD + TRIED.format(handler=handler, leaving=leaving, end=end)).after.decode()
+    place = after.index("model, optimizer = accelerator.prepare(model, optimizer)")
+    assert after.index("optimizer = torch.optim.SGD") < place < after.index("for x, y in loader")
+
+
+def test_after_a_try_that_binds_it_either_way() -> None:
+    text = """\
+        try:
+            model = nn.Linear(4, 1)
+        except ImportError:
+            model = nn.Linear(4, 1, bias=False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+    assert prepared(text) == ["loader, model, optimizer"]
+
+
+def test_after_branches_of_which_one_leaves() -> None:
+    text = """\
+        import sys
+        def main(kind):
+            model = nn.Linear(4, 1)
+            if kind == "sgd":
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            elif kind == "adam":
+                optimizer = torch.optim.Adam(model.parameters())
+            else:
+                sys.exit("no such optimizer")
+            loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+            for x, y in loader:
+                loss = nn.functional.mse_loss(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        main("sgd")
+    """
+    assert prepared(text) == ["loader, model, optimizer"]

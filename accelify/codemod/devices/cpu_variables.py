@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from accelify.codemod.devices.moves import Move, is_cpu
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import main_guard
 
 
@@ -30,4 +29,4 @@ def _is_from(program: Program, tracer: Tracer, device: ast.expr, target: ast.Nam
     """Whether a device may be what a statement gives to its target."""
     if not isinstance(device, ast.Name) or program.scope(device).owner(device.id) is not program.scope(target):
         return bool(program.values(device) & program.values(target))
-    return target in reaching(program, device, tracer.writes(program.scope(target), target.id))
+    return target in program.reaching(device, tracer.writes(program.scope(target), target.id))

@@ -121,7 +121,7 @@ def devices_of(
     named: list[ast.expr] = []
     if not by_hand:
         found = NamedDevices(program, tracer, set(files), [m for m in moves if m.call not in needless]).find()
-        named = sorted((a for a in found if access.at(a)), key=lambda a: a.lineno)
+        named = sorted((a for a in found if access.at(a)), key=program.position)
     brought = Brought()
     if tensor is not None:
         brought = own.brought(access, is_settled=True) if own.has_model else Brought(stuck=tensor)

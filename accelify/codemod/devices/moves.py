@@ -102,7 +102,7 @@ class Moves:
         text = ast.unparse(move.receiver)
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             text = ast.unparse(statement.targets[0])
-        group = self.prepared.prepares_after(move.call, text)
+        group = self.prepared.prepares_too(move.call, text)
         if group is None or group.anchor is None or self._is_used_without(text, statement, group.anchor):
             return False
         return not self._is_used_between(text, statement, group.anchor)

@@ -8,7 +8,6 @@ from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.purity import TELLS, tells_about
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.training.roles import Roles
 
 _CPU_TENSORS = tuple(f"torch.{kind}Tensor" for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte"))
@@ -42,7 +41,7 @@ class OnDevice:
 
     def _name(self, node: ast.Name, depth: int) -> bool:
         owner = self.program.scope(node).owner(node.id)
-        writes = [] if owner is None else reaching(self.program, node, self.tracer.writes(owner, node.id))
+        writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
         values = [self._assigned(w) for w in writes]
         return bool(values) and all(v is not None and self.holds(v, depth - 1) for v in values)
 

@@ -13,7 +13,6 @@ from accelify.codemod.semantics.contents import Kept
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.purity import tells_about
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance, ModuleValue
 from accelify.codemod.training.roles import Roles
@@ -120,7 +119,7 @@ class Origins:
         owner = self.program.scope(node).owner(node.id)
         if owner is None:
             return NONE if hasattr(builtins, node.id) else UNKNOWN
-        writes = reaching(self.program, node, self.tracer.writes(owner, node.id))
+        writes = self.program.reaching(node, self.tracer.writes(owner, node.id))
         found = self.all_of(self.kept.in_name(owner, node.id))
         for write in writes:
             found |= self.written(owner, write)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from accelify.codemod.devices.on_device import OnDevice
 from accelify.codemod.preparing.tensors import Tensors
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import Scope
 
 _DEPTH = 5
@@ -94,7 +93,7 @@ class Homemade:
 
     def _is_bound_there(self, node: ast.Name, depth: int) -> bool:
         owner = self.program.scope(node).owner(node.id)
-        writes = [] if owner is None else reaching(self.program, node, self.tracer.writes(owner, node.id))
+        writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
         return bool(writes) and owner is not None and all(self._is_written_there(owner, w, depth) for w in writes)
 
     def _is_written_there(self, owner: Scope, write: ast.AST, depth: int) -> bool:

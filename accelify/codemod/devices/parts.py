@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from accelify.codemod.devices.origins import NONE, THERE, UNKNOWN, Known, Origin, Origins, Places
 from accelify.codemod.libraries import names
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import gone_over, returned
 from accelify.codemod.semantics.values import Instance
 
@@ -88,7 +87,7 @@ class Portions(Origins):
 
     def _only_value(self, node: ast.Name) -> ast.expr | None:
         owner = self.program.scope(node).owner(node.id)
-        writes = [] if owner is None else reaching(self.program, node, self.tracer.writes(owner, node.id))
+        writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
         return self.tracer.assigned(writes[0]) if len(writes) == 1 and isinstance(writes[0], ast.Name) else None
 
     def _item(self, node: ast.Subscript) -> Places:

@@ -6,7 +6,6 @@ import ast
 
 from accelify.codemod.devices.whereabouts import Whereabouts
 from accelify.codemod.libraries import names
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Made
 
@@ -46,7 +45,7 @@ class Shapes:
         if not isinstance(node, ast.Name):
             return False
         owner = self.program.scope(node).owner(node.id)
-        writes = [] if owner is None else reaching(self.program, node, self.tracer.writes(owner, node.id))
+        writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
         return bool(writes) and owner is not None and all(self.holds_one(owner, w, depth) for w in writes)
 
     def _is_made_one(self, call: ast.Call, depth: int) -> bool:

@@ -12,6 +12,7 @@ import libcst as cst
 from accelify.codemod.edits.apply import Applied
 from accelify.codemod.files.notebook import without_sources
 from accelify.codemod.files.parse import Parsed, parse, parse_text, without_warnings
+from accelify.codemod.semantics.control_flow import ControlFlow
 from accelify.codemod.semantics.scopes import Scope, bindings
 from accelify.errors import CannotParse
 
@@ -155,6 +156,7 @@ def _name_troubles(tree: ast.Module, nodes: list[ast.AST]) -> Counter[str]:
     root = bindings("<module>", tree).root
     found: Counter[str] = Counter()
     unpacked = _unpacked(nodes)
+    flow = ControlFlow(tree, {child: node for node in nodes for child in ast.iter_child_nodes(node)})
     has_star = any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in nodes)
     read: set[tuple[Scope | None, str]] = set()
     for scope in root.walk():
@@ -163,16 +165,12 @@ def _name_troubles(tree: ast.Module, nodes: list[ast.AST]) -> Counter[str]:
             read.add((owner, name))
             if owner is None and not has_star and name not in _BUILTINS:
                 found[f"undefined name `{name}`"] += len(reads)
-            elif owner is scope is root and min(map(_line, reads)) < min(map(_line, root.writes[name])):
+            elif owner is scope is root and not any(flow.reaches(w, reads[0]) for w in root.writes[name]):
                 found[f"`{name}` is read before it is there"] = 1
     for scope in root.walk():
         if scope.kind == "function" or scope is root:
             _unused(scope, found, unpacked, read)
     return found
-
-
-def _line(node: ast.AST) -> int:
-    return int(getattr(node, "lineno", 0))
 
 
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__) | {

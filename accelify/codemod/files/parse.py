@@ -76,6 +76,15 @@ class Parsed:
         text = self.lines[line - 1]
         return offset if text.isascii() else len(text.encode()[:offset].decode())
 
+    def begins_line(self, statement: ast.stmt) -> bool:
+        """Whether nothing stands before a statement on its line."""
+        return not self.lines[statement.lineno - 1].encode()[: statement.col_offset].strip()
+
+    @staticmethod
+    def share_a_line(one: ast.stmt, other: ast.stmt) -> bool:
+        """Whether two statements stand, in part, on one line."""
+        return one.lineno <= (other.end_lineno or 0) and (one.end_lineno or 0) >= other.lineno
+
     def source(self, node: ast.AST) -> str:
         """The text of a node as the user wrote it."""
         return ast.get_source_segment(self.text, node) or ast.unparse(node)

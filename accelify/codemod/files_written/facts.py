@@ -83,5 +83,6 @@ class _Saver:
     def _is_past_training(self, call: ast.Call) -> bool:
         """Whether a module trains above a call: `trainer.fit()` and then `torch.save(trainer.model, path)`."""
         frame = self.program.frame(call)
-        above = [c for c in self.program.calls_in(frame) if c.lineno < call.lineno] if frame.kind == "module" else []
+        calls = self.program.calls_in(frame) if frame.kind == "module" else []
+        above = [c for c in calls if self.program.before(c, call)]
         return any(callee in self.run.leading for c in above for callee in self.program.flow.callees.get(c, ()))

@@ -186,12 +186,12 @@ class Guarding:
     def _lines(self, block: list[ast.stmt]) -> list[list[ast.stmt]]:
         """The statements of a block, those on one line together; none where the block stands behind its head."""
         first = block[0]
-        text = self.program.parsed(first).text.split("\n")[first.lineno - 1]
-        if text.encode()[: first.col_offset].strip():
+        parsed = self.program.parsed(first)
+        if not parsed.begins_line(first):
             return []
         lines: list[list[ast.stmt]] = []
         for statement in block:
-            if lines and lines[-1][-1].end_lineno == statement.lineno:
+            if lines and parsed.share_a_line(lines[-1][-1], statement):
                 lines[-1].append(statement)
             else:
                 lines.append([statement])

@@ -50,7 +50,7 @@ def may_be_of(script: Script, load: ast.Call, path: ast.expr, save: ast.Call) ->
 def _before(script: Script, node: ast.Call, depth: int) -> Iterator[ast.Call]:
     """The calls that are made before one, in its function and where that is called."""
     frame = script.program.frame(node)
-    yield from (call for call in script.program.calls_in(frame) if call.lineno < node.lineno)
+    yield from (call for call in script.program.calls_in(frame) if script.program.before(call, node))
     for caller in script.program.flow.callers.get(frame, ()) if depth else ():
         yield from _before(script, caller, depth - 1)
 
@@ -64,7 +64,7 @@ def _path(script: Script, node: ast.expr) -> str:
 
 
 def _comes_first(script: Script, load: ast.Call, save: ast.Call) -> bool:
-    """Whether a load is over before anything is saved: above it, and in no loop with it."""
+    """Whether a load is over before anything is saved: nothing is on a path to it, in no earlier round either."""
     program = script.program
     frame = program.frame(load)
     if any(program.loops_round(call) for call in program.flow.callers.get(frame, ())):
@@ -72,10 +72,7 @@ def _comes_first(script: Script, load: ast.Call, save: ast.Call) -> bool:
     saving = (
         [save] if program.frame(save) is frame else [c for c in program.calls_in(frame) if leads_to(script, c, save)]
     )
-    loops = program.loops_round(load)
-    return bool(saving) and not any(
-        c.lineno < load.lineno or any(loop in loops for loop in program.loops_round(c)) for c in saving
-    )
+    return bool(saving) and not any(program.reaches(c, load) for c in saving)
 
 
 def leads_to(script: Script, call: ast.Call, target: ast.Call) -> bool:

@@ -69,9 +69,9 @@ class Files:
 
     def _earlier(self, node: ast.Call, depth: int) -> Iterator[ast.Call]:
         """The calls made before one, or in an earlier round of its loops: in its function, and where that is called."""
-        frame, loops = self.program.frame(node), self.program.loops_round(node)
+        frame = self.program.frame(node)
         for call in self.program.calls_in(frame):
-            if call is not node and (call.lineno < node.lineno or any(self.program.inside(call, o) for o in loops)):
+            if call is not node and self.program.reaches(call, node):
                 yield call
         for caller in self.program.flow.callers.get(frame, ()) if depth else ():
             yield from self._earlier(caller, depth - 1)

@@ -51,5 +51,5 @@ def _copies(program: Program, save: ast.Call) -> Iterator[ast.Call]:
         is_copy = any(map(names.copies_file, program.called(call)))
         if not is_copy or not call.args or ast.unparse(call.args[0]) != path:
             continue
-        if call.lineno > save.lineno and isinstance(statement, ast.Expr) and statement.value is call:
+        if isinstance(statement, ast.Expr) and statement.value is call and program.before(save, call):
             yield call

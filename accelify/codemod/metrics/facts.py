@@ -93,7 +93,7 @@ class Measured:
         found |= {d.loop for d in self.training.data if d.kind == "loaders"}
         found |= {d.loop for d, _ in self.prepared.preparation.sharded}
         loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]
-        return tuple(sorted(loops, key=lambda n: (self.program.path(n), n.lineno)))
+        return tuple(sorted(loops, key=self.program.position))
 
 
 def metrics_of(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.purity import draws_at_random, function_draws
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import Scope
 
 Loop = ast.For | ast.AsyncFor
@@ -58,7 +57,7 @@ class Locality:
             return False
         if name.id not in self.names(owner.frame) or (owner.frame, name.id) in self._filled:
             return True
-        return any(w in self._written for w in reaching(self.program, name, owner.writes.get(name.id, ())))
+        return any(w in self._written for w in self.program.reaching(name, owner.writes.get(name.id, ())))
 
     def _keeps_own(self, attribute: ast.Attribute) -> bool:
         """Whether a method of the same class gives an attribute of its object such a value."""

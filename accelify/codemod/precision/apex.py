@@ -184,4 +184,4 @@ class Apex:
         self.found.code = f'"fp16" if {condition_code({*conditions, HAS_CUDA})} else "no"'
         self.found.parameters |= self.settings.passed
         if self.switches.after:
-            self.found.after = max(self.switches.after, key=lambda s: s.lineno)
+            self.found.after = self.program.last(self.switches.after)

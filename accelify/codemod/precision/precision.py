@@ -91,7 +91,7 @@ class Precisions:
             used = Scaler(self.program, self.settings.tracer, self.training, self.switches, scaler)
             self.found.uses, self.found.bindings, self.found.parameters = used.uses, used.bindings, used.parameters
             self._states.extend(used.states)
-        for call in sorted(autocasts, key=lambda c: (self.program.path(c), c.lineno)):
+        for call in sorted(autocasts, key=self.program.position):
             self._autocast(call)
         if not self.found.autocasts:
             raise NotUnderstood(
@@ -244,7 +244,7 @@ class Precisions:
         ):
             raise NotUnderstood(self.found.autocasts[0], "`torch` is not known where the accelerator is created")
         if self.switches.after:
-            self.found.after = max(self.switches.after, key=lambda s: s.lineno)
+            self.found.after = self.program.last(self.switches.after)
 
     def _code(self, conditions: set[str], device: str, kind: str | None) -> str:
         if device == "any" and kind is None:

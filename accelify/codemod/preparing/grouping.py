@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.purity import draws_weights
 from accelify.codemod.semantics.scopes import Scope
@@ -44,6 +43,7 @@ class Grouper:
         self.training = training
         self.bare_models = bare_models
         self.groups: list[Group] = []
+        self._targets: dict[Scope, dict[str, list[ast.expr]]] = {}
 
     def group(self, items: Iterable[Item]) -> list[Group]:
         """The statements that prepare some items."""
@@ -59,7 +59,7 @@ class Grouper:
         """The block in which an item is ready, and the index of the statement after which it is."""
         if item.statement is None:
             return item.frame.body, -1
-        statement = self._hoisted(item.statement, item.anchor or item.text, item)
+        statement = self._hoisted(item.statement, item)
         if item.without_optimizer:
             statement = self._bound_above(statement, item.text)
         block = self.program.block(statement)
@@ -84,43 +84,59 @@ class Grouper:
 
     # Where a name is bound for certain.
 
-    def _hoisted(self, statement: ast.stmt, text: str, item: Item) -> ast.stmt:
+    def _hoisted(self, statement: ast.stmt, item: Item) -> ast.stmt:
         """The outermost statement after which a name is bound whichever way the script went, and not needed before."""
+        text, found = item.anchor or item.text, statement
         while True:
-            parent = self.program.parent(statement)
-            if isinstance(parent, ast.If) and self._is_needed_in(self._first_if(parent), item):
-                return statement
-            if isinstance(parent, (ast.Try, ast.ExceptHandler)) and self._is_needed_after(statement, parent, item):
-                return statement
-            if isinstance(parent, ast.If) and self._binds_always(parent, text):
-                statement = parent
-            elif (
-                isinstance(parent, ast.If)
-                and self._is_elif(parent)
-                and self._binds_always(self._first_if(parent), text)
-            ):
-                statement = self._first_if(parent)
-            elif isinstance(parent, ast.Try) and any(self._binds(h.body, text) for h in parent.handlers):
-                statement = parent
-            elif isinstance(parent, ast.ExceptHandler):
-                outer = self.program.parent(parent)
-                if not isinstance(outer, ast.Try) or not self._binds(outer.body, text):
-                    return statement
-                statement = outer
-            else:
-                return statement
+            outer = self._outer(found, item)
+            if outer is None or not self._is_bound_after(outer, text):
+                return found
+            if isinstance(outer, ast.Try) and self._is_needed_between(statement, outer, item):
+                return found
+            found = outer
+
+    def _outer(self, statement: ast.stmt, item: Item) -> ast.If | ast.Try | None:
+        """The condition or `try` round a statement after which what the statement binds may be prepared instead."""
+        parent = self.program.parent(statement)
+        if isinstance(parent, ast.If):
+            first = self._first_if(parent)
+            return None if self._is_needed_in(first, item) else first
+        if isinstance(parent, ast.ExceptHandler):
+            parent = self.program.parent(parent)
+        bound = self._writes(self.program.frame(statement), item.anchor or item.text)
+        is_in_handler = isinstance(parent, ast.Try) and any(
+            self.program.inside(w, h) for h in parent.handlers for w in bound
+        )
+        return parent if isinstance(parent, ast.Try) and is_in_handler else None
+
+    def _is_bound_after(self, statement: ast.stmt, text: str) -> bool:
+        """Whether a name is bound whenever what follows a statement runs, if it ever does."""
+        writes = self._writes(self.program.frame(statement), text)
+        return self.program.control_flow(statement).is_covered_after(writes, statement)
+
+    def _writes(self, frame: Scope, text: str) -> list[ast.expr]:
+        """The targets of assignments in a function that are written like `text`."""
+        if frame not in self._targets:
+            found: dict[str, list[ast.expr]] = {}
+            for node in ast.walk(frame.node):
+                is_target = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(
+                    node.ctx, ast.Store
+                )
+                if is_target and self.program.frame(node) is frame:
+                    assert isinstance(node, ast.expr)
+                    found.setdefault(ast.unparse(node), []).append(node)
+            self._targets[frame] = found
+        return self._targets[frame].get(text, [])
+
+    def _is_needed_between(self, statement: ast.stmt, outer: ast.stmt, item: Item) -> bool:
+        """Whether something inside a statement needs an item after another statement in it has bound it."""
+        return any(self._uses(s, item) and self.program.before(statement, s) for s in _simple_in(outer))
 
     def _is_needed_in(self, node: ast.If, item: Item) -> bool:
         """Whether a branch trains, or goes over a loader that one of them binds: `batches = iter(make())`."""
         inside = [s for branch in (node.body, node.orelse) for b in branch for s in ast.walk(b)]
         plain = [s for s in inside if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], item.text)]
         return any(self._uses(s, item) for s in plain)
-
-    def _is_needed_after(self, statement: ast.stmt, parent: ast.Try | ast.ExceptHandler, item: Item) -> bool:
-        """Whether what follows a statement under a `try` needs an item, so that it cannot wait for the end of that."""
-        block = self.program.block(statement)
-        later = [*block[block.index(statement) + 1 :], *(parent.orelse if isinstance(parent, ast.Try) else ())]
-        return any(self._uses(s, item) for s in later)
 
     def _is_elif(self, node: ast.If) -> bool:
         parent = self.program.parent(node)
@@ -133,17 +149,11 @@ class Grouper:
             node = parent
         return node
 
-    def _binds_always(self, node: ast.If, text: str) -> bool:
-        return self._bound_before(node, text) or self._binds_in_branches(node, text)
-
     def _binds_in_branches(self, node: ast.If, text: str) -> bool:
-        return bool(node.orelse) and all(
-            self._binds(branch, text) or self._leaves(branch) for branch in (node.body, node.orelse)
-        )
-
-    def _bound_before(self, node: ast.If, text: str) -> bool:
-        block = self.program.block(node)
-        return self._binds(block[: block.index(node)], text)
+        branches = [node.body, node.orelse]
+        binding = [branch for branch in branches if branch and self._binds(branch, text)]
+        leaves = self.program.control_flow(node).leaves
+        return bool(binding) and all(branch in binding or leaves(branch) for branch in branches)
 
     def _binds(self, block: Iterable[ast.stmt], text: str) -> bool:
         for statement in block:
@@ -157,17 +167,6 @@ class Grouper:
             ):
                 return True
         return False
-
-    @staticmethod
-    def _leaves(block: list[ast.stmt]) -> bool:
-        last = block[-1]
-        if isinstance(last, (ast.Raise, ast.Return, ast.Continue, ast.Break)):
-            return True
-        return (
-            isinstance(last, ast.Expr)
-            and isinstance(last.value, ast.Call)
-            and names.exits(ast.unparse(last.value.func))
-        )
 
     # One block.
 
@@ -241,6 +240,10 @@ class Grouper:
                 and ast.unparse(n) == base
                 for n in ast.walk(statement)
             )
+        return self._trains(statement)
+
+    def _trains(self, statement: ast.stmt) -> bool:
+        """Whether a statement has a backward pass, or calls what has one."""
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             return False
         if any(n in self.training.backwards for n in ast.walk(statement)):
@@ -251,6 +254,12 @@ class Grouper:
             if isinstance(n, ast.Call)
             for callee in self.program.flow.callees.get(n, ())
         )
+
+
+def _simple_in(statement: ast.stmt) -> list[ast.stmt]:
+    """The statements in another one that hold no others."""
+    inside = [n for n in ast.walk(statement) if isinstance(n, ast.stmt)]
+    return [s for s in inside if not any(isinstance(c, ast.stmt) for c in ast.iter_child_nodes(s))]
 
 
 def _column(item: Item) -> int:

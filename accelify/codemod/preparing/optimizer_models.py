@@ -84,7 +84,7 @@ class Owners:
         found: list[ast.expr] = []
         held = self.program.values(call) | self.program.values(binding.node)
         built = [v.node for v in held if isinstance(v, Made) and self.roles.is_optimizer(v)]
-        for made in sorted((n for n in built if isinstance(n, ast.Call)), key=lambda n: (n.lineno, n.col_offset)):
+        for made in sorted((n for n in built if isinstance(n, ast.Call)), key=self.program.position):
             for expression in self._owners_in(made, 4):
                 seen_here = self._at_caller(expression, call, binding)
                 if seen_here is not None:

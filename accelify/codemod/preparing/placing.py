@@ -41,7 +41,9 @@ class Access:
         return found if self._is_after_home(node, frame) else None
 
     def _is_after_creation(self, node: ast.AST) -> bool:
-        return self.after is not None and getattr(node, "lineno", 0) > (self.after.end_lineno or 0)
+        if self.after is None or isinstance(node, ast.Module):
+            return False
+        return self.program.is_after(self.program.statement(node), self.after)
 
     def _is_after_home(self, node: ast.AST, root: Scope) -> bool:
         if root not in self.reach.homes:
@@ -49,7 +51,9 @@ class Access:
         if root in self.reach.guarded:
             return self.program.inside(node, self.reach.guarded[root])
         last = self._created_below(root)
-        return last is None or getattr(node, "lineno", 0) > last.lineno
+        if last is None or isinstance(node, ast.Module):
+            return last is None
+        return self.program.before(last, self.program.statement(node))
 
     def import_block(self, root: Scope) -> list[ast.stmt]:
         """The run of imports nearest above the first place in a module that needs the accelerator."""
@@ -59,7 +63,7 @@ class Access:
     def _created_below(self, root: Scope) -> ast.stmt | None:
         """The statement of a module below which it creates the accelerator: an import, or what may set anything."""
         first = self._first_use(root)
-        running = [s for s in root.body if s.lineno < first and _runs_other_code(s)]
+        running = [s for s in root.body[:first] if _runs_other_code(s)]
         return next(reversed([*self.import_block(root)[-1:], *running]), None)
 
     def _import_runs(self, root: Scope) -> list[list[ast.stmt]]:
@@ -67,9 +71,7 @@ class Access:
         first = self._first_use(root)
         runs: list[list[ast.stmt]] = []
         previous: ast.stmt | None = None
-        for statement in root.body:
-            if statement.lineno >= first:
-                break
+        for statement in root.body[:first]:
             if isinstance(statement, (ast.Import, ast.ImportFrom)) and not _is_future(statement):
                 if previous is not None and runs and previous is runs[-1][-1]:
                     runs[-1].append(statement)
@@ -79,11 +81,10 @@ class Access:
         return runs
 
     def _first_use(self, root: Scope) -> int:
-        """The first line of a module at which the accelerator is needed."""
-        nodes = [n for n in self.reach.nodes | set(self.reach.homes) if n.module == root.module and n.kind != "module"]
-        lines = [getattr(node.node, "lineno", 1) for node in nodes]
-        lines += [self._top(site).lineno for site in self.sites if self.program.path(site) == root.module]
-        return min(lines, default=10**9)
+        """The place in a module's body of the first statement that needs the accelerator."""
+        nodes = [n.node for n in self.reach.nodes | set(self.reach.homes) if n.kind != "module"]
+        needing = {self._top(n) for n in [*nodes, *self.sites] if self.program.path(n) == root.module}
+        return next((index for index, s in enumerate(root.body) if s in needing), len(root.body))
 
     def _top(self, node: ast.AST) -> ast.stmt:
         """The module-level statement that holds a node."""
@@ -204,8 +205,8 @@ class Start:
 
     def draws_before(self, statement: ast.stmt) -> bool:
         """Whether the accelerator's home draws random numbers, or makes a model, before a statement is through."""
-        frame, last = self.program.frame(statement), statement.end_lineno or statement.lineno
-        before = [c for c in self.program.calls if c.lineno <= last and self.program.frame(c) is frame]
+        frame = self.program.frame(statement)
+        before = [c for c in self.program.calls_in(frame) if self.program.before_end(c, statement)]
         return any(
             draws_at_random(self.program, c) or any(self.roles.is_module(v) for v in self.program.values(c))
             for c in before
@@ -226,7 +227,6 @@ class Start:
             for node in self.program.parsed(statement).parents
             if isinstance(node, ast.Assign) and any(self.roles.is_device(v) for v in self.program.values(node.value))
         )
-        last = statement.end_lineno or statement.lineno
         return any(
-            self.program.frame(n) is frame and getattr(n, "lineno", 0) <= last for n in used if n is not statement
+            self.program.frame(n) is frame and self.program.before_end(n, statement) for n in used if n is not statement
         )

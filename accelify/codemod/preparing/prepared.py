@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.handed_back import handed_back
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.purity import TELLS, tells_about
-from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Collection, Element, View
 
 
@@ -116,41 +116,52 @@ class Prepared:
         if not isinstance(root, ast.Name):
             return False
         owner = self.program.scope(root).owner(root.id)
-        return owner is not None and all(self._is_batch_write(owner, w, depth) for w in self._reaching(owner, root))
+        if owner is None:
+            return False
+        writes = self._reaching(owner, root)[0]
+        return bool(writes) and all(self._is_batch_write(owner, w, depth) for w in writes)
 
-    def _reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
-        """The places where a name may have got the value that is read: in the loop that deals it out, if one does."""
+    def _reaching(self, owner: Scope, read: ast.Name) -> tuple[list[ast.AST], bool]:
+        """Where a name's value comes from, through `x = x.to(device)`; and whether that leaves places out."""
         writes = self.tracer.writes(owner, read.id)
-        statement = self.program.statement(read)  # what it writes itself, it writes after the read
-        within: list[ast.AST] = []  # the loops in which a later round reads what an earlier one wrote
-        for loop in self.program.loops_round(read):
-            if isinstance(loop, (ast.For, ast.AsyncFor)) and any(self._is_before(w, read, loop) for w in writes):
-                inside = [w for w in writes if self.program.inside(w, loop)]
-                earlier = [w for w in inside if self.program.line(w) <= read.lineno]
-                above = [w for w in earlier if self.program.statement(w) is not statement]
-                return above + [w for w in inside if w not in above and any(self.program.inside(w, n) for n in within)]
-            within.append(loop)
-        return writes
+        found: list[ast.AST] = []
+        seen: set[ast.AST] = set()
+        queue = [read]
+        while queue:
+            for write in self.program.reaching(queue.pop(), writes):
+                if write not in seen:
+                    seen.add(write)
+                    kept = self._made_from(write)
+                    queue.extend(kept)
+                    found += [] if kept else [write]
+        return found, len(seen) < len(writes)
+
+    def _made_from(self, write: ast.AST) -> list[ast.Name]:
+        """The reads of a variable that gets a part or another form of what it held: `x = x.to(device)`."""
+        if not isinstance(write, ast.Name):
+            return []
+        value, parent = self.tracer.assigned(write), self.program.parent(write)
+        if value is None and isinstance(parent, (ast.Tuple, ast.List)):
+            outer = self.program.parent(parent)
+            value = outer.value if isinstance(outer, ast.Assign) else None
+        return self._reads_in(value, write.id) if value is not None else []
+
+    def _reads_in(self, value: ast.expr, name: str) -> list[ast.Name]:
+        """The reads of a variable of which an expression is a part, another form, or a container; none if of others."""
+        if _is_no_tensor(value):
+            return []
+        root = self._root(value)
+        if isinstance(root, ast.Name):
+            return [root] if root.id == name else []
+        parts = [self._reads_in(p, name) for p in _parts(root) or ()]
+        return [read for part in parts for read in part] if all(parts) else []
 
     def _is_told_apart(self, node: ast.expr) -> bool:
         """Whether it is known from which of several places a name got its value."""
         if not isinstance(node, ast.Name):
             return False
         owner = self.program.scope(node).owner(node.id)
-        return owner is not None and len(self._reaching(owner, node)) < len(self.tracer.writes(owner, node.id))
-
-    def _is_before(self, write: ast.AST, read: ast.Name, loop: ast.For | ast.AsyncFor) -> bool:
-        """Whether every round of a loop gives a name its value before it is read, by the target or by a statement."""
-        if self.program.inside(write, loop.target):
-            return True
-        if not isinstance(write, ast.Name) or not self.program.inside(write, loop):
-            return False
-        statement = self.program.statement(write)
-        if not isinstance(statement, ast.Assign) or read.id in names_in(statement.value):
-            return False
-        around = [self.program.statement(read), *self.program.ancestors(self.program.statement(read))]
-        block = self.program.block(statement)
-        return any(s in block[block.index(statement) + 1 :] for s in around if isinstance(s, ast.stmt))
+        return owner is not None and self._reaching(owner, node)[1]
 
     def _root(self, node: ast.expr) -> ast.expr:
         while True:
@@ -191,19 +202,7 @@ class Prepared:
             value = parent.value
         if value is None:
             return False
-        if self._is_made_from(value, write.id):
-            return True  # `x = x.to(device)` keeps what x was
         return self.is_batch(value, depth - 1)
-
-    def _is_made_from(self, value: ast.expr, name: str) -> bool:
-        """Whether an expression is a variable, or a container of parts of it."""
-        if _is_no_tensor(value):
-            return False
-        root = self._root(value)
-        if isinstance(root, ast.Name):
-            return root.id == name
-        parts = _parts(root)
-        return bool(parts) and all(self._is_made_from(p, name) for p in parts or ())
 
     # Models.
 
@@ -223,13 +222,50 @@ class Prepared:
             return any(i.text == target and i.frame is frame for i in items)
         return False
 
-    def prepares_after(self, node: ast.AST, text: str) -> Group | None:
-        """The group that prepares `text` in a node's frame, when it comes after the node."""
+    def prepares_too(self, node: ast.AST, text: str) -> Group | None:
+        """The group that prepares `text` after a node, or before it with nothing that moves it between."""
         frame = self.program.frame(node)
         for group in self.preparation.groups:
             if group.frame is frame and group.anchor is not None and any(i.text == text for i in group.items):
-                return group if getattr(node, "lineno", 0) <= (group.anchor.end_lineno or 0) + 8 else None
+                is_later = self.program.is_after(node, group.anchor)
+                return None if is_later and self._is_moved_between(group.anchor, node, text) else group
         return None
+
+    def _is_moved_between(self, anchor: ast.stmt, node: ast.AST, text: str) -> bool:
+        """Whether something that may bring a model to another device runs after a statement and before a node."""
+        frame, own = self.program.frame(node), self.program.statement(node)
+        for read in self.program.flow.values:
+            if not isinstance(read, (ast.Name, ast.Attribute)) or ast.unparse(read) != text:
+                continue
+            is_other = self.program.frame(read) is frame and not self.program.inside(read, own)
+            is_between = is_other and self.program.reaches(anchor, read) and self.program.reaches(read, node)
+            if is_between and self._may_move(read):
+                return True
+        return False
+
+    def _may_be_moved_by(self, call: ast.Call, model: ast.expr, depth: int) -> bool:
+        """Whether a function that is given a model may bring it to another device."""
+        rows = [table.function(name) for name in self.program.called(call)]
+        if rows and all(row is not None and not row.mutates for row in rows):
+            return False
+        callees = self.program.flow.callees.get(call, set())
+        taking = [(c, p.arg) for c in callees for p in c.parameters if self.tracer.argument(call, c, p.arg) is model]
+        known = len(taking) == len(callees) > 0
+        reads = [read for callee, name in taking for read in self.program.reads_of(callee, name)]
+        return not known or any(self._may_move(read, depth) for read in reads)
+
+    def _may_move(self, model: ast.expr, depth: int = 3) -> bool:
+        """Whether what is done with a model may bring it to another device."""
+        user = self.program.parent(model)
+        while isinstance(user, ast.Subscript):
+            user = self.program.parent(user)
+        if isinstance(user, ast.Call) and user.func is model:
+            return False
+        if not isinstance(user, ast.Attribute):
+            return not depth or not isinstance(user, ast.Call) or self._may_be_moved_by(user, model, depth - 1)
+        row, call = table.member("module", user.attr), self.program.parent(user)
+        is_own = isinstance(call, ast.Call) and bool(self.program.flow.callees.get(call))
+        return is_own if row is None else row.device is not None
 
 
 def _asked(call: ast.Call) -> ast.expr | None:

@@ -198,7 +198,7 @@ class Preparer:
 
     def _item(self, kind: str, binding: Binding) -> Item:
         statement = binding.statement if binding.kind != "parameter" else None
-        line = getattr(binding.node, "lineno", 1)
+        line = self.program.line(binding.node)
         assigned = self._may_assign(binding.text, binding.scope)
         return Item(kind, binding.text, binding.scope, statement, line, assigned)
 
@@ -217,8 +217,8 @@ class Preparer:
         return Item("model", text, binding.scope, binding.statement, line, assigned, binding.text)
 
     def _bound_line(self, expression: ast.expr) -> int:
-        lines = [getattr(c[0].node, "lineno", 0) for c in self.tracer.chains(expression) if c]
-        return max(lines, default=getattr(expression, "lineno", 0))
+        named = [self.program.position(c[0].node) for c in self.tracer.chains(expression) if c]
+        return max(named, default=self.program.position(expression)).line
 
     def _models_without_optimizer(self) -> None:
         """Models that the script updates by hand."""
@@ -242,7 +242,7 @@ class Preparer:
         made = [v.node for v in held if isinstance(v, Made) and self._has_role(kind, v)]
         if not made:
             self.found.obstacles.append((site, f"cannot tell where `{ast.unparse(expression)}` is built"))
-        for node in sorted(made, key=lambda n: (self.program.path(n), getattr(n, "lineno", 0))):
+        for node in sorted(made, key=self.program.position):
             assert isinstance(node, ast.expr)
             if (kind, node) not in self.found.wrapped:
                 self.found.wrapped.append((kind, node))
@@ -353,7 +353,7 @@ class Preparer:
             return
         for key in keys:
             text = f"{container.text}[{key!r}]".replace("'", '"')
-            line = getattr(container.node, "lineno", 1)
+            line = self.program.line(container.node)
             statement = None if container.kind == "parameter" else container.statement
             for put in self._put_later(container, key) or [statement]:
                 self._add_loader(Item("loader", text, container.scope, put, line))

@@ -150,7 +150,7 @@ class Reacher:
                     break
                 nodes.add(meeting)
         self.found.nodes = nodes
-        for node in sorted(nodes, key=lambda s: (s.module, getattr(s.node, "lineno", 0))):
+        for node in sorted(nodes, key=lambda s: self.program.position(s.node)):
             self._settle(node, nodes)
         found = self.found
         return Reach(

@@ -28,7 +28,7 @@ class Seeds:
         round_them = [self._whole(call) for call in calls]
         if not calls or len({self.program.frame(c) for c in calls}) > 1:
             return statement
-        last = max(round_them, key=lambda s: s.lineno)
+        last = self.program.last(round_them)
         if (
             any(self._trains_before(s, last) for s in round_them)
             or self.reach.expression(self.program.frame(last)) is None

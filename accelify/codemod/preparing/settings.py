@@ -164,7 +164,7 @@ class Settings:
             if isinstance(s, ast.Expr)
             and isinstance(s.value, ast.Call)
             and text in (ast.unparse(s.value.func), ast.unparse(getattr(s.value.func, "value", s.value.func)))
-            and not (is_near and self.program.line(s) > self.program.line(read))
+            and not (is_near and self.program.before(read, s))
         ]
         self._after.extend(fills)
         are_flags = any(name.rpartition(".")[2] == "FLAGS" for name in self.program.externals(read))

@@ -93,9 +93,9 @@ class WrappedTraining:
             for other, others in self._graphs.items():
                 if other is backward or self.program.frame(other) is not frame or item not in others.forwards:
                     continue
-                if not other.lineno < backward.lineno or exclude_each_other(self.program, other, backward):
+                if not self.program.before(other, backward):
                     continue
-                fresh = any(self.program.line(other) < self.program.line(s) for s in own)
+                fresh = any(self.program.before(other, s) for s in own)
                 if not fresh and not any(calls_between(self.graphs, item, frame, other, backward)):
                     again = True
             if again:
@@ -205,8 +205,8 @@ class WrappedTraining:
                 continue
             text, frame = ast.unparse(node.value), self.program.frame(node)
             for group in self.preparation.groups:
-                end = (group.anchor.end_lineno or 0) if group.anchor is not None else 0
-                if group.frame is not frame or node.lineno <= end:
+                is_prepared = group.anchor is None or self.program.is_after(node, group.anchor)
+                if group.frame is not frame or not is_prepared:
                     continue
                 kinds = {i.kind for i in group.items if i.text == text}
                 if "loader" in kinds and node.attr in _CHANGED:
@@ -260,51 +260,7 @@ class Graphs:
 
     def reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
         """The assignments whose value a name may have where it is read."""
-        writes = [w for w in self.tracer.writes(owner, read.id) if self.program.frame(w) is self.program.frame(read)]
-        if not writes:
-            return list(self.tracer.writes(owner, read.id))
-        before = sorted((w for w in writes if self._ends_before(w, read)), key=lambda w: self.program.line(w))
-        found: list[ast.AST] = []
-        for write in reversed(before):
-            if exclude_each_other(self.program, write, read):
-                continue
-            found.append(write)
-            if self._is_sure(write, read):
-                return found
-        return [*found, *(w for w in writes if w not in before)]
-
-    def _ends_before(self, write: ast.AST, read: ast.Name) -> bool:
-        statement = self.program.statement(write)
-        if isinstance(statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith)):
-            return statement.lineno < read.lineno
-        return isinstance(write, ast.arg) or (statement.end_lineno or statement.lineno) < read.lineno
-
-    def _is_sure(self, write: ast.AST, read: ast.AST) -> bool:
-        """Whether a read is never reached but through an assignment: it stands in the read's block, or round it."""
-        if isinstance(write, ast.arg):
-            return True
-        statement = self.program.statement(write)
-        if isinstance(statement, ast.AugAssign):
-            return False
-        if isinstance(statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith)):
-            return self.program.inside(read, statement)
-        holder = self.program.parent(statement)
-        while isinstance(holder, (ast.With, ast.AsyncWith)):
-            holder = self.program.parent(holder)
-        return holder is not None and self.program.inside(read, holder)
-
-
-def exclude_each_other(program: Program, one: ast.AST, other: ast.AST) -> bool:
-    """Whether two places are in different branches of one condition."""
-    above = [one, *program.ancestors(one)]
-    for condition in above:
-        if isinstance(condition, ast.If) and program.inside(other, condition):
-            branches = [
-                [any(program.inside(n, s) for s in branch) for branch in (condition.body, condition.orelse)]
-                for n in (one, other)
-            ]
-            return branches[0] != branches[1] and any(branches[0]) and any(branches[1])
-    return False
+        return self.program.reaching(read, self.tracer.writes(owner, read.id))
 
 
 class _Walk:
@@ -452,6 +408,6 @@ def calls_between(graphs: Graphs, item: Item, frame: Scope, first: ast.AST, last
     """The forward passes of a wrapped model that lie between two places of a function."""
     program = graphs.program
     for call in program.calls:
-        between = program.frame(call) is frame and program.line(first) < call.lineno <= program.line(last)
+        between = program.frame(call) is frame and program.before(first, call) and program.before_end(call, last)
         if between and item in graphs.wrapping.held(call.func) and not graphs.is_without_gradients(call):
             yield call

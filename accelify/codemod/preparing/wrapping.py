@@ -39,7 +39,7 @@ class Wrapping:
                 value = self.tracer.assigned(write)
                 if (
                     self.program.frame(write) is item.frame
-                    and write.lineno <= (group.anchor.end_lineno or group.anchor.lineno)
+                    and self.program.before_end(write, group.anchor)
                     and value is not None
                     and self.tracer.is_pass_through(value)
                     and ast.unparse(_root(value)) == item.text
@@ -59,7 +59,7 @@ class Wrapping:
             return self.held(node.value, seen) if node.attr == "module" else self._attribute(node, seen)
         if isinstance(node, ast.Subscript):
             text, frame = ast.unparse(node), self.program.frame(node)
-            here = {i for i, g in self._models if i.text == text and i.frame is frame and _is_after(node, g)}
+            here = {i for i, g in self._models if i.text == text and i.frame is frame and self._is_after(node, g)}
             return frozenset(here) or UNPREPARED
         if isinstance(node, (ast.IfExp, ast.BoolOp)):
             parts = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
@@ -78,7 +78,7 @@ class Wrapping:
         found: set[Item | None] = set()
         for item, group in self._models:
             is_it = item.text == node.id and item.frame.owner(node.id) is owner
-            if is_it and (item.frame is not frame or _is_after(node, group)):
+            if is_it and (item.frame is not frame or self._is_after(node, group)):
                 found.add(item)
         if found:
             return frozenset(found | self._later(owner, node, seen))
@@ -89,12 +89,10 @@ class Wrapping:
     def _later(self, owner: Scope, node: ast.Name, seen: tuple[object, ...]) -> Held:
         """What a name is given after it was prepared, and before it is read."""
         found: set[Item | None] = set()
-        ends = [
-            g.anchor.end_lineno or 0 for i, g in self._models if i.text == node.id and g.anchor and i.frame is owner
-        ]
-        for write in self.tracer.writes(owner, node.id):
-            line = getattr(write, "lineno", 0)
-            if ends and max(ends) < line < node.lineno and self.program.frame(write) is owner:
+        anchors = [g.anchor for i, g in self._models if i.text == node.id and g.anchor and i.frame is owner]
+        for write in self.program.reaching(node, self.tracer.writes(owner, node.id)) if anchors else ():
+            is_later = all(self.program.is_after(write, anchor) for anchor in anchors)
+            if is_later and self.program.frame(write) is owner:
                 found |= self._written(owner, write, seen)
         return frozenset(found)
 
@@ -137,7 +135,7 @@ class Wrapping:
             if attribute != node.attr or not holder:
                 continue
             if item.frame is frame:
-                if item.text == text and _is_after(node, group):
+                if item.text == text and self._is_after(node, group):
                     found.add(item)
             elif item.text == text or (item.frame.is_method and self._is_self(holder, item.frame, classes)):
                 found.add(item)
@@ -222,9 +220,8 @@ class Wrapping:
                 return True
         return not vocabulary.is_answered_by_wrapper(member.attr)
 
-
-def _is_after(node: ast.expr, group: Group) -> bool:
-    return group.anchor is None or node.lineno > (group.anchor.end_lineno or group.anchor.lineno)
+    def _is_after(self, node: ast.expr, group: Group) -> bool:
+        return group.anchor is None or self.program.is_after(node, group.anchor)
 
 
 def _root(node: ast.expr) -> ast.expr:

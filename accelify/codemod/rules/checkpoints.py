@@ -161,7 +161,7 @@ def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
     function, path = script.program.frame(load), load.args[0]
     if function.kind == "module":
         return [(load, path)]
-    callers = sorted(script.program.flow.callers.get(function, ()), key=lambda c: c.lineno)
+    callers = sorted(script.program.flow.callers.get(function, ()), key=script.program.position)
     is_given = isinstance(path, ast.Name) and any(p.arg == path.id for p in function.parameters)
     return [
         (c, (script.tracer.argument(c, function, ast.unparse(path)) if is_given else None) or path) for c in callers

@@ -140,7 +140,7 @@ def _goes_last(node: ast.FunctionDef | ast.AsyncFunctionDef, calls: list[ast.Cal
 
 
 def _calls(script: Script, function: Scope) -> list[ast.Call]:
-    return sorted(script.program.flow.callers.get(function, ()), key=lambda c: (script.path(c), c.lineno))
+    return sorted(script.program.flow.callers.get(function, ()), key=script.program.position)
 
 
 def _replaceable(script: Script, alike: list[Scope]) -> list[str]:

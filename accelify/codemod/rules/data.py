@@ -201,4 +201,4 @@ def _where_random_numbers_part(script: Script) -> list[ast.stmt]:
     chosen = [g for g in groups if any(i.kind == "optimizer" for i in g.items)] or groups[-1:]
     found = list(dict.fromkeys(script.seeds.after(g.anchor) for g in chosen if g.anchor is not None))
     blocks = {statement: script.program.block(statement) for statement in found}
-    return [s for s in found if not any(o in blocks[s] and o.lineno > s.lineno for o in found)]
+    return [s for s in found if not any(o in blocks[s] and script.program.before(s, o) for o in found)]

@@ -92,16 +92,14 @@ def _may_wait(script: Script, statement: ast.stmt) -> bool:
 
 def _stands_alone(script: Script, statement: ast.stmt) -> bool:
     """Whether a statement has its lines for itself."""
-    line = script.program.parsed(statement).text.split("\n")[statement.lineno - 1]
-    block = script.program.block(statement)
-    others = [s for s in block if s is not statement]
-    shared = any(s.lineno <= (statement.end_lineno or 0) and (s.end_lineno or 0) >= statement.lineno for s in others)
-    return not line.encode()[: statement.col_offset].strip() and not shared
+    parsed = script.program.parsed(statement)
+    others = [s for s in script.program.block(statement) if s is not statement]
+    return parsed.begins_line(statement) and not any(parsed.share_a_line(s, statement) for s in others)
 
 
 def _runs(script: Script, statements: set[ast.stmt]) -> Iterator[tuple[ast.stmt, ...]]:
     """The statements that follow each other, together."""
-    for statement in sorted(statements, key=lambda s: (script.path(s), s.lineno)):
+    for statement in sorted(statements, key=script.program.position):
         if statement not in statements:
             continue
         block = script.program.block(statement)

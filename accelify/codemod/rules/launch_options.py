@@ -158,7 +158,7 @@ class _Settings:
                     statement = outer
                 if statement not in found and statement not in self.gone:
                     found.append(statement)  # type: ignore[arg-type]  # a statement, or a condition round it
-        yield from sorted(found, key=lambda s: s.lineno)
+        yield from sorted(found, key=self.script.program.position)
 
     def options(self) -> Iterator[tuple[ast.Call, str]]:
         """The options that the command line had for them."""

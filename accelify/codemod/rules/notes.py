@@ -104,7 +104,7 @@ def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
 def _is_read_after(script: Script, target: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
     """Whether something reads a variable once a loop is over."""
     reads = script.program.frame(loop).reads.get(target.id, ()) if isinstance(target, ast.Name) else ()
-    return any(r.lineno > (loop.end_lineno or loop.lineno) for r in reads)
+    return any(script.program.is_after(r, loop) for r in reads)
 
 
 def _is_counted_by_data(script: Script, node: ast.stmt, loop: ast.For | ast.AsyncFor) -> bool:
@@ -115,13 +115,13 @@ def _is_counted_by_data(script: Script, node: ast.stmt, loop: ast.For | ast.Asyn
 
 def _lists(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     """Lists and meters into which a loop puts what it measures, and which are read after it."""
-    frame, end = script.program.frame(loop), loop.end_lineno or loop.lineno
+    frame = script.program.frame(loop)
     seen = {name for shared, names in script.metrics.put_together if shared is loop for name in names}
     for node in ast.walk(loop):
         into, given = _collected(script, node)
         if into is None or into.id in seen or script.roles.adds_up_itself(into) or _goes_over_all(script, node, loop):
             continue
-        is_read = any(r.lineno > end for r in frame.reads.get(into.id, ()))
+        is_read = any(script.program.is_after(r, loop) for r in frame.reads.get(into.id, ()))
         if is_read and frame.binds(into.id) and any(map(script.metrics.locality.is_own, given)):
             seen.add(into.id)
             message = f"`{into.id}` collects this process's share only: gather it where the whole is meant"
@@ -184,7 +184,7 @@ def _carried(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
         given = names_in(*node.value.args) - names_in(loop.target)
         kept = [e.id for e in node.targets[0].elts if isinstance(e, ast.Name) and e.id in given]
         if kept and not any(
-            _binds(s, kept[0]) for s in loop.body if s.lineno < node.lineno and not _is_detached(s, kept[0])
+            _binds(s, kept[0]) for s in loop.body if script.program.before(s, node) and not _is_detached(s, kept[0])
         ):
             message = (
                 f"`{kept[0]}` is carried from one batch to the next, "

@@ -49,7 +49,7 @@ def _loads(script: Script) -> Iterator[Remark]:
         if not isinstance(function.value, (ast.Name, ast.Attribute)) or getattr(function.value, "attr", "") == "module":
             continue
         frame, values = script.program.frame(call), script.program.values(function.value)
-        wrapped = (w for w in script.wrappers if script.program.frame(w) is frame and w.lineno < call.lineno)
+        wrapped = (w for w in script.wrappers if script.program.frame(w) is frame and script.program.before(w, call))
         if any(values & script.program.values(wrapped_by(w)) for w in wrapped):
             message = "what was saved of the wrapped model has `module.` before each key: take it off before this"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)

@@ -47,7 +47,7 @@ def _random_numbers(script: Script) -> Iterator[Remark]:
         message = "nothing seeds torch: what each process draws beside its loader, a split or a permutation, is its own"
         yield Remark(NAME, script.path(backward), backward, f"{message}; `accelerate.utils.set_seed`", Tier.REVIEW)
     zipped = {c for c in script.program.calls if script.program.called(c) == {"zip"} and script.prepared.is_loader(c)}
-    for call in sorted(zipped, key=lambda c: (script.path(c), c.lineno)):
+    for call in sorted(zipped, key=script.program.position):
         message = (
             "loaders side by side start later here, so shuffled ones draw other orders than before, each a fair one"
         )

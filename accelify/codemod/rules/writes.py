@@ -53,7 +53,7 @@ def _waits(script: Script) -> Iterator[Change]:
     written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
     named = [(call, script.written.stored.names(path)) for call, path in paths]
     done: list[ast.stmt] = []
-    for call in sorted(script.program.calls, key=script.program.line):
+    for call in sorted(script.program.calls, key=script.program.position):
         read = [] if call in script.written.guarding.covered else _read_by(script, call)
         is_written = bool(read) and call in script.written.guarding.alone.looked_at
         called = script.program.called(call)
@@ -147,7 +147,7 @@ def _left(script: Script) -> Iterator[Remark]:
         ):
             left.setdefault(frame, []).append(call)
     for calls in left.values():
-        first = min(calls, key=lambda c: c.lineno)
+        first = min(calls, key=script.program.position)
         spelled = dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls)
         named = ", ".join(spelled)
         message = f"{named}: every process writes this; put it under `if accelerator.is_main_process:` if one should"

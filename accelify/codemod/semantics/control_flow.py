@@ -45,16 +45,13 @@ class NoGap:
     node: ast.AST
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, order=True, slots=True)
 class Position:
     """Where a node stands in the text, for sorting and for messages; it does not say what runs first."""
 
     path: str
     line: int
     column: int
-
-    def __lt__(self, other: Position) -> bool:
-        return (self.path, self.line, self.column) < (other.path, other.line, other.column)
 
 
 def position(node: ast.AST, path: str = "") -> Position:
@@ -87,7 +84,8 @@ class ControlFlow:
         self._surroundings = Surroundings(ends, keeps_exceptions)
         self._graphs: dict[ast.AST, Graph] = {}
         self._sites: dict[ast.AST, _Site] = {}
-        self._reached: dict[tuple[Graph, tuple[int, ...], tuple[int, ...], bool], bytearray] = {}
+        self._reached: dict[tuple[Graph, str, tuple[int, ...], tuple[int, ...]], bytearray] = {}
+        self._loops: dict[ast.AST, tuple[Loop, ...]] = {}
         self._order: dict[ast.AST, dict[ast.AST, int]] = {}
 
     # Graphs and points.
@@ -127,9 +125,15 @@ class ControlFlow:
     def _reach(
         self, graph: Graph, sources: Sequence[int], without: Sequence[int] = (), *, implicit: bool = True
     ) -> bytearray:
-        key = (graph, tuple(sources), tuple(sorted(without)), implicit)
+        key = (graph, "implicit" if implicit else "explicit", tuple(sources), tuple(sorted(without)))
         if key not in self._reached:
             self._reached[key] = graph.reach(sources, without, implicit=implicit)
+        return self._reached[key]
+
+    def _reached_from(self, graph: Graph, targets: Sequence[int], without: Sequence[int]) -> bytearray:
+        key = (graph, "backwards", tuple(targets), tuple(sorted(without)))
+        if key not in self._reached:
+            self._reached[key] = graph.reached_from(targets, without)
         return self._reached[key]
 
     # What runs before what.
@@ -154,14 +158,23 @@ class ControlFlow:
             return self._reaches_between(a, b)
         if first.root is second.root:
             return self._is_ordered(a, b)
-        shared = [loop for loop in self.loops_round(a) if loop in self.loops_round(b)]
-        heads = [p for loop in shared for p in first.graph.heads[loop]]
-        reached = self._reach(first.graph, first.points, heads)
-        return any(reached[p] for p in second.points)
+        reached = self._reached_from(first.graph, second.points, self._shared_heads(a, b, first.graph))
+        return any(reached[p] for p in first.points)
+
+    def _shared_heads(self, a: ast.AST, b: ast.AST, graph: Graph) -> list[int]:
+        """Where another round begins of the loops that hold two nodes."""
+        around = self.loops_round(b)
+        return [p for loop in self.loops_round(a) if loop in around for p in graph.heads[loop]]
 
     def is_after(self, node: ast.AST, statement: ast.AST) -> bool:
         """Whether a node can run once a whole statement is done, without another round of a loop that holds both."""
-        return not self.inside(node, statement) and self.before(statement, node)
+        if self.inside(node, statement):
+            return False
+        first, second = self._site(statement), self._site(node)
+        if first.graph is not second.graph:
+            return self._reaches_between(statement, node)
+        reached = self._reach(first.graph, first.points, self._shared_heads(statement, node, first.graph))
+        return any(reached[p] for p in second.points)
 
     def dominates(self, a: ast.AST, b: ast.AST) -> bool:
         """Whether `a` has run whenever `b` does; what stands in a branch, or in what may be skipped, does not."""
@@ -182,6 +195,14 @@ class ControlFlow:
         reached = self._reach(graph, [Graph.ENTRY], passed)
         alive = [p for p in second.points if graph.is_reachable(p)]
         return Graph.ENTRY in passed or (bool(alive) and not any(reached[p] or p in passed for p in alive))
+
+    def is_covered_after(self, nodes: Iterable[ast.AST], statement: ast.stmt) -> bool:
+        """Whether one of some nodes has run whenever a statement is done and the next one follows."""
+        graph = self._site(statement).graph
+        passed = [p for n in nodes for p in self._site(n).points if self._site(n).graph is graph]
+        reached = self._reach(graph, [Graph.ENTRY], passed)
+        last = graph.completing.get(statement, [])
+        return bool(last) and all(p in passed or not reached[p] for p in last)
 
     def post_dominates(self, b: ast.AST, a: ast.AST) -> bool:
         """Whether `b` runs on every path on from `a`, unless an exception is raised or the process ends."""
@@ -279,6 +300,11 @@ class ControlFlow:
 
     def loops_round(self, node: ast.AST) -> tuple[Loop, ...]:
         """The loops of its function whose rounds evaluate a node, from the inside out; not for an `else`."""
+        if node not in self._loops:
+            self._loops[node] = self._find_loops(node)
+        return self._loops[node]
+
+    def _find_loops(self, node: ast.AST) -> tuple[Loop, ...]:
         found: list[Loop] = []
         child, parent = node, self.parents.get(node)
         while parent is not None and not _holds(parent, child):

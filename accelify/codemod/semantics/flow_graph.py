@@ -71,7 +71,7 @@ class Graph:
         self.points_of: dict[ast.AST, list[int]] = {}  # of statements: where they begin
         self.heads: dict[ast.AST, list[int]] = {}  # where a loop decides about another round
         self.class_ends: dict[ast.AST, list[int]] = {}
-        self.completing: set[ast.AST] = set()  # statements after which the next one may run
+        self.completing: dict[ast.AST, list[int]] = {}  # of statements that have an end: their last points
         self.elifs: set[ast.AST] = set()
 
     @cached_property
@@ -122,7 +122,18 @@ class Graph:
 
     def reach(self, sources: Iterable[int], without: Iterable[int] = (), *, implicit: bool = True) -> bytearray:
         """The points that can run after some others, with 1 for each; no path goes through `without`."""
-        edges = self.successors if implicit else self.normal
+        return self._closure(self.successors if implicit else self.normal, sources, without)
+
+    def reached_from(self, targets: Sequence[int], without: Iterable[int] = ()) -> bytearray:
+        """The points after which some others can run, with 1 for each; no path goes through `without` in between."""
+        closed = set(without)
+        found = self._closure(self.predecessors, [t for t in targets if t not in closed], closed)
+        for target in targets:
+            for point in closed:
+                found[point] |= any(found[f] or f == target for f in self.successors[point]) and target not in closed
+        return found
+
+    def _closure(self, edges: list[list[int]], sources: Iterable[int], without: Iterable[int]) -> bytearray:
         seen, closed = bytearray(len(self.points)), bytearray(len(self.points))
         for point in without:
             closed[point] = 1
@@ -234,7 +245,7 @@ class _Builder:
         for statement in statements:
             left = self.statement(statement, left)
             if left:
-                self.graph.completing.add(statement)
+                self.graph.completing.setdefault(statement, []).extend(left)
         return left
 
     # Statements.
@@ -284,7 +295,9 @@ class _Builder:
                 continue
             out += self.block(node.orelse, tested)
             break
-        self.graph.completing.update(each for each, start in begun[1:] if len(out) > start)
+        for each, start in begun[1:]:
+            if len(out) > start:
+                self.graph.completing.setdefault(each, []).extend(out[start:])
         return out
 
     def while_loop(self, node: ast.While, ways: Sequence[int]) -> list[int]:

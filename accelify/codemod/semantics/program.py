@@ -8,9 +8,13 @@ from functools import cached_property
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
+from accelify.codemod.libraries import table
+from accelify.codemod.libraries.row import Effect
+from accelify.codemod.semantics.control_flow import ControlFlow, Position, position
 from accelify.codemod.semantics.dataflow import Flow
+from accelify.codemod.semantics.definitions import Definitions
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import NOTHING, External, Values
+from accelify.codemod.semantics.values import NOTHING, External, Instance, Values
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -146,6 +150,93 @@ class Program:
             read = {n for importer in importers for s in importer.walk() for n in s.reads if not s.writes_of(n)}
             is_handed_on = any(importer in starred for importer in importers)
             found.setdefault(root, set()).update(root.writes if is_handed_on else read)
+        return found
+
+    # What runs before what.
+
+    def control_flow(self, node: ast.AST) -> ControlFlow:
+        """The control flow of a node's file."""
+        path = self.path(node)
+        if path not in self._control_flows:
+            parsed = self.flow.parsed_of[path]
+            self._control_flows[path] = ControlFlow(parsed.tree, parsed.parents, ends=self._ends)
+        return self._control_flows[path]
+
+    @cached_property
+    def _control_flows(self) -> dict[str, ControlFlow]:
+        return {}
+
+    def _ends(self, call: ast.Call) -> bool:
+        """Whether a call ends the process."""
+        return any(row is not None and row.has(Effect.EXITS) for row in map(table.function, self.called(call)))
+
+    def before(self, a: ast.AST, b: ast.AST) -> bool:
+        """Whether `b` can run after `a` without another round of a loop that holds both; in one file."""
+        return self.path(a) == self.path(b) and self.control_flow(a).before(a, b)
+
+    def reaches(self, a: ast.AST, b: ast.AST) -> bool:
+        """Whether `b` can run after `a`, in another round of a loop or in this one; in one file."""
+        return self.path(a) == self.path(b) and self.control_flow(a).reaches(a, b)
+
+    def before_end(self, node: ast.AST, statement: ast.AST) -> bool:
+        """Whether a node can have run by the time that a statement is through."""
+        return self.inside(node, statement) or self.before(node, statement)
+
+    def last(self, statements: Collection[ast.stmt]) -> ast.stmt:
+        """Of some statements of one function, the one that runs after the others."""
+        found = next(iter(statements))
+        for statement in statements:
+            if self.before(found, statement):
+                found = statement
+        return found
+
+    def is_after(self, node: ast.AST, statement: ast.AST) -> bool:
+        """Whether a node can run once a whole statement is done, without another round of a loop that holds both."""
+        return self.path(node) == self.path(statement) and self.control_flow(node).is_after(node, statement)
+
+    def position(self, node: ast.AST) -> Position:
+        """Where a node stands in the text: for sorting and for messages."""
+        return position(node, self.path(node))
+
+    def definitions(self, node: ast.AST) -> Definitions:
+        """The definitions and uses of a node's file."""
+        path = self.path(node)
+        if path not in self._definitions:
+            bindings = self.flow.bindings[path]
+            self._definitions[path] = Definitions(self.control_flow(node), bindings, runs=self._runs)
+        return self._definitions[path]
+
+    @cached_property
+    def _definitions(self) -> dict[str, Definitions]:
+        return {}
+
+    def reaching(self, read: ast.expr, writes: Collection[ast.AST]) -> list[ast.AST]:
+        """Of the places where a name is bound, those that may have given it what is read; all in unreachable code."""
+        if not self.control_flow(read).is_reachable(read):
+            return list(writes)
+        found = {definition.node for definition in self.definitions(read).definitions(read)}
+        return [write for write in writes if write in found]
+
+    def _runs(self, call: ast.Call) -> set[Scope]:
+        """The functions that a call may run: those it names, and any that libraries were given."""
+        callees = frozenset(self.flow.callees.get(call, ()))
+        if callees not in self._run_by_callees:
+            self._run_by_callees[callees] = self.run_from([*callees, *self._given_away])
+        return self._run_by_callees[callees]
+
+    @cached_property
+    def _run_by_callees(self) -> dict[frozenset[Scope], set[Scope]]:
+        return {}
+
+    @cached_property
+    def _given_away(self) -> set[Scope]:
+        """The functions that libraries may call: those handed on, and the methods of objects that they are given."""
+        found = set(self.flow.escaped)
+        for call in self.calls:
+            if not self.flow.callees.get(call):
+                for given in [*call.args, *(k.value for k in call.keywords)]:
+                    for cls in {v.cls for v in self.values(given) if isinstance(v, Instance)}:
+                        found.update(m for c in [cls, *self.flow.ancestors(cls)] for m in c.children if m.is_method)
         return found
 
     def externals(self, node: ast.AST | None) -> set[str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.reaching import reaching
 from accelify.codemod.semantics.scopes import Scope, gone_over, returned
 from accelify.codemod.semantics.values import Instance, Made
 
@@ -160,7 +159,7 @@ class Tracer:
         owner = self.program.scope(node).owner(node.id)
         if owner is None:
             return []
-        return self._bound(owner, node.id, reaching(self.program, node, self.writes(owner, node.id)), seen)
+        return self._bound(owner, node.id, self.program.reaching(node, self.writes(owner, node.id)), seen)
 
     def variable(self, owner: Scope, name: str, seen: tuple[object, ...] = ()) -> list[Chain]:
         """The ways back from a variable, whoever reads it."""

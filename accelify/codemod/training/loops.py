@@ -80,7 +80,7 @@ class Loops:
         backwards: list[ast.Call] = []
         steps: list[ast.Call] = []
         reachable = self.program.reachable
-        for call in sorted(self.program.calls, key=lambda c: (self.program.path(c), c.lineno, c.col_offset)):
+        for call in sorted(self.program.calls, key=self.program.position):
             if not isinstance(call.func, ast.Attribute) or self.program.frame(call) not in reachable:
                 continue
             if call.func.attr == "backward" and self._is_tensor_backward(call):

@@ -51,17 +51,18 @@ class Modes:
         """Whether `eval()` is the last that was called to set the mode, in the function of a node or in its callers."""
         frame = self.program.frame(node)
         modes = [
-            (c.lineno, self._is_eval(c, phase))
+            c
             for c in self.program.calls
             if isinstance(c.func, ast.Attribute)
             and methods.switches_mode(c.func.attr)
             and self.program.frame(c) is frame
-            and c.lineno < self.program.line(node)
             and not (phase is not None and self._is_dead(c, phase))
             and any(self.roles.is_model(v) for v in self.program.values(c.func.value))
         ]
-        if modes:
-            return max(modes)[1]
+        flow = self.program.control_flow(node)
+        last = [c for c in modes if flow.reaches(c, node, without=[m for m in modes if m is not c])]
+        if last:
+            return all(self._is_eval(c, phase) for c in last)
         calls = self.program.calls_of(frame)
         if phase is not None:
             calls = [c for c in calls if self.given.truth(phase.test, c, frame) is not phase.trains]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
 
 from accelify.codemod.libraries.runtimes import ACCELERATE
-from accelify.codemod.preparing.wrapped_training import Graph, Graphs, exclude_each_other, innermost_loop
+from accelify.codemod.preparing.wrapped_training import Graph, Graphs
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, script
 
@@ -54,13 +52,3 @@ def test_code_without_gradients() -> None:
     end = "with torch.no_grad():\n    a()\nwith other():\n    b()\n@torch.no_grad()\ndef f():\n    c()\n"
     found, facts = graphs(end=end)
     assert [found.is_without_gradients(facts[c]) for c in ("a()", "b()", "c()")] == [True, False, True]
-
-
-def test_branches_that_exclude_each_other() -> None:
-    facts = Facts("if p:\n    a()\nelse:\n    b()\nc()\nfor x in y:\n    d()\n")
-    program = facts.program
-    assert exclude_each_other(program, facts["a()"], facts["b()"])
-    assert not exclude_each_other(program, facts["a()"], facts["c()"])
-    loop = innermost_loop(program, facts["d()"])
-    assert isinstance(loop, ast.For)
-    assert innermost_loop(program, facts["c()"]) is None

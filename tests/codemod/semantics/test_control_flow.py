@@ -440,3 +440,24 @@ def test_dominators_are_those_without_which_a_point_is_not_reached(run: Run) -> 
             chain.add(current)
             current = found[current]
         assert chain == needed | {0}
+
+
+def test_what_has_run_whenever_a_statement_is_done() -> None:
+    source = Source("""\
+        def f():
+            try:
+                m = A()
+                train(m)
+            except E:
+                m = None
+                return
+            while True:
+                n = B()
+                break
+            if x:
+                k = 1
+    """)
+    flow = source.flow
+    assert flow.is_covered_after([source["m = A"]], source["try"])
+    assert flow.is_covered_after([source["n = B"]], source["while"])
+    assert not flow.is_covered_after([source["k = 1"]], source["if x"])

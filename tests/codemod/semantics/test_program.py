@@ -184,3 +184,38 @@ def test_lines_and_texts() -> None:
     assert facts.program.line(facts["y"]) == 2
     assert facts.program.line(ast.Pass()) == 1
     assert facts.program.text(facts["a + b"]) == "a + b"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a = 1\na = 2\nuse(a)\n", [2]),
+        ("a = 1\nif p:\n    a = 2\nuse(a)\n", [1, 3]),
+        ("if p:\n    a = 1\nelse:\n    a = 2\nuse(a)\n", [2, 4]),
+        ("a = 1\nuse(a)\na = 2\n", [1]),
+        ("a = 1\na = f(a)\nuse(a)\n", [2]),
+        ("a = 1\nfor a in b:\n    use(a)\n", [2]),
+        ("def f(a):\n    if p:\n        a = 2\n    use(a)\n", [1, 3]),
+    ],
+)
+def test_bindings_that_reach_a_read(text: str, lines: list[int]) -> None:
+    facts = Facts(text)
+    read = facts.call("use(a)").args[0]
+    assert isinstance(read, ast.Name)
+    owner = facts.program.scope(read).owner("a")
+    assert owner is not None
+    found = facts.program.reaching(read, facts.tracer.writes(owner, "a"))
+    assert sorted(facts.program.line(w) for w in found) == lines
+
+
+def test_what_runs_before_what() -> None:
+    facts = Facts("a()\nfor x in y:\n    b()\nc()\n")
+    program, loop = facts.program, facts.statement("for x in y")
+    assert program.before(facts["a()"], loop)
+    assert program.before_end(facts["b()"], loop)
+    assert program.is_after(facts["c()"], loop)
+    assert not program.is_after(facts["b()"], loop)
+    assert program.reaches(facts["b()"], facts["b()"])
+    first, last = (program.statement(facts[text]) for text in ("a()", "c()"))
+    assert program.last([first, last, loop]) is last
+    assert program.position(facts["c()"]).line == 4

@@ -183,6 +183,13 @@ def asks_about(name: str | None) -> bool:
     return row is not None and "." not in str(name) and bool(row.traits & {Trait.SHAPE_ONLY, Trait.SCALAR})
 
 
+def describes(name: str | None) -> bool:
+    """Builtins that say something about a value, or make a text of it: `len`, `str`; not `int`, which computes."""
+    row = table.function(name)
+    is_builtin = row is not None and "." not in str(name) and row.is_pure
+    return is_builtin and row is not None and (Trait.SHAPE_ONLY in row.traits or row.returns == "string")
+
+
 def keeps_signature(name: str | None) -> bool:
     """Decorators that leave a function's parameters and results as they are: `torch.no_grad`, `torch.compile`."""
     row = table.function(name)

@@ -447,7 +447,7 @@ class Sources:
                     is_shown = methods.shows(function.attr) or methods.is_of("string", function.attr)
                     if is_shown or methods.puts_in(function.attr):
                         return True
-                elif names.says(ast.unparse(function)) or names.asks_about(ast.unparse(function)):
+                elif names.says(ast.unparse(function)) or names.describes(ast.unparse(function)):
                     return True
         return False
 

@@ -106,6 +106,7 @@ from accelify.codemod.libraries import names, vocabulary
         (names.same_values, "torch.tensor torch.as_tensor torch.autograd.Variable", "torch.zeros numpy.array"),
         (names.is_counter, "range itertools.count numpy.arange tqdm.trange", "enumerate torch.zeros"),
         (names.asks_about, "len isinstance hasattr bool int", "print open torch.numel"),
+        (names.describes, "len str repr isinstance", "int float abs input print open"),
         (names.converts, "int float bool str", "len list input print"),
         (
             names.keeps_signature,

@@ -1,0 +1,26 @@
+"""Facts about tensors that a script which names no device has to bring there."""
+
+from __future__ import annotations
+
+from accelify.codemod.devices.bringing import Brought
+from tests.codemod.facts import texts
+from tests.codemod.training_scripts import training
+
+
+def brought(**slots: str) -> Brought:
+    found = training(**slots).script.devices.brought
+    assert isinstance(found, Brought)
+    return found
+
+
+def test_a_script_that_makes_none() -> None:
+    assert not brought().bringing
+
+
+def test_a_tensor_is_brought_where_it_is_made() -> None:
+    found = brought(batch="x = torch.ones(2, 4)\n")
+    assert texts(n for b in found.bringing for n in b.nodes) == ["torch.ones(2, 4)"]
+
+
+def test_a_script_that_names_a_device_does_that_itself() -> None:
+    assert not brought(before="device = torch.device('cuda')\n", batch="x = x.to(device) + torch.ones(4)\n").bringing

@@ -1,0 +1,40 @@
+"""Facts about whose device a move goes to."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.devices.destinations import gpu_texts, is_number_of_a_gpu, is_where_another_is
+from tests.codemod.facts import texts
+from tests.codemod.training_scripts import training
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("f('cuda:0')", ["'cuda:0'"]),
+        ("f('cuda:' + str(gpu))", ["'cuda:' + str(gpu)"]),
+        ("f('cuda')", []),
+        ("f('cpu')", []),
+        ("f('model:0')", []),
+    ],
+)
+def test_gpus_by_their_number(code: str, found: list[str]) -> None:
+    assert texts(gpu_texts(ast.parse(code))) == found
+
+
+@pytest.mark.parametrize(("device", "is_other"), [("y.device", True), ("device", False), ("'cuda'", False)])
+def test_where_another_value_is(device: str, is_other: bool) -> None:
+    assert is_where_another_is(ast.parse(device, mode="eval").body) is is_other
+    assert not is_where_another_is(None)
+
+
+@pytest.mark.parametrize(
+    ("move", "by_number"), [("cuda(1)", True), ("cuda(gpu)", True), ("cuda()", False), ("to(device)", False)]
+)
+def test_a_move_to_one_gpu(move: str, by_number: bool) -> None:
+    facts = training(before="device, gpu = torch.device('cuda'), 2\n", end=f"z = torch.zeros(3).{move}\n")
+    (found,) = facts.script.devices.moves
+    assert is_number_of_a_gpu(facts.script, found) is by_number

@@ -1,0 +1,55 @@
+"""Facts about moves to a device: which there are, and which a prepared script no longer needs."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.devices.moves import Move, is_cpu, last_name
+from tests.codemod.facts import Facts, texts
+from tests.codemod.training_scripts import training
+
+DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+
+
+def moves(**slots: str) -> tuple[Facts, tuple[Move, ...]]:
+    facts = training(before=DEVICE, **slots)
+    return facts, facts.script.devices.moves
+
+
+def test_moves_of_batches_and_models_are_needless() -> None:
+    facts, found = moves(model="model = model.to(device)\n", batch="x, y = x.to(device), y.cuda()\n")
+    assert texts(m.call for m in found) == ["model.to(device)", "x.to(device)", "y.cuda()"]
+    assert all(facts.script.devices.is_needless(m) for m in found)
+
+
+def test_moves_of_what_the_script_makes_are_not() -> None:
+    facts, found = moves(end="z = torch.zeros(3).to(device)\n")
+    assert [facts.script.devices.is_needless(m) for m in found] == [False]
+
+
+def test_what_is_no_move() -> None:
+    _, found = moves(end="x.to(torch.float16)\nx.float()\nother(device)\n")
+    assert found == ()
+
+
+def test_moves_to_the_cpu() -> None:
+    facts, found = moves(end="host = torch.device('cpu')\nx.to('cpu')\nx.to(host)\nx.to(device)\n")
+    assert texts(m.call for m in found) == ["x.to(host)", "x.to(device)"]  # one that names the CPU is right anywhere
+    assert [facts.script.devices.goes_to_cpu(m) for m in found] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("device", "cpu"), [("'cpu'", True), ("torch.device('cpu')", True), ("'cuda'", False), ("device", False)]
+)
+def test_the_cpu(device: str, cpu: bool) -> None:
+    assert is_cpu(ast.parse(device, mode="eval").body) is cpu
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [("gpu", "gpu"), ("args.gpu", "gpu"), ("config['gpu']", "gpu"), ("gpu_ids[0]", "gpu_ids"), ("f()", "")],
+)
+def test_the_last_name(node: str, name: str) -> None:
+    assert last_name(ast.parse(node, mode="eval").body) == name

@@ -1,0 +1,36 @@
+"""Facts about what a loop keeps of each round."""
+
+from __future__ import annotations
+
+from accelify.codemod.metrics.results import Remains, stored_in
+from tests.codemod.metrics.loops import in_loop
+
+BODY = """\
+out = model(x)
+total += out.sum().item()
+table[0] += 1
+rows.append(out.tolist())
+"""
+
+
+def test_sums_tables_lists_and_what_is_bound_anew() -> None:
+    facts, loop = in_loop(BODY.rstrip("\n"), before="total, table, rows = 0.0, torch.zeros(3), []")
+    found = Remains(facts.program, facts.tracer, loop)
+    assert found.sums == {"total"}
+    assert "out" in found.local
+    assert "total" not in found.local
+    assert found.is_outer("total")
+    assert not found.is_outer("out")
+    assert set(found.nodes()) >= {loop.body[0]}
+
+
+def test_what_nobody_asks_for() -> None:
+    facts, loop = in_loop(BODY.rstrip("\n"), before="total, table, rows = 0.0, torch.zeros(3), []")
+    found = Remains(facts.program, facts.tracer, loop)
+    found.forget(["total"])
+    assert found.sums == set()
+
+
+def test_names_that_are_bound() -> None:
+    _facts, loop = in_loop("a = 1\nb.c = 2\nd, e = f()")
+    assert set(stored_in(*loop.body)) == {"a", "d", "e"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.files_written.one_process import Calm
-from accelify.codemod.training.outputs import Effect
+from accelify.codemod.files_written.one_process import Effect, OneProcess
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import training
 
@@ -21,10 +20,10 @@ def both(x):
 """
 
 
-def calm(end: str) -> tuple[Calm, Facts]:
+def calm(end: str) -> tuple[OneProcess, Facts]:
     facts = training(before=BEFORE, end=f"{end}\n")
-    found = facts.script.written.guarding.calm
-    assert isinstance(found, Calm)
+    found = facts.script.written.guarding.alone
+    assert isinstance(found, OneProcess)
     return found, facts
 
 

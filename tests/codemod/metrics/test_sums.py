@@ -6,7 +6,7 @@ import pytest
 
 from accelify.codemod.metrics.sums import Reduction
 from tests.codemod.facts import Facts
-from tests.codemod.training_scripts import training
+from tests.codemod.training_scripts import STEP, training
 
 Reduced = list[tuple[tuple[str, ...], str]]  # names, and how
 
@@ -17,11 +17,8 @@ def reductions(facts: Facts) -> Reduced:
     return [(r.names, r.how) for r in found]
 
 
-def summed(
-    added: str, begin: str = "total, n = 0.0, 0", read: str = "print(total / n)"
-) -> list[tuple[tuple[str, ...], str]]:
-    step = f"loss = nn.functional.mse_loss(model(x), y)\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()\n{added}\n"
-    return reductions(training(epoch=begin, step=step, end_of_epoch=read))
+def summed(added: str, begin: str = "total, n = 0.0, 0", read: str = "print(total / n)") -> Reduced:
+    return reductions(training(epoch=begin, step=f"{STEP}{added}\n", end_of_epoch=read))
 
 
 def test_a_sum_and_its_count_are_reduced_together() -> None:

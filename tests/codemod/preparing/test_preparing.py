@@ -118,8 +118,8 @@ def test_what_is_prepared() -> None:
     }
     assert found.has_model
     assert found.trains_something
-    assert found.obstacles == []
-    assert found.sharded == []
+    assert not found.obstacles
+    assert not found.sharded
 
 
 def test_batches_of_the_script_s_own_are_sharded() -> None:

@@ -113,7 +113,7 @@ def test_functions_that_are_called_by_one_that_needs_it_get_a_parameter() -> Non
 def test_a_module_s_functions_see_it() -> None:
     facts, found = reach("def f():\n    need()\nother()\nf()\n", "need()", "other()")
     assert homes(found) == ["main.py"]
-    assert found.parameters == []
+    assert not found.parameters
     assert found.expression(facts.scope("f")) == "accelerator"
 
 
@@ -121,7 +121,7 @@ def test_classes_keep_it() -> None:
     text = "class A:\n    def __init__(self):\n        need()\n    def fit(me):\n        other()\nA().fit()\n"
     facts, found = reach(text, "need()", "other()")
     assert found.expression(facts.scope("A.fit")) in ("me.accelerator", "accelerator")
-    assert found.obstacles == []
+    assert not found.obstacles
 
 
 def test_static_methods_are_handed_it() -> None:

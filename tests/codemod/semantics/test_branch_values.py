@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.semantics.branch_values import choice_of, either_way
+from accelify.codemod.semantics.effects import Effects
 from tests.codemod.facts import Facts
 
 
@@ -31,7 +32,7 @@ def first(text: str) -> tuple[Facts, ast.Assign]:
 )
 def test_a_condition_that_only_chooses(text: str, is_choice: bool) -> None:
     facts, statement = first(text)
-    assert (choice_of(facts.program, statement) is not None) is is_choice
+    assert (choice_of(Effects(facts.program), statement) is not None) is is_choice
 
 
 @pytest.mark.parametrize(
@@ -47,5 +48,5 @@ def test_a_condition_that_only_chooses(text: str, is_choice: bool) -> None:
 )
 def test_one_assignment_in_each_branch(text: str, found: list[str] | None) -> None:
     facts, statement = first(text)
-    got = either_way(facts.program, statement)
+    got = either_way(Effects(facts.program), statement)
     assert (got and [ast.unparse(s) for s in got[1]]) == found

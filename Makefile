@@ -37,7 +37,7 @@ test: venv
 
 # Without torch, other processes and whole rewrites, on one core.
 test-fast: venv
-	@$(BIN)/python -m pytest -m "not slow" tests/codemod/*/
+	@$(BIN)/python -m pytest -m "not slow" $(filter-out %/rules/ %/__pycache__/,$(wildcard tests/codemod/*/))
 
 soak: venv
 	@ACCELIFY_TEST_KILLS=50 $(BIN)/python -m pytest tests/runtime/checkpoint/test_killed.py

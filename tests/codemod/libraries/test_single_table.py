@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from accelify.codemod.libraries import table
 from tests.test_architecture import modules, within
 
@@ -171,6 +173,7 @@ def test_what_is_such_a_list() -> None:
         assert not list(tables_in(source)), source
 
 
+@pytest.mark.slow
 def test_no_other_module_holds_a_list_of_names() -> None:
     counts = Counter[str]()
     places = {}

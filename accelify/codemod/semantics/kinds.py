@@ -63,11 +63,14 @@ class Kinds:
         return found
 
     def rows(self, node: ast.expr, method: str) -> tuple[Row, ...] | None:
-        """The rows of a method or attribute for all kinds that an object may be of; None where one has no such row."""
+        """The rows of a method or attribute for the kinds that an object may be of; None where none has such a row.
+
+        An object of a kind without it cannot be meant: it would raise.
+        """
         found: list[Row] = []
         for kind in sorted(self.of(node) - {OWN}):
             of_kind = self._of_any(node, method) if kind == UNKNOWN else _row_of(kind, method)
-            if not of_kind:
+            if kind == UNKNOWN and not of_kind:
                 return None
             found.extend(r for r in of_kind if r not in found)
         return tuple(found) or None
@@ -201,8 +204,8 @@ class Kinds:
         if held == {UNKNOWN}:
             rows = table.members(name)
             return _united(self._of_row(r, node, None) for r in rows) if rows else _UNKNOWN
-        known = (table.member(kind, name) for kind in held)
-        return _united(self._of_row(row, node, kind) for kind, row in zip(held, known, strict=True))
+        known = {kind: row for kind in held if (row := table.member(kind, name)) is not None}
+        return _united(self._of_row(row, node, kind) for kind, row in known.items()) or _UNKNOWN
 
     def _of_row(self, row: Row | None, node: ast.Call, kind: str | None) -> Held:
         if row is None or row.returns is None:

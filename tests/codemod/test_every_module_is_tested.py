@@ -21,9 +21,6 @@ NOT_YET_TESTED: set[str] = {
 }
 
 
-STILL_SLOW = {"test_effects.py"}
-
-
 def modules(folder: str) -> set[str]:
     return {f"{folder}.{path.stem}" for path in (PACKAGE / folder).glob("*.py") if path.stem != "__init__"}
 
@@ -53,5 +50,5 @@ def test_tests_of_facts_are_fast_or_marked_as_slow() -> None:
                 "subprocess",
                 "multiprocessing",
             }
-            is_marked = "pytestmark = pytest.mark.slow" in path.read_text() or path.name in STILL_SLOW
+            is_marked = "pytestmark = pytest.mark.slow" in path.read_text()
             assert not slow or is_marked, (path, slow)

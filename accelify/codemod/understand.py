@@ -6,8 +6,10 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from accelify.codemod.devices.bringing import Brought
 from accelify.codemod.devices.facts import Own, devices_of
-from accelify.codemod.devices.options import Cpu
+from accelify.codemod.devices.moves import Moves
+from accelify.codemod.devices.options import Cpu, CpuSetting
 from accelify.codemod.distributed.distribution import Distributions
 from accelify.codemod.files_written.facts import written_of
 from accelify.codemod.metrics.batch_evaluations import Batchwise, Dealing
@@ -23,7 +25,7 @@ from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.preparing import Preparation, Preparer
 from accelify.codemod.preparing.reach import Reach, Reacher
 from accelify.codemod.preparing.seeds import Seeds
-from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.preparing.wrapping import Wrapping
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects import Effects
@@ -100,7 +102,7 @@ class _Layout:
     dealt: tuple[Dealing, ...] = ()
     reached: tuple[ast.AST, ...] = ()
     precision: Precision | None = None
-    cpu: Setting | None = None
+    cpu: CpuSetting | None = None
 
 
 def _laid(
@@ -198,16 +200,22 @@ def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
 
 
 def _reaching_own_tensors(code: _Code, layout: _Layout) -> _Layout:
-    """With the tensors that a script which names no device makes itself, if the accelerator can bring all of them."""
+    """With the tensors that the script makes itself and that have to be on the device, if all can be brought there."""
     own = _own(code, layout)
-    if own.tensor() is None:
-        return layout
-    unreached = tuple(own.brought(layout.access, is_settled=False).unreached)
+    is_named = own.tensor() is None
+    known = Moves(code.program, code.roles, code.tracer, layout.prepared, layout.files)
+
+    def brought(access: Access, *, is_settled: bool) -> Brought:
+        if is_named:
+            return own.mismatched(known, access, layout.cpu, is_settled=is_settled).brought
+        return own.brought(access, is_settled=is_settled)
+
+    unreached = tuple(brought(layout.access, is_settled=False).unreached)
     if not unreached:
         return layout
     found = _further(layout, _laid(code, layout.gathered, layout.dealt, unreached), files=True)
     is_brought = found is not layout and found.preparation.has_model
-    return found if is_brought and own.brought(found.access, is_settled=True).bringing else layout
+    return found if is_brought and brought(found.access, is_settled=True).bringing else layout
 
 
 def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
@@ -223,7 +231,7 @@ def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
 
 def _further(base: _Layout, more: _Layout, *, files: bool = False) -> _Layout:
     """A layout in which more is shared or reached, if nothing else becomes another by that; else the one without."""
-    more = replace(more, access=replace(more.access, after=base.access.after))
+    more = replace(more, access=replace(more.access, after=base.access.after), cpu=base.cpu)
     is_same = (
         more.reach.homes == base.reach.homes
         and (files or more.files == base.files)

@@ -95,7 +95,7 @@ def test_a_move_that_is_right_in_every_process_needs_no_note(tmp_path: Path, mon
 )
 def test_what_an_option_puts_on_one_gpu_goes_to_the_processs_own(old: str, new: str) -> None:
     before = "def put(x, where):\n    return x.to(where)"
-    result = changed(f"-{old}", f"+{new}", imports=SETTINGS, before=before, batch=old, end="print(args)")
+    result = changed(f"-{old}", f"+{new}", imports=SETTINGS, before=before, batch=old, end="print(args, config)")
     assert told(result, "no longer chooses the device") == 1
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from accelify.codemod.devices.conflicts import Meetings
-from accelify.codemod.devices.origins import Known, Origin
-from accelify.codemod.devices.whereabouts import Whereabouts
+from accelify.codemod.devices.destinations import Where
+from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Places
 from accelify.codemod.preparing.tensors import requires_grad
 from accelify.codemod.semantics.scopes import Scope
 
@@ -40,13 +40,15 @@ class Bring:
 class Brought:
     """What is brought, and what is `read` on the CPU after that.
 
-    unreached: where the accelerator would have to reach. stuck: what is not understood.
+    unreached: where the accelerator would have to reach. stuck: what is not understood. doubtful: what may be such a
+    tensor, and may be none.
     """
 
     bringing: list[Bring] = field(default_factory=list)
     read: set[ast.expr] = field(default_factory=set)
     unreached: list[ast.AST] = field(default_factory=list)
     stuck: ast.AST | None = None
+    doubtful: list[ast.expr] = field(default_factory=list)
 
 
 class Bringing:
@@ -54,7 +56,7 @@ class Bringing:
 
     def __init__(
         self,
-        whereabouts: Whereabouts,
+        whereabouts: Lattice,
         meetings: Meetings,
         accelerator: Callable[[ast.AST], str | None],
     ) -> None:
@@ -69,13 +71,13 @@ class Bringing:
     def find(self, *, is_settled: bool) -> Brought:
         """All that is to be brought; `is_settled` says that the accelerator reaches no further than it does."""
         self.is_settled = is_settled
-        self.brought: dict[Origin, Bring] = {}
+        self.brought: dict[ast.AST, Bring] = {}
         self.met: dict[ast.AST, Bring] = {}
-        kept: set[Origin] = set()
+        kept: set[ast.AST] = set()
         for _ in range(_ROUNDS):
             meeting = self.meetings.find(self.brought)
             if meeting.stuck:
-                return Brought(stuck=meeting.stuck[0])
+                return self._given_up(meeting.stuck[0])
             if meeting.refused:
                 kept.update(meeting.refused)
                 for origin in meeting.refused:
@@ -94,31 +96,34 @@ class Bringing:
                     continue
                 bring = self._at_use(operand) if operand is not None else None
                 if bring is None:
-                    return Brought(stuck=origin)
+                    return self._given_up(origin)
                 self._meet(bring)
-        return Brought(stuck=next(iter(self.brought)))
+        return self._given_up(next(iter(self.brought), None))
+
+    def _given_up(self, stuck: ast.AST | None) -> Brought:
+        return Brought(unreached=self.unreached, stuck=stuck)
 
     def _meet(self, bring: Bring) -> None:
         for node in bring.nodes:
             self.met[node] = bring
             self.whereabouts.bring(node)
 
-    def _bring_what_is_handed_back(self, wanted: list[tuple[Origin, ast.expr | None]]) -> bool:
+    def _bring_what_is_handed_back(self, wanted: list[tuple[ast.AST, ast.expr | None]]) -> bool:
         found = [b for origin in dict.fromkeys(o for o, _ in wanted) for b in self._handed_back(origin)]
         for bring in found:
             self._meet(bring)
         return bool(found)
 
-    def _is_left(self, origin: Origin, operand: ast.expr | None) -> bool:
+    def _is_left(self, origin: ast.AST, operand: ast.expr | None) -> bool:
         """Whether a tensor is still to be brought, once others are."""
-        return operand is None or origin in self.whereabouts.of(operand)
+        return operand is None or any(p.origin is origin for p in self.whereabouts.of(operand))
 
     def _all(self, read: set[ast.expr]) -> Brought:
         bringing = [*self.brought.values(), *self.met.values()]
         for bring in bringing:
             for node in bring.there:
                 if not self.meetings.is_all_there(self.whereabouts.of(node)):
-                    return Brought(stuck=node)
+                    return self._given_up(node)
         return Brought(self._joined(bringing), read, self.unreached)
 
     def _joined(self, bringing: list[Bring]) -> list[Bring]:
@@ -138,7 +143,7 @@ class Bringing:
 
     # Where it comes to be.
 
-    def _handed_back(self, origin: Origin) -> list[Bring]:
+    def _handed_back(self, origin: ast.AST) -> list[Bring]:
         """After the statements that get what a function hands back, where the accelerator does not reach into it."""
         frame = self.program.frame(origin)
         if "requires_grad" in ast.unparse(self.program.statement(origin)):
@@ -149,12 +154,12 @@ class Bringing:
         found = [self._got(call, origin) for call in calls]
         return [b for b in found if b is not None] if None not in found else []
 
-    def _got(self, call: ast.Call, origin: Origin) -> Bring | None:
+    def _got(self, call: ast.Call, origin: ast.AST) -> Bring | None:
         """`x, y = make_batch()`, where `x` is what is made at `origin`."""
         statement, accelerator = self.program.statement(call), self.accelerator(call)
         if accelerator is None:
             return None
-        if self.whereabouts.of(call) == {origin} and self.shapes.is_tensor(call):
+        if self._is_only(self.whereabouts.of(call), origin) and self.shapes.is_tensor(call):
             return Bring("moved", call, f"{accelerator}.device")
         is_plain = isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1
         target = statement.targets[0] if is_plain else None  # type: ignore[attr-defined]  # an assignment
@@ -162,11 +167,15 @@ class Bringing:
         named = [n for n in listed if isinstance(n, ast.Name) and self._gets(n, origin)]
         return Bring("dealt", statement, f"{accelerator}.device", tuple(named)) if named else None
 
-    def _gets(self, write: ast.Name, origin: Origin) -> bool:
+    def _gets(self, write: ast.Name, origin: ast.AST) -> bool:
         owner = self.program.scope(write).owner(write.id)
-        return owner is not None and self.whereabouts.written(owner, write) == {origin}
+        return owner is not None and self._is_only(self.whereabouts.written(owner, write), origin)
 
-    def _at_origin(self, origin: Origin) -> Bring | None:
+    @staticmethod
+    def _is_only(places: Places, origin: ast.AST) -> bool:
+        return {p.origin for p in places} == {origin}
+
+    def _at_origin(self, origin: ast.AST) -> Bring | None:
         if isinstance(origin, ast.Name):
             return self._dealt(origin)
         if isinstance(origin, ast.Subscript):
@@ -245,7 +254,7 @@ class Bringing:
 
     def _at_use(self, operand: ast.expr) -> Bring | None:
         places = self.whereabouts.of(operand)
-        if not places or Known.THERE in places or Known.UNKNOWN in places or not self.shapes.is_tensor(operand):
+        if not places or any(p.where is not Where.HOST for p in places) or not self.shapes.is_tensor(operand):
             return None
         return self._placed("moved", operand)
 
@@ -287,7 +296,7 @@ class Bringing:
         calls = self.program.calls_of(frame)
         given = [self.whereabouts.tracer.argument(c, frame, name) for c in calls]
         known = [g for g in given if g is not None]
-        is_known = len(known) == len(given) and all(self.whereabouts.of(g) - {Known.UNKNOWN} for g in known)
+        is_known = len(known) == len(given) and all(self.whereabouts.of(g) - UNKNOWN for g in known)
         return tuple(known) if is_known else ()
 
 

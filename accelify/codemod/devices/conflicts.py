@@ -6,11 +6,11 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from accelify.codemod.devices.destinations import Where
+from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
 from accelify.codemod.devices.on_device import read_on_cpu
-from accelify.codemod.devices.origins import Known, Origin, Places
 from accelify.codemod.devices.single_tensors import Shapes
 from accelify.codemod.devices.unprepared_models import Cold
-from accelify.codemod.devices.whereabouts import Whereabouts
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.values import Instance, Made, Member
 
@@ -29,8 +29,8 @@ class Meeting:
     something reads on the CPU, to which it can bring them.
     """
 
-    wanted: list[tuple[Origin, ast.expr | None]] = field(default_factory=list)
-    refused: list[Origin] = field(default_factory=list)
+    wanted: list[tuple[ast.AST, ast.expr | None]] = field(default_factory=list)
+    refused: list[ast.AST] = field(default_factory=list)
     stuck: list[ast.expr] = field(default_factory=list)
     read: set[ast.expr] = field(default_factory=set)
 
@@ -38,7 +38,7 @@ class Meeting:
 class Meetings:
     """Look at all that a program computes."""
 
-    def __init__(self, whereabouts: Whereabouts) -> None:
+    def __init__(self, whereabouts: Lattice) -> None:
         self.whereabouts = whereabouts
         self.shapes = Shapes(whereabouts)
         self.cold = Cold(whereabouts.tensors, whereabouts.tracer)
@@ -60,7 +60,7 @@ class Meetings:
                 if isinstance(node, (ast.BinOp, ast.Compare, ast.AugAssign, ast.Subscript)):
                     yield node
 
-    def find(self, brought: Collection[Origin]) -> Meeting:
+    def find(self, brought: Collection[ast.AST]) -> Meeting:
         """What is amiss once some tensors have been brought to the device."""
         self.brought = brought
         self.found = Meeting()
@@ -81,20 +81,23 @@ class Meetings:
 
     def is_there(self, places: Places) -> bool:
         """Whether some of it is on the device by then."""
-        return Known.THERE in places or any(p in self.brought for p in places)
+        return any(map(self._is_there, places))
 
     def is_all_there(self, places: Places) -> bool:
         """Whether all of it is."""
-        return bool(places) and all(p is Known.THERE or p in self.brought for p in places)
+        return bool(places) and all(map(self._is_there, places))
+
+    def _is_there(self, place: Place) -> bool:
+        return place.where is Where.ACCELERATOR or place.origin in self.brought
 
     # What must be where.
 
     def _want(self, node: ast.expr, *, strictly: bool = False) -> None:
         for place in self.whereabouts.of(node):
-            if place is Known.UNKNOWN:
+            if place.where is Where.UNKNOWN:
                 self.found.stuck += [node] if strictly else []
-            elif isinstance(place, ast.expr) and place not in self.brought:
-                self.found.wanted.append((place, node))
+            elif place.where is Where.HOST and place.origin is not None and place.origin not in self.brought:
+                self.found.wanted.append((place.origin, node))
 
     def _meet(self, operands: list[ast.expr], *, strictly: bool = False) -> None:
         if any(self.is_there(self.whereabouts.of(o)) for o in operands):
@@ -103,7 +106,7 @@ class Meetings:
 
     def _is_some_tensor(self, node: ast.expr) -> bool:
         """Whether something is a tensor of which nothing else is known."""
-        if self.whereabouts.of(node) != {Known.UNKNOWN} or self.tensors.is_in_model(self.program.frame(node)):
+        if self.whereabouts.of(node) != UNKNOWN or self.tensors.is_in_model(self.program.frame(node)):
             return False
         return self.shapes.is_tensor(node)
 
@@ -111,14 +114,13 @@ class Meetings:
         held, value = self.whereabouts.before(node), self.whereabouts.of(node.value)
         if self.is_there(held | value):
             self._want(node.value)
-            own = [p for p in held if isinstance(p, ast.expr) and p not in self.brought]
-            self.found.wanted.extend((p, None) for p in own)
+            self.found.wanted.extend((p.origin, None) for p in held if p.origin is not None and not self._is_there(p))
 
     def _refuse(self, node: ast.expr) -> None:
         """Note that something on the device is read where only the CPU's memory can be."""
         places = self.whereabouts.of(node)
         if self.is_there(places):
-            own = [p for p in places if isinstance(p, ast.expr) and p in self.brought]
+            own = [p.origin for p in places if p.origin in self.brought and p.origin is not None]
             self.found.refused += own
             self.found.stuck += [node] if not own else []
 
@@ -181,11 +183,12 @@ class Meetings:
         )
         if any(n.startswith("torch.") for n in called):
             self._meet(given)
-        elif receiver is not None and not called and self.whereabouts.of(receiver) - {Known.UNKNOWN}:
+        elif receiver is not None and not called and self.whereabouts.of(receiver) - UNKNOWN:
             self._meet([receiver, *given])
 
     def _refuse_what_is_brought(self, node: ast.expr) -> None:
-        self.found.refused += [p for p in self.whereabouts.of(node) if isinstance(p, ast.expr) and p in self.brought]
+        places = self.whereabouts.of(node)
+        self.found.refused += [p.origin for p in places if p.origin is not None and p.origin in self.brought]
 
     def _feeds_a_loader(self, call: ast.Call) -> bool:
         """Data sets and loaders, which worker processes read."""

@@ -1,39 +1,238 @@
-"""Whose device does a move go to: this process's, another value's, or one and the same GPU in every process?"""
+"""Which device does an expression name: the host's memory, the accelerator's device, or one GPU by its number?
+
+Two answers at once, for a machine with a GPU: `now`, once the script is rewritten, and `was`, in the plain script.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from accelify.codemod.devices.moves import Move, last_name
+from accelify.codemod.devices.moves import last_name
 from accelify.codemod.devices.options import options_in
-from accelify.codemod.libraries.vocabulary import is_device_name
+from accelify.codemod.libraries import names
+from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Constant
+from accelify.codemod.training.roles import Roles
 
 if TYPE_CHECKING:
+    from accelify.codemod.devices.moves import Move
     from accelify.codemod.script import Script
 
 
-def is_number_of_a_gpu(script: Script, move: Move) -> bool:
-    """Whether a move goes to one GPU by its number, which is another one for each process."""
-    if script.distribution is not None and move.device in script.distribution.devices:
-        return True
-    if isinstance(move.device, ast.Subscript) and _is_one_of_several(move.device):
-        return True
-    held = script.program.values(move.device) if move.device is not None else frozenset()
-    is_whole = bool(held) and all(isinstance(v, Constant) and type(v.value) is int for v in held)
-    return is_whole and not _is_only_parameter(script, move)
+class Where(Enum):
+    """A memory that tensors live in."""
+
+    HOST = "the host's memory"
+    ACCELERATOR = "the accelerator's device"  # in the plain script: the GPU
+    NUMBERED = "one GPU by its number, the same in every process"
+    GIVEN = "where an argument is"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A device that an expression may name; `given` is the parameter that says it."""
+
+    now: Where
+    was: Where
+    given: ast.arg | None = None
+
+
+GPU = Destination(Where.ACCELERATOR, Where.ACCELERATOR)
+NUMBERED = Destination(Where.NUMBERED, Where.ACCELERATOR)
+HOST = Destination(Where.HOST, Where.HOST)
+UNKNOWN = Destination(Where.UNKNOWN, Where.UNKNOWN)
+Named = frozenset[Destination]
+_DEPTH = 20
+
+
+class Destinations:
+    """Follow expressions that name devices back to texts, options and other tensors.
+
+    replaced: the expressions that the accelerator's device takes the place of. holds: what a condition comes to on a
+    machine with a GPU. of_tensor: where the tensors of an expression live.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        roles: Roles,
+        tracer: Tracer,
+        replaced: Collection[ast.expr],
+        holds: Callable[[ast.expr], bool | None],
+        of_tensor: Callable[[ast.expr], Iterable[Destination]],
+    ) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.replaced = replaced
+        self.holds = holds
+        self.of_tensor = of_tensor
+        self._open: list[ast.AST] = []
+
+    def of(self, node: ast.expr | None) -> Named:
+        """The devices that an expression may name; of none, the process's own GPU."""
+        if node is None:
+            return frozenset({GPU})
+        if node in self._open or len(self._open) > _DEPTH:
+            return frozenset()
+        self._open.append(node)
+        found = self._of(node)
+        self._open.pop()
+        if node in self.replaced:
+            return frozenset(replace(d, now=Where.ACCELERATOR, given=None) for d in found or {UNKNOWN})
+        return found
+
+    def _of(self, node: ast.expr) -> Named:
+        if gpu_texts_at(node):
+            return frozenset({NUMBERED})
+        if isinstance(node, ast.Constant):
+            return of_constant(node.value)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.IfExp):
+            return self._chosen(node)
+        if isinstance(node, ast.BoolOp):
+            return self._any_of(node.values)
+        if isinstance(node, ast.Name):
+            return self._name(node)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        return frozenset({UNKNOWN})
+
+    def _any_of(self, nodes: Iterable[ast.expr | None]) -> Named:
+        return frozenset(d for n in nodes if n is not None for d in self.of(n)) or frozenset({UNKNOWN})
+
+    def _chosen(self, node: ast.IfExp) -> Named:
+        held = self.holds(node.test)
+        if held is not None:
+            return self.of(node.body if held else node.orelse)
+        return self.of(node.body) | self.of(node.orelse)
+
+    def _call(self, node: ast.Call) -> Named:
+        called = self.program.called(node)
+        if "torch.device" in called or "str" in called:
+            given = [*node.args, *(k.value for k in node.keywords)]
+            found = self._any_of(given[:1])
+            is_numbered = len(given) > 1 and "torch.device" in called
+            return frozenset(NUMBERED if is_numbered and d == GPU else d for d in found)
+        if any(map(names.is_device, called)):
+            return frozenset({GPU})
+        callees = self.program.flow.callees.get(node)
+        if not callees:
+            return frozenset({UNKNOWN})
+        found = self._any_of(returned(callees))
+        return frozenset(d for each in found for d in self.at_call(each, node))
+
+    def at_call(self, named: Destination, call: ast.Call) -> Named:
+        """A device that a function is given, as one call gives it."""
+        if named.given is None:
+            return frozenset({named})
+        function = self.program.scope(named.given)
+        if function not in self.program.flow.callees.get(call, ()):
+            return frozenset({named})
+        given = self.tracer.given(call, function, named.given.arg)
+        return frozenset({UNKNOWN}) if given is None else self.of(given)
+
+    def resolved(self, named: Named, depth: int = 4) -> Named:
+        """Some devices with those of arguments filled in, by any call, or by the default where nothing calls."""
+        found: set[Destination] = set()
+        for each in named:
+            if each.given is None or not depth:
+                found.add(each if each.given is None else UNKNOWN)
+                continue
+            owner = self.program.scope(each.given)
+            calls = self.program.calls_of(owner)
+            given = [self.tracer.given(c, owner, each.given.arg) for c in calls]
+            given = given or [owner.defaults.get(each.given.arg)]
+            for node in given:
+                found |= {UNKNOWN} if node is None else self.resolved(self.of(node), depth - 1)
+        return frozenset(found)
+
+    # Variables.
+
+    def _name(self, node: ast.Name) -> Named:
+        owner = self.program.scope(node).owner(node.id)
+        if owner is None:
+            return frozenset({UNKNOWN})
+        writes = self.program.reaching(node, self.tracer.writes(owner, node.id))
+        found: set[Destination] = set()
+        for write in writes:
+            found |= self._written(owner, write)
+        return frozenset(found) or frozenset({UNKNOWN})
+
+    def _written(self, owner: Scope, write: ast.AST) -> Named:
+        if isinstance(write, ast.arg):
+            return frozenset({Destination(Where.GIVEN, Where.GIVEN, write)})
+        if isinstance(write, ast.alias):
+            return self._imported(write)
+        if not isinstance(write, ast.Name) or self._does_not_run(write):
+            return frozenset()
+        value = self.tracer.assigned(write)
+        return frozenset({UNKNOWN}) if value is None else self.of(value)
+
+    def _imported(self, alias: ast.alias) -> Named:
+        statement = self.program.statement(alias)
+        if isinstance(statement, ast.ImportFrom):
+            path = self.program.path(alias)
+            root = self.program.flow.module_named(path, statement.module or "", statement.level)
+            if root is not None:
+                written = (self._written(root, w) for w in self.tracer.writes(root, alias.name))
+                return frozenset(d for each in written for d in each)
+        return frozenset({UNKNOWN})
+
+    def _attribute(self, node: ast.Attribute) -> Named:
+        holder = node.value
+        writes = self.program.attribute_writes.get(node.attr, ())
+        held = self.program.values(holder)
+        own = [w for w in writes if self.program.values(w.value) & held or ast.unparse(w) == ast.unparse(node)]
+        if own:
+            return self._any_of(self.tracer.assigned(w) for w in own if not self._does_not_run(w))
+        if node.attr == "device" and (of_tensor := frozenset(self.of_tensor(holder))):
+            return of_tensor
+        return frozenset({UNKNOWN})
+
+    def _does_not_run(self, node: ast.AST) -> bool:
+        """Whether a place is in a branch that does not run on a machine with a GPU."""
+        return any(
+            self.holds(b.test) is (not is_body)
+            for b, is_body in self.program.branches_round(node)
+            if self.holds(b.test) is not None
+        )
+
+
+def of_constant(value: object) -> Named:
+    """`"cpu"`, `"cuda"`, `0`; the number of a GPU is one by its number."""
+    if isinstance(value, str) and is_device_text(value):
+        return frozenset({HOST if value.startswith("cpu") else GPU})
+    if type(value) is int:
+        return frozenset({HOST if value < 0 else NUMBERED})
+    return frozenset({GPU if value is None else UNKNOWN})
+
+
+# Text.
 
 
 def gpu_texts(node: ast.AST) -> Iterator[ast.expr]:
     """The parts of some code that are a GPU by its number: `"cuda:0"`, `f"cuda:{gpu}"`, `"cuda:" + str(gpu)`."""
-    if isinstance(node, ast.expr) and re.fullmatch(r"cuda:(\d+|\{\})", _template(node)):
+    if isinstance(node, ast.expr) and gpu_texts_at(node):
         yield node
     else:
         for part in ast.iter_child_nodes(node):
             yield from gpu_texts(part)
+
+
+def gpu_texts_at(node: ast.AST) -> bool:
+    """Whether an expression is such a text itself."""
+    return re.fullmatch(r"cuda:(\d+|\{\})", _template(node)) is not None
 
 
 def _template(node: ast.AST) -> str:
@@ -49,6 +248,17 @@ def _template(node: ast.AST) -> str:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.left, ast.Constant):
         return _template(node.left) + "{}"
     return ""
+
+
+def is_number_of_a_gpu(script: Script, move: Move) -> bool:
+    """Whether a move goes to one GPU by its number, which is another one for each process."""
+    if script.distribution is not None and move.device in script.distribution.devices:
+        return True
+    if isinstance(move.device, ast.Subscript) and _is_one_of_several(move.device):
+        return True
+    held = script.program.values(move.device) if move.device is not None else frozenset()
+    is_whole = bool(held) and all(isinstance(v, Constant) and type(v.value) is int for v in held)
+    return is_whole and not _is_only_parameter(script, move)
 
 
 def _is_one_of_several(device: ast.Subscript) -> bool:

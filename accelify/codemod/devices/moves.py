@@ -1,16 +1,21 @@
-"""The calls that move something to a device, and which of them a prepared script no longer needs."""
+"""What moves something to a device, what is needless once it is prepared, and which variables hold devices."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.values import External
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import main_guard
+from accelify.codemod.semantics.values import Argument, Constant, External, Member
 from accelify.codemod.training.roles import Roles
+
+_OPTIONS = ("args", "opt", "opts", "config", "cfg", "hparams", "params")
 
 
 @dataclass(frozen=True)
@@ -25,9 +30,12 @@ class Move:
 class Moves:
     """The moves in some files of a program."""
 
-    def __init__(self, program: Program, roles: Roles, prepared: Prepared, files: set[str]) -> None:
+    def __init__(
+        self, program: Program, roles: Roles, tracer: Tracer, prepared: Prepared, files: Collection[str]
+    ) -> None:
         self.program = program
         self.roles = roles
+        self.tracer = tracer
         self.prepared = prepared
         self.files = files
 
@@ -68,7 +76,18 @@ class Moves:
 
     def goes_to_cpu(self, move: Move) -> bool:
         """Whether a move is to the CPU, said there or by a variable."""
-        return move.device is not None and (is_cpu(move.device) or self.is_the_cpu(ast.unparse(move.device)))
+        if move.device is None:
+            return False
+        return is_cpu(move.device) or self.is_the_cpu(ast.unparse(move.device)) or self._is_cpu_by_now(move.device)
+
+    def _is_cpu_by_now(self, device: ast.expr) -> bool:
+        """Whether a variable that was another device before is the CPU where it is read."""
+        owner = self.program.scope(device).owner(device.id) if isinstance(device, ast.Name) else None
+        if not isinstance(device, ast.Name) or owner is None:
+            return False
+        writes = self.tracer.writes(owner, device.id)
+        values = [self.tracer.assigned(w) for w in self.program.reaching(device, writes) if isinstance(w, ast.Name)]
+        return 0 < len(values) < len(writes) and all(v is not None and is_cpu(v) for v in values)
 
     def is_the_cpu(self, variable: str) -> bool:
         """Whether a variable is the CPU, to which tensors are brought to be looked at, while another is the device."""
@@ -77,6 +96,58 @@ class Moves:
         others = (value for other, values in self._devices.items() for value in values if other != variable)
         is_another = (not is_cpu(value) and not self.program.values(value) <= held for value in others)
         return bool(own) and all(map(is_cpu, own)) and any(is_another)
+
+    # The variables that hold devices.
+
+    def is_for_the_cpu(self, statement: ast.Assign) -> bool:
+        """Whether a variable sends something other than training to the CPU: `device = torch.device("cpu")`.
+
+        It is set for good, below the loop or in a function of its own, and no move that training makes reads it.
+        """
+        target = statement.targets[0]
+        if not isinstance(target, ast.Name) or not is_cpu(statement.value):
+            return False
+        guard = main_guard(self.program.scope(statement).root)
+        around = (a for a in self.program.ancestors(statement) if isinstance(a, (ast.If, ast.Try)) and a is not guard)
+        devices = [m.device for m in self._of_training if m.device is not None]
+        return bool(self._of_training) and not any(around) and not any(self._is_from(d, target) for d in devices)
+
+    @cached_property
+    def _of_training(self) -> list[Move]:
+        return [m for m in self.found if self.is_needless(m)]
+
+    def _is_from(self, device: ast.expr, target: ast.Name) -> bool:
+        """Whether a device may be what a statement gives to its target."""
+        scope = self.program.scope(target)
+        if not isinstance(device, ast.Name) or self.program.scope(device).owner(device.id) is not scope:
+            return bool(self.program.values(device) & self.program.values(target))
+        return target in self.program.reaching(device, self.tracer.writes(scope, target.id))
+
+    @cached_property
+    def bindings(self) -> tuple[ast.Assign, ...]:
+        """The assignments of the devices that the script chose, and that the accelerator chooses now."""
+        nodes = (n for path in sorted(self.files) for n in self.program.flow.parsed_of[path].parents)
+        assigned = (n for n in nodes if isinstance(n, ast.Assign) and len(n.targets) == 1)
+        return tuple(n for n in assigned if self.is_binding(n))
+
+    def is_binding(self, node: ast.Assign) -> bool:
+        """Whether an assignment gives a variable such a device."""
+        target, value = node.targets[0], node.value
+        if not isinstance(target, (ast.Name, ast.Attribute)) or self.is_the_cpu(ast.unparse(target)):
+            return False
+        values = self.program.values(value)
+        name = target.id if isinstance(target, ast.Name) else target.attr
+        is_option = isinstance(value, ast.Attribute) and self._is_option(value)
+        if values and all(self.roles.is_device(v) for v in values):
+            if isinstance(value, ast.Name) or (isinstance(value, ast.Attribute) and not is_option):
+                return False
+            return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
+        return name == "device" and is_option and last_name(value) in ("device", "dev")
+
+    def _is_option(self, value: ast.Attribute) -> bool:
+        """Whether an attribute is a setting from outside: `args.device`."""
+        values = self.program.values(value)
+        return all(isinstance(v, (Member, Argument)) for v in values) and last_name(value.value) in _OPTIONS
 
     @cached_property
     def _devices(self) -> dict[str, list[ast.expr]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.training.roles import Roles
@@ -20,6 +22,13 @@ def options_in(node: ast.AST) -> set[str]:
     return {text for text in texts if text.startswith(OPTIONS)}
 
 
+@dataclass(frozen=True)
+class CpuSetting(Setting):
+    """A setting that keeps the accelerator on the CPU; `wishes`, as they are written, are the conditions for a GPU."""
+
+    wishes: frozenset[str] = frozenset()
+
+
 class Cpu:
     """Find the option behind `"cuda" if not args.no_cuda and torch.cuda.is_available() else "cpu"`."""
 
@@ -29,9 +38,9 @@ class Cpu:
         self.tracer = tracer
         self.settings = settings
 
-    def find(self, files: Collection[str]) -> Setting | None:
+    def find(self, files: Collection[str]) -> CpuSetting | None:
         """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood."""
-        found: dict[str, Setting | None] = {}
+        found: dict[str, CpuSetting | None] = {}
         for path in files:
             for node in self.program.flow.parsed_of[path].parents:
                 if not isinstance(node, (ast.IfExp, ast.If)) or not self._chooses(node, files):
@@ -39,9 +48,15 @@ class Cpu:
                 terms = self._terms(node.test, _DEPTH)
                 if not terms:
                     return None
-                setting = self.settings.settle(_not_all(terms))
-                found[setting.text if setting is not None else ""] = setting
+                self._settle(terms, found)
         return next(iter(found.values())) if len(found) == 1 else None
+
+    def _settle(self, terms: list[ast.expr], found: dict[str, CpuSetting | None]) -> None:
+        setting = self.settings.settle(_not_all(terms))
+        text = setting.text if setting is not None else ""
+        before = found.get(text)
+        wishes = frozenset(map(ast.unparse, terms)) | (before.wishes if before is not None else frozenset())
+        found[text] = CpuSetting(setting.code, setting.after, wishes) if setting is not None else None
 
     def _chooses(self, node: ast.IfExp | ast.If, files: Collection[str]) -> bool:
         """Whether a choice is one between a GPU and the CPU."""
@@ -100,23 +115,67 @@ class Cpu:
             return [term for value in node.values for term in self._terms(value, depth)]
         if any(self.roles.is_cuda_test(v) for v in self.program.values(node)) and isinstance(node, ast.Call):
             return []
-        value = self._assigned(node) if depth else None
+        value = only_value(self.program, self.tracer, node) if depth else None
         if value is not None and "cuda" in ast.unparse(value):
             return self._terms(value, depth - 1)
         return [node]
 
-    def _assigned(self, node: ast.expr) -> ast.expr | None:
-        """The one value that is ever assigned to a name or an option."""
-        writes: list[ast.AST] = []
-        if isinstance(node, ast.Name):
-            owner = self.program.scope(node).owner(node.id)
-            writes = list(self.tracer.writes(owner, node.id)) if owner is not None else []
-        elif isinstance(node, ast.Attribute):
-            writes = [
-                w for w in self.program.attribute_writes.get(node.attr, ()) if ast.unparse(w) == ast.unparse(node)
-            ]
-        parent = self.program.parent(writes[0]) if len(writes) == 1 else None
-        return parent.value if isinstance(parent, ast.Assign) else None
+
+class OnGpu:
+    """What conditions come to where a script computes on a GPU.
+
+    wishes: the conditions, as they are written, under which the accelerator is not kept on the CPU.
+    """
+
+    def __init__(self, conditions: Conditions, tracer: Tracer, wishes: Collection[str]) -> None:
+        self.conditions = conditions
+        self.program = tracer.program
+        self.tracer = tracer
+        self.wishes = wishes
+        self._worlds = worlds_where(Process.ONE, has_gpu=True)
+        self._known: dict[ast.expr, bool | None] = {}
+
+    def holds(self, test: ast.expr) -> bool | None:
+        """Whether a condition is true there; None where that is not known."""
+        if test not in self._known:
+            self._known[test] = None
+            self._known[test] = self._holds(test)
+        return self._known[test]
+
+    def _holds(self, test: ast.expr) -> bool | None:
+        if self.wishes:
+            wished = self._wished(test)
+            if wished is not None:
+                return wished
+        return self.conditions.truth_in(test, self._worlds)
+
+    def _wished(self, test: ast.expr) -> bool | None:
+        text = ast.unparse(test)
+        if text in self.wishes:
+            return True
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            held = self.holds(test.operand)
+            return None if held is None else not held
+        if f"not {text}" in self.wishes:
+            return False
+        if isinstance(test, ast.BoolOp):
+            held_each = [self.holds(v) for v in test.values]
+            decisive = isinstance(test.op, ast.Or)
+            return decisive if decisive in held_each else None if None in held_each else not decisive
+        value = only_value(self.program, self.tracer, test)
+        return None if value is None else self.holds(value)
+
+
+def only_value(program: Program, tracer: Tracer, node: ast.expr) -> ast.expr | None:
+    """The one value that is ever assigned to a name or an option."""
+    writes: list[ast.AST] = []
+    if isinstance(node, ast.Name):
+        owner = program.scope(node).owner(node.id)
+        writes = list(tracer.writes(owner, node.id)) if owner is not None else []
+    elif isinstance(node, ast.Attribute):
+        writes = [w for w in program.attribute_writes.get(node.attr, ()) if ast.unparse(w) == ast.unparse(node)]
+    parent = program.parent(writes[0]) if len(writes) == 1 else None
+    return parent.value if isinstance(parent, ast.Assign) else None
 
 
 def _made_on_cpu(statement: ast.stmt) -> set[str]:

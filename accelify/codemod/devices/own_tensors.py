@@ -28,12 +28,13 @@ class Homemade:
 
     def find(self) -> ast.expr | None:
         """The first such thing in the text; None where there is none, or where the script names a device."""
-        if self._names_a_device():
+        if self.names_a_device():
             return None
         found = [*self._given(), *self.tensors.made_in_models(), *self._without_a_model()]
         return min(found, key=lambda n: (self.program.path(n), n.lineno, n.col_offset), default=None)
 
-    def _names_a_device(self) -> bool:
+    def names_a_device(self) -> bool:
+        """Whether the script knows of devices."""
         named = (n for parsed in self.program.files for n in parsed.nodes if _DEVICE.search(_name(n)))
         return any(self.program.frame(n) in self.program.reachable and not self._is_idle(n) for n in named)
 

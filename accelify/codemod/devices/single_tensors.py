@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.devices.whereabouts import Whereabouts
-from accelify.codemod.libraries import names
+from accelify.codemod.devices.lattice import Lattice
+from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Made
 
@@ -21,7 +22,7 @@ _PARTS = ("torch.utils.data.random_split", "torch.utils.data.Subset", "torch.uti
 class Shapes:
     """Tell by how a thing is made, and by how it is used."""
 
-    def __init__(self, whereabouts: Whereabouts) -> None:
+    def __init__(self, whereabouts: Lattice) -> None:
         self.whereabouts = whereabouts
         self.program = whereabouts.program
         self.tracer = whereabouts.tracer
@@ -55,7 +56,9 @@ class Shapes:
         if callees:
             return all(self.is_tensor(r, depth - 1) for r in returned(callees))
         called = self.program.called(call)
-        if any(n.startswith("torch.autograd.Variable") for n in called):
+        rows = [table.function(n) for n in called]
+        is_joined = any(r is not None and r.returns == "tensor" and r.has(Trait.ONE_DEVICE) for r in rows)
+        if is_joined or any(n.startswith("torch.autograd.Variable") for n in called):
             return True
         if any(n.startswith("torch.") and n.rpartition(".")[2].islower() for n in called):
             return any(self.is_tensor(a, depth - 1) for a in call.args)
@@ -94,7 +97,7 @@ class Shapes:
         value = statement.value if isinstance(statement, ast.Assign) else None
         if isinstance(value, ast.Call):
             return self.whereabouts.following(value)
-        whole = [p for p in self.whereabouts.of(value) if self.whereabouts.is_batch(p)]
+        whole = [p.origin for p in self.whereabouts.of(value) if self.whereabouts.is_batch(p.origin)]
         return self._source(whole[0]) if len(whole) == 1 and isinstance(whole[0], ast.Name) else None
 
     def _has_tensors(self, loader: ast.expr | None) -> bool:

@@ -398,7 +398,7 @@ returns=parser
 mutates=self
     <parser>: add_argument add_option set_defaults add_mutually_exclusive_group add_argument_group add_subparsers
         add_parser set_name
-effects=reads_environment returns=namespace
+effects=reads_environment+prints returns=namespace
     <parser>: parse_args parse_known_args parse_args_into_dataclasses
 effects=prints
     <parser>: print_help print_usage

@@ -28,8 +28,10 @@ returns=self mutates=self device=arguments effects=calls
     <tensor>: apply_
 returns=self mutates=self device=arguments same=arguments
     <tensor>: requires_grad_ share_memory_ detach_
+effects=calls mutates=self traits=one_device
+    <tensor>: backward
 effects=calls mutates=self
-    <tensor>: backward register_hook register_post_accumulate_grad_hook
+    <tensor>: register_hook register_post_accumulate_grad_hook
 mutates=self
     <tensor>: retain_grad record_stream resize resize_as
 mutates=self keeps=1

@@ -195,7 +195,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     inside_data = is_worker_code(script, move.call)
     is_number = is_number_of_a_gpu(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
-    if script.devices.goes_to_cpu(move):
+    if script.devices.goes_to_cpu(move) or is_where_another_is(move.device):
         return
     if move.device is not None and not script.changes_nothing(move.device):
         message = (
@@ -206,7 +206,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
         assert move.device is not None
-        if not is_of_process(script, move.device) and not is_where_another_is(move.device):
+        if not is_of_process(script, move.device):
             message = f"stays: `{ast.unparse(move.device)}` has to be `accelerator.device`, and is set elsewhere"
             of = move.device if move.device in script.devices.named else None
             yield Remark(NAME, path, move.call, message, Tier.ADVICE, When.KEPT, of)

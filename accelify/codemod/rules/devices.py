@@ -28,7 +28,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
-from accelify.codemod.semantics.values import Argument, Constant, Member
+from accelify.codemod.semantics.values import Constant
 
 NAME = "devices"
 
@@ -36,7 +36,8 @@ NAME = "devices"
 def find(script: Script) -> Iterator[Found]:
     """A change for each assignment of a device that is still read."""
     done: set[ast.AST] = set()
-    for statement, target in _assignments(script):
+    for statement in script.devices.known.bindings:
+        target = statement.targets[0]
         if statement in done or script.devices.is_for_the_cpu(statement):
             continue
         accelerator = script.accelerator(statement)
@@ -72,7 +73,8 @@ def _bound_to(
         yield from _lost_choice(script, choice)
         return
     either = either_way(script.effects, statement)
-    if either is not None and all(_is_device_value(script, s) and script.changes_nothing(s.value) for s in either[1]):
+    is_binding = script.devices.known.is_binding
+    if either is not None and all(is_binding(s) and script.changes_nothing(s.value) for s in either[1]):
         done.update(either[1])
         edits = (Insert(either[0], "before", code), *(Remove(s) for s in either[1]))
         yield Change(NAME, path, either[0].lineno, reason, edits, gives=gives)
@@ -246,48 +248,6 @@ def _texts_in(script: Script, node: ast.AST) -> list[ast.expr]:
     return [node.func.value] if is_method else []  # type: ignore[attr-defined]  # an attribute
 
 
-def _assignments(script: Script) -> Iterator[tuple[ast.Assign, ast.expr]]:
-    for path in sorted(script.files):
-        for node in script.program.flow.parsed_of[path].parents:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and _is_device_value(script, node):
-                yield node, node.targets[0]
-
-
-def _is_device_value(script: Script, node: ast.Assign) -> bool:
-    target, value = node.targets[0], node.value
-    if not isinstance(target, (ast.Name, ast.Attribute)):
-        return False
-    if script.devices.is_the_cpu(ast.unparse(target)):
-        return False
-    values = script.program.values(value)
-    name = target.id if isinstance(target, ast.Name) else target.attr
-    if values and all(script.roles.is_device(v) for v in values):
-        if isinstance(value, ast.Name) or (isinstance(value, ast.Attribute) and not _is_opaque(script, value)):
-            return False
-        return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
-    return (
-        name == "device"
-        and isinstance(value, ast.Attribute)
-        and _is_opaque(script, value)
-        and value.attr in ("device", "dev")
-    )
-
-
-def _is_opaque(script: Script, value: ast.Attribute) -> bool:
-    """Whether an attribute is a setting from outside: `args.device`."""
-    values = script.program.values(value)
-    base = ast.unparse(value.value)
-    return all(isinstance(v, (Member, Argument)) for v in values) and base.split(".")[-1] in (
-        "args",
-        "opt",
-        "opts",
-        "config",
-        "cfg",
-        "hparams",
-        "params",
-    )
-
-
 def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:
     """The `if args.cpu:` that does nothing but give another value to what holds a device already."""
     choice = script.program.parent(statement)
@@ -300,5 +260,7 @@ def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:
         return None
     block = script.program.block(choice)
     before = block[: block.index(choice)]
-    targets = {ast.unparse(s.targets[0]) for s in before if isinstance(s, ast.Assign) and _is_device_value(script, s)}
+    targets = {
+        ast.unparse(s.targets[0]) for s in before if isinstance(s, ast.Assign) and script.devices.known.is_binding(s)
+    }
     return choice if ast.unparse(statement.targets[0]) in targets else None

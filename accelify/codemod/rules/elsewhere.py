@@ -25,7 +25,7 @@ def find(script: Script) -> Iterator[Remark]:
     """A note for each such call in a file that the plan changes and that no training code gets to."""
     files = {p.path for p in script.program.files} - script.files
     message = "stays: the training code of the script never hands the accelerator to this file"
-    for move in Moves(script.program, script.roles, script.prepared, files).found:
+    for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
         yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:

@@ -37,12 +37,23 @@ def find(script: Script) -> Iterator[Change | Remark]:
     for bring in script.devices.brought.bringing:
         reason = "models are on the device, and this would be in the CPU's memory"
         yield Change(NAME, script.path(bring.node), bring.node.lineno, reason, (_edit(bring),))
+    yield from _unmatched(script)
     node = script.devices.homemade
     if node is not None:
         message = (
             f"`{_short(node)}` is in the CPU's memory, and the script names no device: it stays on the CPU; for GPUs, "
             "bring what no prepared loader yields to the accelerator's device, and take `cpu=True` away"
         )
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _unmatched(script: Script) -> Iterator[Remark]:
+    """What a script that names its device may have on another one than what it is computed with."""
+    if script.devices.homemade is not None:
+        return
+    brought = script.devices.brought
+    for node in [*brought.doubtful, *([brought.stuck] if brought.stuck is not None else [])]:
+        message = f"`{_short(node)}` and what it is computed with may be on two devices now: bring one to the other"
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
@@ -84,6 +95,6 @@ def moved_to(tensor: cst.CSTNode, device: str) -> cst.BaseExpression:
     return snippets.expression(f"{{tensor}}.to({device})", tensor=tensor)
 
 
-def _short(node: ast.expr) -> str:
+def _short(node: ast.AST) -> str:
     text = ast.unparse(node)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,9 +1,10 @@
-"""Bring to the CPU what NumPy or a plot reads, and what a tensor of the CPU's is made of.
+"""Bring to the CPU what NumPy or a plot reads, and what the script computes there.
 
     losses.append(loss.data.numpy())    ->    losses.append(loss.data.cpu().numpy())
     np.array(y)                         ->    np.array(y.cpu())
     plt.plot(x, y)                      ->    plt.plot(x.cpu(), y.cpu())
     torch.FloatTensor(x)                ->    torch.FloatTensor(x.cpu())
+    right = out.cpu().argmax(1) == y    ->    right = out.cpu().argmax(1) == y.cpu()
 
 Why: prepared loaders and models keep their tensors on the process's device, and these read the CPU's memory only. A
 script that knew of no GPU, or left the labels where they were, would stop there on a GPU; on the CPU `cpu()` does
@@ -13,12 +14,10 @@ Left alone: what is brought to the CPU already, and tensors that the script made
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 import libcst as cst
 
-from accelify.codemod.devices.on_device import read_on_cpu
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Replace
 from accelify.codemod.script import Script
@@ -27,25 +26,15 @@ NAME = "to_numpy"
 
 
 def find(script: Script) -> Iterator[Change]:
-    """A change for each tensor on the device that becomes an array, or another on the CPU."""
+    """A change for each tensor on the device that becomes an array, or that meets what is on the CPU."""
     if script.devices.homemade is not None:
         return  # it stays on the CPU
-    for call in script.program.calls:
-        if script.program.frame(call) not in script.program.reachable:
-            continue
-        for tensor in read_on_cpu(script.program, call):
-            if tensor in script.devices.brought.read or _is_there(script, tensor):
-                yield Change(
-                    NAME,
-                    script.path(call),
-                    call.lineno,
-                    "it is on the device, and this reads the CPU's memory only",
-                    (Replace(tensor, on_the_cpu, keeps=(tensor,)),),
-                )
-
-
-def _is_there(script: Script, tensor: ast.expr) -> bool:
-    return script.path(tensor) in script.files and script.devices.on_device.holds(tensor)
+    for tensor in script.devices.brought_back:
+        reason = "it is on the device, and this is computed with what is in the CPU's memory"
+        if tensor in script.devices.read_on_host:
+            reason = "it is on the device, and this reads the CPU's memory only"
+        line = script.program.line(tensor)
+        yield Change(NAME, script.path(tensor), line, reason, (Replace(tensor, on_the_cpu, keeps=(tensor,)),))
 
 
 def on_the_cpu(tensor: cst.CSTNode) -> cst.BaseExpression:

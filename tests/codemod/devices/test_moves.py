@@ -53,3 +53,27 @@ def test_the_cpu(device: str, cpu: bool) -> None:
 )
 def test_the_last_name(node: str, name: str) -> None:
     assert last_name(ast.parse(node, mode="eval").body) == name
+
+
+LATER = "device = torch.device('cpu')\nz = model(x).to(device)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "batch", "end", "is_beside"),
+    [
+        ("device = torch.device('cuda')\n", "x = x.to(device)\n", LATER, True),
+        ("device = torch.device('cpu')\n", "x = x.to(device)\n", "", False),
+        ("device = torch.device('cpu')\n", "", "", False),
+        ("device = torch.device('cuda')\nif p:\n    device = torch.device('cpu')\n", "x = x.to(device)\n", "", False),
+    ],
+)
+def test_the_cpu_beside_what_is_trained(before: str, batch: str, end: str, is_beside: bool) -> None:
+    facts = training(before=before, batch=batch, end=end)
+    statement = facts.statement("device = torch.device('cpu')")
+    assert isinstance(statement, ast.Assign)
+    assert facts.script.devices.is_for_the_cpu(statement) is is_beside
+
+
+def test_the_variables_that_hold_devices() -> None:
+    facts, _ = moves(end="again = device\ncpu = torch.device('cpu')\nshown = x.to(cpu)\n")
+    assert texts(facts.script.devices.known.bindings) == [DEVICE.strip()]

@@ -26,8 +26,8 @@ from tests.codemod.training_scripts import STEP, training
 )
 def test_what_is_there(expression: str, there: bool) -> None:
     facts = training(before="other = load()\n", step=f"use({expression})\n{STEP}")
-    found = facts.script.devices.on_device
-    assert isinstance(found, OnDevice)
+    script = facts.script
+    found = OnDevice(script.program, script.roles, script.tracer, script.prepared)
     assert found.holds(facts.call("use(").args[0]) is there
 
 

@@ -1,0 +1,271 @@
+"""Where does a script that names its device compute with tensors on one, and its rewrite with tensors on two?
+
+right = out.cpu().argmax(1) == y        `y` was never moved, and the prepared loader moves it now
+if args.gpu: weight = weight.cuda()     the models are on the GPU now, whatever the option says
+weight = torch.ones(3).to(device)       with `device="cpu"`, the default of a parameter
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from accelify.codemod.devices.conflicts import Meeting, Meetings
+from accelify.codemod.devices.destinations import Where
+from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
+from accelify.codemod.libraries import table
+from accelify.codemod.libraries.row import Row, Trait
+from accelify.codemod.semantics.scopes import Scope
+
+Calls = tuple[ast.Call, ...]
+_ROUNDS = 12
+_MOST_WAYS = 24  # ways into a function that are told apart
+_DEEP = 3
+_OF_TENSORS = ("to", "cuda", "cpu", "type", "size", "view", "float", "long")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What an operation takes, and, for each of its tensors, the expression that can bring it elsewhere."""
+
+    places: tuple[tuple[Place, ast.expr | None], ...]
+
+    @property
+    def known(self) -> list[Place]:
+        return [p for p, _ in self.places if p.where is not Where.UNKNOWN]
+
+    def is_now(self, where: Where) -> bool:
+        """Whether all its tensors are in one memory after the rewrite."""
+        return bool(self.places) and all(p.where is where for p, _ in self.places)
+
+    def was(self, where: Where) -> bool:
+        """Whether they were, in the plain script."""
+        return bool(self.places) and all(p.was is where for p, _ in self.places)
+
+    @property
+    def is_own_batch(self) -> bool:
+        """Whether they are parts of batches that the plain script may have had in the host's memory."""
+        return any(p.was is Where.HOST for p, _ in self.places) and all(p.is_batch for p, _ in self.places)
+
+
+class Mismatches(Meetings):
+    """Look at all that a program computes, in each way into the functions that compute it."""
+
+    def __init__(self, lattice: Lattice) -> None:
+        super().__init__(lattice)
+        self.lattice = lattice
+        self.read: dict[ast.expr, None] = {}
+        self.doubtful: dict[ast.expr, None] = {}
+
+    def find(self, brought: Collection[ast.AST]) -> Meeting:
+        """What must come to the device, once some has been brought, and what is to be read in the host's memory."""
+        self.brought = brought
+        for _ in range(_ROUNDS):
+            self.found = Meeting()
+            before = len(self.read)
+            for node in self.nodes:
+                for operands in self._taken_together(node):
+                    self._compare(node, operands)
+            if len(self.read) == before:
+                break
+        self.found.read.update(self.read)
+        return self.found
+
+    # What meets.
+
+    def _taken_together(self, node: ast.AST) -> Iterator[list[Operand]]:
+        """The operands of an operation, for each way into its function that makes a difference."""
+        parts = self._operands(node)
+        symbolic = [self._symbolic(p) for p in parts]
+        if sum(bool(s) for s in symbolic) < 2:
+            return
+        given = {p.origin for s in symbolic for p in s if p.where is Where.GIVEN}
+        owners = {self.program.scope(o) for o in given if o is not None}
+        if not owners:
+            yield [self._operand(p, ()) for p in parts]
+            return
+        for owner in owners:
+            for calls in islice(self._ways(owner, symbolic), _MOST_WAYS):
+                yield [self._operand(p, calls) for p in parts]
+
+    def _symbolic(self, part: ast.expr | Places) -> Places:
+        return part if isinstance(part, frozenset) else self.lattice.symbolic(part)
+
+    def _ways(self, owner: Scope, symbolic: Sequence[Places], depth: int = _DEEP) -> Iterator[Calls]:
+        names = {p.origin.arg for s in symbolic for p in s if isinstance(p.origin, ast.arg)}
+        for call in self.program.calls_of(owner):
+            given = [self.lattice.tracer.argument(call, owner, name) for name in names]
+            inner = [self.lattice.symbolic(g) for g in given if g is not None]
+            frame = self.program.frame(call)
+            outer = [p.origin for s in inner for p in s if p.where is Where.GIVEN and p.origin is not None]
+            goes_on = any(self.program.scope(o) is frame for o in outer)
+            if goes_on and depth:
+                yield from ((*way, call) for way in self._ways(frame, inner, depth - 1))
+            else:
+                yield (call,)
+
+    def _operand(self, part: ast.expr | Places, calls: Calls) -> Operand:
+        if isinstance(part, frozenset):
+            return Operand(tuple((p, None) for p in self.lattice.resolved(part, calls)))
+        return Operand(tuple(dict.fromkeys(self._sources(part, part, calls))))
+
+    def _sources(self, node: ast.expr, part: ast.expr, calls: Calls) -> Iterator[tuple[Place, ast.expr]]:
+        """The tensors of an expression, each with the argument that hands it over, or the expression itself."""
+        for place in self.lattice.symbolic(node):
+            owner = self.program.scope(place.origin) if isinstance(place.origin, ast.arg) else None
+            if place.where is not Where.GIVEN:
+                yield place, part
+            elif calls and owner is not None and owner in self.program.flow.callees.get(calls[-1], ()):
+                assert isinstance(place.origin, ast.arg)
+                given = self.lattice.tracer.given(calls[-1], owner, place.origin.arg)
+                if given is None:
+                    yield next(iter(UNKNOWN)), part
+                elif place.is_named:
+                    yield from ((p, part) for p in self.lattice.resolved(frozenset({place}), calls))
+                else:
+                    yield from self._sources(given, given, calls[:-1])
+            else:
+                yield from ((p, part) for p in self.lattice.resolved(frozenset({place})))
+
+    def _operands(self, node: ast.AST) -> list[ast.expr | Places]:
+        """What an operation takes that must be on one device; a model's weights are a place themselves."""
+        if isinstance(node, ast.BinOp):
+            return [node.left, node.right]
+        if isinstance(node, ast.Compare):
+            is_about = any(isinstance(o, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for o in node.ops)
+            return [] if is_about else [node.left, *node.comparators]
+        if isinstance(node, ast.AugAssign):
+            return [self.lattice.before(node), node.value]
+        if isinstance(node, ast.Subscript):
+            return self._indexed(node)
+        return self._of_call(node) if isinstance(node, ast.Call) else []
+
+    def _indexed(self, node: ast.Subscript) -> list[ast.expr | Places]:
+        """A tensor in the host's memory, and what picks from it; one on the device is picked from by any."""
+        picks = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        whole = self.lattice.of(node.value)
+        is_host = bool(whole) and all(p.where is Where.HOST and not self._is_there(p) for p in whole)
+        return [node.value, *(p for p in picks if not isinstance(p, ast.Slice))] if is_host else []
+
+    def _of_call(self, call: ast.Call) -> list[ast.expr | Places]:
+        given = [e for g in (*call.args, *(k.value for k in call.keywords)) for e in _listed(g)]
+        if self.tensors.is_model_call(call):
+            return [self.lattice.of_model, *given]
+        if self.program.flow.callees.get(call):
+            return []
+        if self.tensors.is_loss(call):
+            return [*given]
+        called = self.program.called(call)
+        rows = [table.function(n) for n in called]
+        if any(_needs_one_device(r) for r in rows):
+            return [*given]
+        is_method = isinstance(call.func, ast.Attribute) and not called
+        if is_method and _needs_one_device(table.member("tensor", call.func.attr)):  # type: ignore[attr-defined]  # checked
+            return [call.func.value, *given]  # type: ignore[attr-defined]  # checked
+        return []
+
+    # What is amiss.
+
+    def _compare(self, node: ast.AST, operands: list[Operand]) -> None:
+        there = [o for o in operands if o.known and all(map(self._is_there, o.known)) and len(o.known) == len(o.places)]
+        astray = [o for o in operands if any(p.where is Where.HOST and not self._is_there(p) for p in o.known)]
+        if not there or not astray or self._was_amiss(operands):
+            return
+        is_model = isinstance(node, ast.Call) and self.tensors.is_model_call(node)
+        can_return = not is_model and all(
+            o.is_now(Where.HOST) and not any(map(self._is_there, o.known)) for o in astray
+        )
+        can_return = can_return and all(o.is_own_batch and not self._is_changed(node, o) for o in there)
+        if can_return:
+            for operand in there:
+                self._bring_back(operand)
+            return
+        was_there = any(o.was(Where.ACCELERATOR) for o in there)
+        for operand in astray:
+            for place, source in operand.places:
+                if was_there and place.was is Where.HOST:
+                    continue  # the plain script would fail on this way, too
+                if place.where is not Where.HOST or self._is_there(place):
+                    continue
+                if place.origin is not None and not self._is_a_move(place.origin):
+                    self.found.wanted.append((place.origin, source))
+
+    def _is_changed(self, node: ast.AST, operand: Operand) -> bool:
+        """Whether an operand is changed in place, so that a copy in the host's memory will not do."""
+        return any(source is not None and self._changes(node, source) for _, source in operand.places)
+
+    def _changes(self, node: ast.AST, source: ast.expr) -> bool:
+        if isinstance(node, ast.AugAssign) or self._is_receiver_in_place(source):
+            return not (isinstance(node, ast.AugAssign) and self.program.inside(source, node.value))
+        call = self.program.parent(source)
+        call = self.program.parent(call) if isinstance(call, ast.keyword) else call
+        if not isinstance(call, ast.Call) or call is node:
+            return False
+        for function in self.program.flow.callees.get(call, ()):
+            named = (p.arg for p in function.parameters)
+            taken = [n for n in named if self.lattice.tracer.argument(call, function, n) is source]
+            if any(self._is_receiver_in_place(r) for n in taken for r in self.program.reads_of(function, n)):
+                return True
+        return False
+
+    def _is_receiver_in_place(self, node: ast.expr) -> bool:
+        """`x` of `x.sub_(mean)` and of `x[0] = 1`."""
+        parent = self.program.parent(node)
+        if isinstance(parent, ast.Subscript) and parent.value is node:
+            return isinstance(parent.ctx, ast.Store)
+        call = self.program.parent(parent) if isinstance(parent, ast.Attribute) else None
+        if not isinstance(parent, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not parent:
+            return False
+        row = table.member("tensor", parent.attr)
+        return row is not None and "self" in row.mutates
+
+    @staticmethod
+    def _is_a_move(origin: ast.AST) -> bool:
+        """`x.to(device)`, of which a note says that its device has to be the accelerator's."""
+        is_method = isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute)
+        return is_method and origin.func.attr == "to"  # type: ignore[attr-defined]  # checked
+
+    @staticmethod
+    def _was_amiss(operands: list[Operand]) -> bool:
+        """Whether the plain script would have failed by what is known of it: then something is known wrongly."""
+        return any(o.was(Where.ACCELERATOR) for o in operands) and any(o.was(Where.HOST) for o in operands)
+
+    def _bring_back(self, operand: Operand) -> None:
+        for _, source in operand.places:
+            if source is None or source in self.read or source in self.doubtful:
+                continue
+            if not self.is_tensor(source):
+                self.doubtful[source] = None
+                continue
+            self.read[source] = None
+            self.lattice.bring(source, frozenset({Place(Where.HOST, Where.HOST, source)}))
+
+    def is_tensor(self, node: ast.expr) -> bool:
+        """Whether an expression is one tensor, by itself or by what is done to the same expression elsewhere."""
+        parent = self.program.parent(node)
+        if self.shapes.is_tensor(node) or (isinstance(parent, ast.Attribute) and parent.attr == "numpy"):
+            return True
+        text = ast.unparse(node)
+        return any(text in self._known_as_tensors(c) for c in self.program.calls_in(self.program.frame(node)))
+
+    def _known_as_tensors(self, call: ast.Call) -> list[str]:
+        """What a call shows to be a tensor."""
+        if self.tensors.is_loss(call):
+            return [ast.unparse(a) for a in call.args]
+        is_own = isinstance(call.func, ast.Attribute) and call.func.attr in _OF_TENSORS
+        return [ast.unparse(call.func.value)] if is_own else []  # type: ignore[attr-defined]  # checked
+
+
+def _needs_one_device(row: Row | None) -> bool:
+    if row is None:
+        return False
+    return row.has(Trait.ONE_DEVICE) or (row.rows is not None and row.rows.value == "concatenates")
+
+
+def _listed(node: ast.expr) -> list[ast.expr]:
+    """The tensors of `torch.cat([x, y])`, one by one."""
+    if isinstance(node, ast.Starred):
+        return [node.value]
+    return [e for part in node.elts for e in _listed(part)] if isinstance(node, (ast.List, ast.Tuple)) else [node]

@@ -1,0 +1,61 @@
+"""Facts about tensors that meet, what is certainly one tensor, and networks that run unprepared."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.devices.conflicts import Meetings
+from accelify.codemod.devices.lattice import BATCH, NONE, Lattice, is_open
+from accelify.codemod.devices.on_device import OnDevice
+from accelify.codemod.devices.own_tensors import Homemade
+from accelify.codemod.devices.single_tensors import Shapes
+from accelify.codemod.devices.unprepared_models import Cold
+from accelify.codemod.preparing.tensors import Tensors
+from tests.codemod.facts import Facts
+from tests.codemod.training_scripts import STEP, training
+
+
+def asked(expression: str, **slots: str) -> tuple[Lattice, ast.expr, Facts]:
+    facts = training(step=f"use({expression})\n{STEP}", **slots)
+    script = facts.script
+    tensors = Tensors(script.program, script.roles, script.prepared)
+    found = Lattice(script.program, script.roles, script.tracer, script.prepared, tensors)
+    return found, facts.call("use(").args[0], facts
+
+
+def test_single_tensors() -> None:
+    found, _, facts = asked("torch.zeros(3), [torch.zeros(1)], 'a', unknown, torch.cat(things)")
+    shapes = Shapes(found)
+    assert [shapes.is_tensor(a) for a in facts.call("use(").args] == [True, False, False, False, True]
+
+
+def test_containers_as_arguments() -> None:
+    assert is_open(Facts("f(*a)").call("f(*a)"))
+    assert is_open(Facts("f(**a)").call("f(**a)"))
+    assert not is_open(Facts("f(a, b=c)").call("f(a"))
+
+
+def test_networks_that_run_unprepared() -> None:
+    found, node, facts = asked("frozen(x)", before="frozen = nn.Linear(4, 4)\n")
+    assert isinstance(node, ast.Call)
+    cold = Cold(found.tensors, facts.tracer)
+    assert [ast.unparse(c) for c in cold.made_at(node) or ()] == ["nn.Linear(4, 4)"]
+    assert not cold.made_at(facts.call("model(x)"))
+
+
+def test_what_is_amiss() -> None:
+    meetings = Meetings(asked("x")[0])
+    meetings.find(())
+    assert meetings.is_there(BATCH)
+    assert meetings.is_all_there(BATCH)
+    assert not meetings.is_all_there(NONE)
+
+
+@pytest.mark.parametrize(("batch", "is_own"), [("x = torch.zeros(2, 4)\n", True), ("", False)])
+def test_what_a_model_is_given_of_the_scripts_own(batch: str, is_own: bool) -> None:
+    script = asked("x", batch=batch)[2].script
+    tensors = Tensors(script.program, script.roles, script.prepared)
+    on_device = OnDevice(script.program, script.roles, script.tracer, script.prepared)
+    assert (Homemade(on_device, tensors, script.training.backwards).find() is not None) is is_own

@@ -28,6 +28,7 @@ from accelify.codemod.preparing.seeds import Seeds
 from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.preparing.wrapping import Wrapping
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -58,7 +59,7 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
     if distribution is None:
         training = with_phases(program, tracer, training)
-    code = _Code(program, roles, tracer, training, options, distribution, Effects(program))
+    code = _Code(program, roles, tracer, training, options, distribution, Chains(program))
     script = _script(code, _decided(code, precision_stays))
     return Verdict(script, tuple(obstacles_of(script)))
 
@@ -67,7 +68,7 @@ def modelled(program: Program, options: Options) -> Script:
     """The model of a program as it stands, with no evaluation shared; not even whether it trains is asked."""
     roles, tracer = Roles(program), Tracer(program)
     training = Loops(program, roles, tracer).find()
-    code = _Code(program, roles, tracer, training, options, None, Effects(program))
+    code = _Code(program, roles, tracer, training, options, None, Chains(program))
     return _script(code, _with_access(code, _laid(code), None))
 
 
@@ -81,7 +82,12 @@ class _Code:
     training: Training
     options: Options
     distribution: Distributions | None
-    effects: Effects
+    chains: Chains
+
+    @property
+    def effects(self) -> Effects:
+        """What its code does besides giving values."""
+        return self.chains.effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +194,17 @@ def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
     """With the evaluation loops whose batches are sharded: all, or those that the accelerator reaches anyway."""
     if not (code.options.runtime.has("shard") and code.options.runtime.has("reduce")):
         return layout
-    measured = Measured(code.program, code.roles, code.tracer, code.training, layout.prepared, code.options)
-    batchwise = Batchwise(code.program, code.roles, code.tracer, code.training, layout.prepared, measured.sums())
+    measured = Measured(
+        code.program, code.roles, code.tracer, code.training, layout.prepared, code.options, code.chains
+    )
+    batchwise = Batchwise(
+        code.program,
+        code.roles,
+        code.tracer,
+        code.training,
+        layout.prepared,
+        measured.sums(measured.shared_loops(layout.files, ())),
+    )
     dealt = tuple(batchwise.find([g.loop for g in layout.gathered], layout.files))
     near = tuple(d for d in dealt if layout.access.at(d.loop) is not None)
     for some in filter(None, dict.fromkeys((dealt, near))):
@@ -255,7 +270,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
     program, roles, tracer, training, options = code.program, code.roles, code.tracer, code.training, code.options
     files, access, by_hand = layout.files, layout.access, code.distribution is not None
     own, run = _own(code, layout), run_of(program, roles, tracer, training, files, options.runtime)
-    measured = Measured(program, roles, tracer, training, layout.prepared, options)
+    measured = Measured(program, roles, tracer, training, layout.prepared, options, code.chains)
     return Script(
         program=program,
         roles=roles,

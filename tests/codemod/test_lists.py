@@ -69,7 +69,7 @@ def test_what_is_read_for_its_mean_is_put_together(slots: dict[str, str]) -> Non
     [
         {"end": "print(sum(losses) / len(loader))"},
         {"end": "print(losses[-1])"},
-        {"end": "history.extend(losses)"},
+        {"end": "history.extend(losses); print(history)"},
         {"end": "print(np.mean(losses)); loader_losses = losses"},
         {"before": "losses = []", "begin": "pass", "end": "print(np.mean(losses))"},
         {"begin": "losses = [0.0]"},

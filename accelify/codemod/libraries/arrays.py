@@ -4,8 +4,10 @@ ROWS = """\
 # --- numpy: what is not named below only gives a value ---
 returns=ndarray device=host
     numpy: *
+returns=ndarray role=factory device=host traits=shape_only+zeros
+    numpy: zeros zeros_like
 returns=ndarray role=factory device=host traits=shape_only
-    numpy: zeros ones empty eye identity tri zeros_like ones_like empty_like indices diag_indices tril_indices
+    numpy: ones empty eye identity tri ones_like empty_like indices diag_indices tril_indices
         triu_indices
 returns=ndarray role=factory device=host
     numpy: full full_like arange linspace logspace geomspace fromfunction fromiter fromstring

@@ -145,6 +145,7 @@ class Trait(Enum):
     PARAMETERS = "parameters"  # gives the parameters of a module
     PRETRAINED = "pretrained"
     MEASURES_MEMORY = "measures_memory"
+    ZEROS = "zeros"  # the result is all zeros
     VIEW = "view"  # the result shares its memory with the argument
     SETUP = "setup"  # prepares what comes later; has no part in a step
     SAME_VALUES = "same_values"  # the result has its argument's values, perhaps elsewhere, in another type or shape

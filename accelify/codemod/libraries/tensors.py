@@ -173,9 +173,12 @@ returns=tensor device=arguments traits=one_device
     torch: dstack column_stack
 
 # --- new tensors from a tensor ---
+returns=tensor role=factory device=option_or_argument traits=shape_only+zeros
+    torch: zeros_like
+    <tensor>: new_zeros
 returns=tensor role=factory device=option_or_argument traits=shape_only
-    torch: zeros_like ones_like empty_like
-    <tensor>: new_zeros new_ones new_empty new_empty_strided
+    torch: ones_like empty_like
+    <tensor>: new_ones new_empty new_empty_strided
 returns=tensor role=factory device=option_or_argument
     torch: full_like
     <tensor>: new_full new_tensor new

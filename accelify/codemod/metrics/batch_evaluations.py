@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.metrics.collected import Collected
 from accelify.codemod.metrics.rounds import Rounds
-from accelify.codemod.metrics.sums import Sums, is_zero
+from accelify.codemod.metrics.sums import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -161,7 +161,7 @@ class Batchwise:
         elif name in rounds.meters:
             if not isinstance(value, ast.Call):
                 return False
-        elif not (_is_empty(value) if name in rounds.lists else is_zero(value) or _is_a_table(value)):
+        elif not (_is_empty(value) if name in rounds.lists else self.sums.is_zero(value)):
             return False
         return not any(start < r.lineno < loop.lineno and self._is_changed_by(r) for r in reads)
 
@@ -231,17 +231,3 @@ def _is_empty(value: ast.expr | None) -> bool:
     if isinstance(value, ast.Call):
         return ast.unparse(value) == "list()"
     return isinstance(value, ast.List) and not value.elts
-
-
-def _is_a_table(value: ast.expr | None) -> bool:
-    """Whether a list or a dict begins with a number of zeros."""
-    if isinstance(value, (ast.List, ast.Dict)):
-        parts = value.elts if isinstance(value, ast.List) else value.values
-        return bool(parts) and all(map(is_zero, parts))
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
-        return any(isinstance(side, ast.List) and _is_a_table(side) for side in (value.left, value.right))
-    if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
-        return is_zero(value.elt)
-    if isinstance(value, ast.DictComp):
-        return is_zero(value.value)
-    return isinstance(value, ast.Call) and ast.unparse(value.func) == "list" and any(map(_is_a_table, value.args))

@@ -24,7 +24,7 @@ def decided_apart(script: Script) -> Iterator[ast.If | ast.While]:
                     for s in script.metrics.shared_loops
                 )
                 # Between the epochs, what is reduced is everyone's.
-                if script.metrics.locality.is_own(node.test) or (
+                if script.metrics.ranks.is_own(node.test) or (
                     not is_between and _looks_own(script, node.test, measured)
                 ):
                     seen.add(node)

@@ -6,9 +6,12 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from accelify.codemod.libraries import table
+from accelify.codemod.libraries.row import Role
 from accelify.codemod.metrics.batch_evaluations import Dealing
 from accelify.codemod.metrics.meters import Metered, Metering
-from accelify.codemod.metrics.rank_local import Locality
+from accelify.codemod.metrics.rank import Ranks, Shards
+from accelify.codemod.metrics.reports import Report, Reports
 from accelify.codemod.metrics.row_evaluations import Gathering
 from accelify.codemod.metrics.sums import Reduction, Sums
 from accelify.codemod.metrics.trims import Trim, trim_of
@@ -16,10 +19,14 @@ from accelify.codemod.options import Options
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.call_conditions import Ways
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.values import Constant, Made, Value
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.loops import Training
+from accelify.codemod.training.losses import losses_of
 from accelify.codemod.training.roles import Roles
 
 Loop = ast.For | ast.AsyncFor
@@ -32,8 +39,8 @@ class Metrics:
     gathered: the loops that evaluate, and gather their rows. dealt: those whose batches are sharded. shared_loops: the
     others whose items are sharded over the processes, each of which keeps what it makes of them. reductions: the sums
     that are reduced after their loops; a script that distributes itself does that by itself. metered: the meters and
-    lists of loops over shared data, but for those of `dealt`. sums: what loops add up. locality: which values are one
-    process's own.
+    lists of loops over shared data, but for those of `dealt`. ranks: which values are one process's own, once what is
+    reduced is everyone's. reports: those that leave the training though nothing made them everyone's.
     """
 
     measured: Measured
@@ -42,18 +49,13 @@ class Metrics:
     shared_loops: tuple[Loop, ...]
     reductions: tuple[Reduction, ...]
     metered: tuple[Metered, ...]
-    sums: Sums
-    locality: Locality
+    ranks: Ranks
+    reports: tuple[Report, ...]
 
     @property
     def evaluations(self) -> list[ast.For]:
         """The loops that evaluate, each process a part."""
         return [*(g.loop for g in self.gathered), *(d.loop for d in self.dealt)]
-
-    @property
-    def put_together(self) -> list[tuple[Loop, list[str]]]:
-        """The meters and lists of shared loops that are made those of all processes after them."""
-        return _put_together(self.dealt, self.metered)
 
     def trim(self, reduction: Reduction) -> Trim | None:
         """Where the rows that only even out the last step are left out of sums that are reduced."""
@@ -73,11 +75,39 @@ class Measured:
     training: Training
     prepared: Prepared
     options: Options
+    chains: Chains
 
-    def sums(self) -> Sums:
-        """What its loops add up."""
-        splits = self.options.keep_global_batch
-        return Sums(self.program, self.tracer, self.prepared, splits, self.training.phases, self.trains_only_if)
+    def sums(self, shared: Sequence[Loop]) -> Sums:
+        """What its loops add up, some of them shared."""
+        ranks = Ranks(self.chains, self.shards(shared))  # before anything is reduced
+        splits, phases = self.options.keep_global_batch, self.training.phases
+        return Sums(self.chains, ranks, self.prepared, splits, phases, self.trains_only_if)
+
+    def shards(self, shared: Sequence[Loop]) -> Shards:
+        """Where ranks get data of their own."""
+        counting = {  # loops that ask for their batches by `next`
+            d.loop
+            for d in self.training.data
+            if isinstance(d.loop, ast.For) and not any(self.program.inside(s, d.loop.iter) for s in d.sources)
+        }
+        loops = [loop for loop in shared if loop not in counting or loop in self.prepared.loops]
+        draws = any(d.kind == "random" for d in self.training.data)
+        return Shards(tuple(loops), self._is_sharded_loader, self._is_alike, draws)
+
+    def _is_sharded_loader(self, node: ast.expr) -> bool:
+        return bool(self.program.values(node)) and self.prepared.is_loader(node)
+
+    def _is_alike(self, node: ast.expr) -> bool:
+        """Whether an expression is what all processes have alike: a model, an optimizer, a loader, a scaler."""
+        held = [v for v in self.program.values(node) if not isinstance(v, Constant)]
+        is_role = bool(held) and all(map(self._is_in_training, held))
+        return is_role or self.prepared.is_model(node) or self.roles.adds_up_itself(node)
+
+    def _is_in_training(self, value: Value) -> bool:
+        roles = self.roles
+        kinds = (roles.is_model, roles.is_module, roles.is_optimizer, roles.is_scheduler, roles.is_loader)
+        row = table.function(value.name) if isinstance(value, Made) else None
+        return any(is_it(value) for is_it in kinds) or (row is not None and row.role is Role.SCALER)
 
     def trains_only_if(self, loop: ast.AST) -> str | None:
         """The condition under which a loop whose items are sharded trains; None where it does so always."""
@@ -106,16 +136,52 @@ def metrics_of(
     by_hand: bool,
 ) -> Metrics:
     """The table of some files."""
-    program, sums = measured.program, measured.sums()
+    program = measured.program
     shared = measured.shared_loops(files, [*(g.loop for g in gathered), *(d.loop for d in dealt)])
     loops = [n for n in shared if access.at(n) is not None]
     if by_hand or not measured.options.runtime.has("reduce"):
         loops = []
+    sums = measured.sums(shared)
     reductions = tuple(_in_all_phases(reduction, dealt) for loop in loops for reduction in sums.of(loop))
     metering = Metering(program, measured.tracer, measured.prepared, Harmless(program, measured.roles))
     metered = tuple(metering.of(n) for n in loops if n not in {d.loop for d in dealt})
-    locality = _locality(measured, shared, [*((r.loop, r.names) for r in reductions), *_put_together(dealt, metered)])
-    return Metrics(measured, gathered, dealt, shared, reductions, metered, sums, locality)
+    reduced = [(r.anchor, name) for r in reductions for name in r.names]
+    reduced += [(loop, name) for loop, names in _put_together(dealt, metered) for name in names]
+    settled = _Settled(measured.chains, tuple(reduced))
+    ranks = Ranks(measured.chains, measured.shards(shared), settled)
+    losses = [loss for backward in measured.training.backwards for loss in losses_of(program, backward)]
+    reports = () if by_hand else tuple(Reports(ranks, settled.holds, losses).find())
+    return Metrics(measured, gathered, dealt, shared, reductions, metered, ranks, reports)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What becomes everyone's after which statements."""
+
+    chains: Chains
+    reduced: tuple[tuple[ast.stmt, str], ...]
+
+    def __call__(self, ranks: Ranks, definition: Definition, read: ast.expr) -> bool:
+        """Whether what a definition gave has become everyone's where it is read."""
+        return any(not self._is_during(ranks, read, anchor) for anchor in self._anchors(definition.node))
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether what a definition gives becomes everyone's at some time."""
+        return bool(self._anchors(node))
+
+    def _anchors(self, node: ast.AST) -> list[ast.stmt]:
+        """The loops after which what a definition gives is reduced."""
+        if not self.reduced:
+            return []
+        named = {d.variable.name for d in self.chains.facts(node).at(node) if not d.variable.is_attribute}
+        return [a for a, name in self.reduced if name in named and self.chains.program.inside(node, a)]
+
+    def _is_during(self, ranks: Ranks, read: ast.expr, anchor: ast.stmt) -> bool:
+        program = self.chains.program
+        if program.inside(read, anchor):
+            return True
+        frame = program.frame(read)
+        return frame is not program.frame(anchor) and ranks.loop_that_runs(frame) is anchor
 
 
 def _in_all_phases(reduction: Reduction, dealt: Sequence[Dealing]) -> Reduction:
@@ -129,14 +195,3 @@ def _in_all_phases(reduction: Reduction, dealt: Sequence[Dealing]) -> Reduction:
 def _put_together(dealt: Sequence[Dealing], metered: Sequence[Metered]) -> list[tuple[Loop, list[str]]]:
     listed = [*((d.loop, d.meters, ()) for d in dealt), *((m.loop, m.together, m.lists) for m in metered)]
     return [(loop, [*(name for name, _ in meters), *lists]) for loop, meters, lists in listed]
-
-
-def _locality(measured: Measured, shared: Sequence[Loop], reduced: Sequence[tuple[Loop, Sequence[str]]]) -> Locality:
-    program, training, prepared = measured.program, measured.training, measured.prepared
-    counting = {  # loops that ask for their batches by `next`
-        d.loop
-        for d in training.data
-        if isinstance(d.loop, ast.For) and not any(program.inside(s, d.loop.iter) for s in d.sources)
-    }
-    dealing = [loop for loop in shared if loop not in counting or loop in prepared.loops]
-    return Locality(program, dealing, reduced, draws=any(d.kind == "random" for d in training.data))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accelify.codemod.metrics.sums import added_in
+from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.purity import CLOCKS

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.metrics.row_metrics import Rowwise
-from accelify.codemod.metrics.sums import added_in
+from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in

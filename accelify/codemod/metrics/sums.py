@@ -1,34 +1,36 @@
-"""What does a loop add up over the batches it is dealt, and what becomes of the sums after it?"""
+"""What does a sharded loop add up, and how is each sum made that of all processes after it?"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods
-from accelify.codemod.metrics.sum_uses import Use, Uses, line_of
+from accelify.codemod.libraries.row import Role, Trait
+from accelify.codemod.metrics.rank import Mark, Ranks
 from accelify.codemod.metrics.summands import Summand
+from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to
 from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import CLOCKS
 from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.training.phases import Phase
 
 Loop = ast.For | ast.AsyncFor
-_ZEROS = ("torch.zeros", "np.zeros", "numpy.zeros", "torch.tensor", "torch.FloatTensor")
-_MOVES = ("to", "cuda", "float", "double", "long")
-_FAR = 10**9
+_PLAIN = frozenset({"number", "tensor", "ndarray"})
+_DEPTH = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reduction:
-    """Sums over one process's share of a loop that become sums over all of it, after `anchor`.
+    """Sums over one process's shard of a loop that become sums over all of it, after `anchor`.
 
     how: `sum`, or `mean` for what the script divides by the number of batches that one process takes.
     condition: when the loop goes over a shared loader at all; None for always. training: when it trains, of a loop that
-    is dealt out whole batches otherwise; a mean then is a sum where it does not.
+    is sharded in whole batches otherwise; a mean then is a sum where it does not.
     """
 
     loop: Loop
@@ -37,6 +39,25 @@ class Reduction:
     how: str
     condition: str | None
     training: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An expression that a sum is part of: what it is divided by, what else it is made of, and whether it is known."""
+
+    divisors: tuple[ast.expr, ...]
+    others: frozenset[str]
+    is_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A sum of a loop: how and where it is reduced, what it is calculated with, and whether it counts rounds alone."""
+
+    how: str
+    anchor: ast.stmt
+    others: frozenset[str]
+    numbers_rounds: bool
 
 
 class Sums:
@@ -50,23 +71,25 @@ class Sums:
 
     def __init__(
         self,
-        program: Program,
-        tracer: Tracer,
+        chains: Chains,
+        ranks: Ranks,
         prepared: Prepared,
         splits_batches: bool,
         phases: Mapping[ast.AST, Phase],
         only_if: Callable[[Loop], str | None],
     ) -> None:
-        self.program = program
-        self.tracer = tracer
+        self.chains = chains
+        self.program: Program = chains.program
+        self.tracer: Tracer = chains.tracer
+        self.ranks = ranks
         self.prepared = prepared
         self.splits_batches = splits_batches
         self.phases = phases
         self.only_if = only_if
-        self.uses = Uses(program, tracer, prepared)
+        self._added: dict[Loop, dict[str, list[Addition]]] = {}
 
     def of(self, loop: Loop) -> list[Reduction]:
-        """What to reduce after a loop over a loader that is shared, or over a share of the script's own data."""
+        """What to reduce after a loop over a loader that is shared, or over a shard of the script's own data."""
         phase, phases = self.phases.get(loop), self._phases(loop)
         condition = phase.text if phase else self._condition(loop) if phases is None else self._row(phases)
         always = (
@@ -75,17 +98,28 @@ class Sums:
         if condition is None and not always:
             return []
         condition = condition or self.only_if(loop)
-        frame = self.program.frame(loop)
-        found: dict[str, tuple[str, ast.stmt, set[str]]] = {}
-        for name in sorted(added_in(loop), key=lambda n: added_in(loop)[n][0].lineno):
-            judged = self._judge(name, loop, frame)
-            if judged is not None:
-                found[name] = judged
+        judged = {name: self._judge(name, loop) for name in self.added(loop)}
+        found = {name: each for name, each in judged.items() if each is not None}
+        divisors = {other for each in found.values() for other in each.others}
+        found = {n: s for n, s in found.items() if not s.numbers_rounds or n in divisors or s.others & found.keys()}
         self._drop_the_unlinked(found, loop)
         grouped: dict[tuple[str, ast.stmt], list[str]] = {}
-        for name, (how, anchor, _) in found.items():
-            grouped.setdefault((how, anchor), []).append(name)
+        for name, each in found.items():
+            grouped.setdefault((each.how, each.anchor), []).append(name)
         return [Reduction(loop, anchor, tuple(names), how, condition) for (how, anchor), names in grouped.items()]
+
+    def added(self, loop: Loop) -> dict[str, list[Addition]]:
+        """What a loop adds to which variables, in the order of the text."""
+        if loop not in self._added:
+            found: dict[str, list[Addition]] = {}
+            for each in sorted(additions_in(self.program, loop), key=lambda a: self.program.line(a.statement)):
+                variable = _root(each.target)
+                if variable is not None:
+                    found.setdefault(ast.unparse(variable), []).append(each)
+            self._added[loop] = found
+        return self._added[loop]
+
+    # Loops over several loaders in turn.
 
     def _condition(self, loop: Loop) -> str | None:
         """`phase == "train"`, where a loop goes over `loaders[phase]` and only `loaders["train"]` is prepared."""
@@ -98,7 +132,7 @@ class Sums:
         return None if key is None else f"{text} == {key}"
 
     def _phases(self, loop: Loop) -> Loop | None:
-        """The loop that deals out the loaders themselves: `for phase, loader in [("train", a), ("val", b)]`."""
+        """The loop over the loaders themselves: `for phase, loader in [("train", a), ("val", b)]`."""
         names = names_in(loop.iter)
         for outer in self.program.loops_round(loop):
             listed = outer.iter if isinstance(outer, ast.For) else None
@@ -121,132 +155,136 @@ class Sums:
         ]
         return f'{told[0][0]} == "{told[0][1]}"' if len(told) == 1 and isinstance(told[0][1], str) else None
 
-    @staticmethod
-    def _drop_the_unlinked(found: dict[str, tuple[str, ast.stmt, set[str]]], loop: Loop) -> None:
+    def _drop_the_unlinked(self, found: dict[str, _Sum], loop: Loop) -> None:
         """A sum that stands beside another of the loop's in one calculation is reduced with it, or not at all."""
-        local = added_in(loop).keys() | bound_in(loop)
+        local = self.added(loop).keys() | bound_in(loop)
         changed = True
         while changed:
             changed = False
-            for name, (how, anchor, others) in list(found.items()):
-                beside = others & local
-                if any(o not in found or found[o][:2] != (how, anchor) for o in beside):
+            for name, each in list(found.items()):
+                beside = each.others & local
+                if any(o not in found or (found[o].how, found[o].anchor) != (each.how, each.anchor) for o in beside):
                     del found[name]
                     changed = True
 
-    def _judge(self, name: str, loop: Loop, frame: Scope) -> tuple[str, ast.stmt, set[str]] | None:
+    # One sum.
+
+    def _judge(self, name: str, loop: Loop) -> _Sum | None:
         """How a sum is reduced, after which statement, and what else it is calculated with; None where unclear."""
-        if self.program.scope(loop).owner(name) is not frame or _moves_on(name, loop) or self._is_of_time(name, loop):
+        additions = self.added(loop)[name]
+        variable = self._variable(additions)
+        frame = self.program.frame(loop)
+        if variable is None or variable.scope is not frame or self._is_of_time(additions):
             return None
-        anchor = self._anchor(name, loop, frame)
-        if anchor is None or self._is_trained_on(name, frame):
+        inside = self._changes_in(variable, loop, additions)
+        anchor = None if inside is None else self._anchor(variable, inside, loop)
+        if anchor is None or inside is None or self._is_trained_on(name, frame):
             return None
-        uses = list(self.uses.after(name, anchor, frame))
+        reads = self._reads_after(inside, anchor)
+        if reads is None:
+            return None
+        uses = [use for read in reads for use in self._use(read, frame, _DEPTH)]
         if not uses or not all(u.is_known for u in uses):
             return None
         if self.splits_batches and not self.prepared.is_dealt_by_hand(loop):
-            how = self._how_it_adds(name, loop)
+            how = self._how_it_adds(additions, loop)
         else:
-            how = self._how_it_is_divided(name, uses, loop)
+            how = self._how_it_is_divided(additions, uses, loop)
         if how is None:
             return None
         others = {o for u in uses for o in u.others} - {name}
-        if how == "sum" and not others & added_in(loop).keys() and self._only_numbers_rounds(name, loop, frame):
-            return None
         if how == "mean":
             others -= names_in(loop.target)
-        return how, anchor, others
+        is_count = how == "sum" and self._counts_rounds(inside, anchor)
+        return _Sum(how, anchor, frozenset(others), is_count)
 
-    def _only_numbers_rounds(self, name: str, loop: Loop, frame: Scope) -> bool:
-        """Whether a sum is one more in every round, as of all processes, and nothing is divided by it."""
-        steps = added_in(loop)[name]
-        is_one = all(isinstance(added(s)[1], ast.Constant) and self.program.parent(s) is loop for s in steps)
-        divides = (
-            isinstance(a, ast.BinOp) and isinstance(a.op, (ast.Div, ast.FloorDiv)) and self.program.inside(r, a.right)
-            for r in self.program.reads_of(frame, name)
-            for a in self.program.ancestors(r)
-        )
-        return is_one and not any(divides)
+    def _variable(self, additions: Sequence[Addition]) -> Variable | None:
+        root = _root(additions[0].target)
+        return None if not isinstance(root, ast.Name) else self.chains.variable(root)
 
-    def _is_of_time(self, name: str, loop: Loop) -> bool:
+    def _changes_in(self, variable: Variable, loop: Loop, additions: Sequence[Addition]) -> list[Definition] | None:
+        """The definitions of a variable in a loop, if each of them adds to it."""
+        every = self.chains.facts(loop).all_of(variable)
+        known = {a.node for a in additions}
+        inside = [d for d in every if self.program.inside(d.node, loop)]
+        inside = [d for d in inside if d.node in known or not self._is_of_another(d, variable)]
+        return inside if all(d.node in known for d in inside) else None
+
+    def _is_of_another(self, definition: Definition, variable: Variable) -> bool:
+        """Whether a call changes another object, which a number or tensor of the variable cannot hold."""
+        node = definition.node
+        if not isinstance(node, ast.Call) or definition.kind is not Kind.IN_PLACE:
+            return False
+        names = {n for changed in self.chains.changed_by(node) for n in ast.walk(changed) if isinstance(n, ast.Name)}
+        values = (assigned_to(self.program, d.node) for n in names for d in self.chains.definitions(n))
+        held = {n for v in values if v is not None for n in names_in(v)} | {n.id for n in names}
+        reads = self._reads_of(variable)
+        return variable.name not in held and all(self.chains.kinds.of(r) <= _PLAIN for r in reads)
+
+    def _counts_rounds(self, inside: Sequence[Definition], anchor: ast.stmt) -> bool:
+        """Whether a sum counts rounds or steps, as those of all processes do."""
+        reads = {r for d in inside for r in self.chains.facts(anchor).uses(d)}
+        return bool(reads) and all(self.ranks.of(r).steps for r in reads)
+
+    def _is_of_time(self, additions: Sequence[Addition]) -> bool:
         """Whether what is added is the time that a round took, while the processes work at once."""
-        clocks = {
-            target.id
-            for node in ast.walk(loop)
-            if isinstance(node, ast.Assign) and self._reads_a_clock(node.value)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        }
-        added = (statement.value for statement in added_in(loop)[name])
-        return any(self._reads_a_clock(value) or names_in(value) & clocks for value in added)
+        return any(self.ranks.of(part).of(Mark.CLOCK) for a in additions for part in a.parts)
 
-    def _reads_a_clock(self, node: ast.expr) -> bool:
-        return any(isinstance(n, ast.Call) and bool(self.program.called(n) & CLOCKS) for n in ast.walk(node))
-
-    def _how_it_is_divided(self, name: str, uses: list[Use], loop: Loop) -> str | None:
-        counts = {self.uses.counts_own_batches(d, loop) for u in uses for d in u.divisors}
-        if None in counts or len(counts) > 1 or (counts == {True} and any(not u.divisors for u in uses)):
-            return None
-        divided = {self._is_divided(statement.value, loop) for statement in added_in(loop)[name]}
-        if divided != {False}:  # part by part: `mean += loss / len(loader)`
-            return "mean" if divided == {True} and counts <= {False} else None
-        return "mean" if counts == {True} else "sum"
-
-    def _is_divided(self, summand: ast.expr, loop: Loop) -> bool:
-        """Whether what is added is divided by the number of batches that one process takes."""
-        names = [n for n in ast.walk(summand) if isinstance(n, ast.Name)]
-        nodes = [n for v in [summand, *(v for n in names for v in self._given(n, loop))] for n in ast.walk(v)]
-        divisors = [n.right for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
-        return any(self.uses.is_of_own_count(d, loop) for d in divisors)
-
-    def _given(self, name: ast.Name, loop: Loop) -> list[ast.expr]:
-        """What a variable holds that the loop gives a value."""
-        owner = self.program.scope(name).owner(name.id)
-        writes = self.tracer.writes(owner, name.id) if owner is not None else []
-        names = [w for w in writes if isinstance(w, ast.Name) and self.program.inside(w, loop)]
-        assigned = [w for w in names if isinstance(self.program.statement(w), ast.Assign)]
-        return [value for value in map(self.tracer.assigned, assigned) if value is not None]
-
-    def _how_it_adds(self, name: str, loop: Loop) -> str | None:
-        kinds = {Summand(self.program, loop).is_of_rows(statement.value) for statement in added_in(loop)[name]}
-        kind = kinds.pop() if len(kinds) == 1 else None
-        return None if kind is None else "sum" if kind else "mean"
+    def _is_trained_on(self, name: str, frame: Scope) -> bool:
+        """Whether a sum is of losses with their graphs, on which a backward pass runs."""
+        return any(
+            isinstance(c.func, ast.Attribute) and c.func.attr == "backward" and name in names_in(c)
+            for c in self.program.calls_in(frame)
+        )
 
     # Where a sum begins.
 
-    def _anchor(self, name: str, loop: Loop, frame: Scope) -> ast.stmt | None:
+    def _anchor(self, variable: Variable, inside: Sequence[Definition], loop: Loop) -> ast.stmt | None:
         """The loop after which a sum is complete, if it begins at zero just outside and nothing else adds to it."""
-        writes = [w for w in self.tracer.writes(frame, name) if not self.program.inside(w, loop)]
-        if any(self.program.frame(r) is not frame for r in self.program.reads_of(frame, name)):
+        facts = self.chains.facts(loop)
+        reads = [r for r in self._reads_of(variable) if self.program.inside(r, loop)]
+        before = {d for r in [*reads, *(d.node for d in inside)] for d in self._given(r)} - set(inside)
+        before = {d for d in before if not self._is_of_another(d, variable)}
+        first = before.pop() if len(before) == 1 else None
+        if (
+            first is None
+            or first.kind is not Kind.ASSIGNMENT
+            or not self.is_zero(assigned_to(self.program, first.node))
+        ):
             return None
-        if any(isinstance(self.program.statement(r), ast.Return) for r in self.read_in(loop, name)):
+        if any(isinstance(self.program.statement(r), ast.Return) for r in reads):
             return None
-        within = [w for w in self.tracer.writes(frame, name) if self.program.inside(w, loop)]
-        if any(self.program.statement(w) not in added_in(loop)[name] for w in within):
-            return None
-        begins = [w for w in writes if line_of(w) < loop.lineno]
-        first = max(begins, key=line_of, default=None)
-        if not isinstance(first, ast.expr) or not is_zero(self.tracer.assigned(first)):
-            return None
-        outer = self._child_of_block(loop, self.program.statement(first))
+        outer = self._child_of_block(loop, self.program.statement(first.node))
         if outer is None:
             return None
         anchor = next((a for a in self._way(loop, outer) if isinstance(a, LOOPS)), loop)
-        end = anchor.end_lineno or anchor.lineno
-        later = [self.program.statement(w) for w in writes if line_of(w) > loop.lineno]
-        begun_again = min((s.lineno for s in later if not isinstance(s, ast.AugAssign)), default=_FAR)
-        if any(
-            isinstance(s, ast.AugAssign) and isinstance(s.op, (ast.Add, ast.Sub))
-            for s in later
-            if s.lineno < begun_again
-        ):
+        others = [d for d in facts.all_of(variable) if d not in inside and d != first]
+        others = [d for d in others if not self._is_of_another(d, variable)]
+        if any(self._goes_on(d, inside) or self.program.inside(d.node, anchor) for d in others):
             return None
-        if any(s.lineno <= end for s in later):
-            return None
-        inside = [r for r in self.program.reads_of(frame, name) if self.program.inside(r, anchor)]
-        if anchor is not loop and any(not self.program.inside(r, loop) for r in inside):
-            return None
+        if anchor is not loop:
+            around = (r for r in self._reads_of(variable) if self.program.inside(r, anchor))
+            if any(not self.program.inside(r, loop) for r in around):
+                return None
         return anchor
+
+    def _reads_of(self, variable: Variable) -> list[ast.Name]:
+        return [] if variable.scope is None else self.program.reads_of(variable.scope, variable.name)
+
+    def _given(self, node: ast.AST) -> Iterable[Definition]:
+        """The definitions that reach a read, or the variable that an addition reads itself."""
+        if isinstance(node, ast.Call):
+            return ()
+        return self.chains.definitions(node) if isinstance(node, ast.expr) else ()
+
+    def _goes_on(self, definition: Definition, inside: Sequence[Definition]) -> bool:
+        """Whether something else adds to what a loop has added up, or changes it in place."""
+        node = definition.node
+        if definition.kind is Kind.AUGMENTED and isinstance(node, ast.expr):
+            statement = self.program.statement(node)
+            is_division = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Div)
+            return not is_division and bool(self.chains.definitions(node) & set(inside))
+        return definition.kind is Kind.IN_PLACE
 
     def _way(self, loop: Loop, outer: ast.stmt) -> Iterator[ast.AST]:
         """A statement, and what it holds down to a loop."""
@@ -261,57 +299,198 @@ class Sums:
                 return candidate
         return None
 
-    def read_in(self, loop: ast.AST, name: str) -> list[ast.Name]:
-        """Where a loop reads a variable of its function other than to add to it."""
-        frame = self.program.frame(loop)
-        return [
-            r
-            for r in self.program.reads_of(frame, name)
-            if self.program.inside(r, loop) and _added_to(self.program.statement(r)) != name
-        ]
+    def is_zero(self, value: ast.expr | None) -> bool:
+        """Whether a sum begins at nothing: a number, a tensor or a table of zeros."""
+        return is_zero(self.chains, value) or is_table_of_zeros(self.chains, value)
 
-    def _is_trained_on(self, name: str, frame: Scope) -> bool:
-        """Whether a sum is of losses with their graphs, on which a backward pass runs."""
-        return any(
-            isinstance(c.func, ast.Attribute) and c.func.attr == "backward" and name in names_in(c)
-            for c in self.program.calls
-            if self.program.frame(c) is frame
-        )
+    # What becomes of it.
+
+    def _reads_after(self, inside: Sequence[Definition], anchor: ast.stmt) -> list[ast.expr] | None:
+        """Where a sum is read after its loop; None where another function may read it."""
+        facts = self.chains.facts(anchor)
+        reads = {r for d in inside for r in facts.uses(d) if not self.program.inside(r, anchor)}
+        if any(self.program.frame(r) is not self.program.frame(anchor) for r in reads):
+            return None
+        return sorted(reads, key=lambda r: (r.lineno, r.col_offset))
+
+    def _use(self, node: ast.expr, frame: Scope, depth: int) -> Iterator[Use]:
+        """How a value is used where it is read: from the inside out, to what takes it."""
+        divisors: list[ast.expr] = []
+        others: set[str] = set()
+        while True:
+            parent = self.program.parent(node)
+            if isinstance(parent, ast.AugAssign) and node is parent.target:
+                is_division = isinstance(parent.op, ast.Div)
+                yield Use((parent.value,), frozenset(self._named(parent.value)), is_division)
+                return
+            if isinstance(parent, ast.BinOp):
+                other = parent.right if parent.left is node else parent.left
+                others |= self._named(other)
+                if isinstance(parent.op, ast.Div) and node is parent.left:
+                    divisors.append(other)
+                elif isinstance(parent.op, ast.Mult):
+                    divisors.extend(
+                        n.right for n in ast.walk(other) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)
+                    )
+            elif not (
+                isinstance(parent, (ast.UnaryOp, ast.Attribute))
+                or (isinstance(parent, ast.Subscript) and parent.value is node)
+                or (isinstance(parent, ast.Call) and self._hands_on(parent, node))
+            ):
+                break
+            assert isinstance(parent, ast.expr)
+            node = parent
+        use = Use(tuple(divisors), frozenset(others))
+        if divisors:
+            yield use
+        else:
+            for taken in self._taken(use, node, frame, depth):
+                yield replace(taken, others=taken.others | use.others)
+
+    def _named(self, node: ast.expr, depth: int = _DEPTH) -> set[str]:
+        """The variables in an expression, and those in what was assigned to them in one expression each."""
+        reads = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+        found = {n.id for n in reads if not self.program.externals(n)}
+        for read in reads:
+            if not isinstance(read.ctx, ast.Load) or not depth:
+                continue
+            for definition in self.chains.definitions(read):
+                value = assigned_to(self.program, definition.node) if definition.kind is Kind.ASSIGNMENT else None
+                if value is not None and not self.program.loops_round(definition.node)[:1]:
+                    found |= self._named(value, depth - 1)
+        return found
+
+    def _hands_on(self, call: ast.Call, node: ast.expr) -> bool:
+        """Whether what a library's function makes of a value is to be looked at in its place."""
+        return (call.func is node or node in call.args) and not self.program.flow.callees.get(call)
+
+    def _taken(self, use: Use, node: ast.expr, frame: Scope, depth: int) -> Iterator[Use]:
+        """What becomes of a sum that is divided by nothing where it is read."""
+        unknown = Use(use.divisors, use.others, False)
+        parent, position = self.program.parent(node), None
+        if isinstance(parent, ast.Tuple):
+            position = parent.elts.index(node)
+            node, parent = parent, self.program.parent(parent)
+        if isinstance(parent, ast.Assign) and parent.value is node:
+            for target in parent.targets:
+                yield from self._followed(target, position, frame, depth)
+        elif isinstance(parent, ast.Return):
+            if not self.program.flow.callers.get(frame):
+                yield use
+            yield from self._returned(position, frame, depth, unknown)
+        elif isinstance(parent, ast.Call) and self.program.flow.callees.get(parent):
+            yield unknown
+        elif isinstance(parent, ast.AugAssign):  # `losses[epoch] /= rows`
+            yield replace(use, others=use.others | names_in(parent.target))
+        elif isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div):
+            yield use
+        else:
+            yield use
+
+    def _followed(self, target: ast.expr, position: int | None, frame: Scope, depth: int) -> Iterator[Use]:
+        if position is not None and isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) > position:
+            target = target.elts[position]
+            position = None
+        if position is not None:
+            yield Use((), frozenset(), False)
+        elif isinstance(target, ast.Name) and self.program.scope(target).owner(target.id) is frame and depth:
+            for definition in self.chains.facts(target).at(target):
+                reads = self.chains.facts(target).uses(definition)
+                for read in sorted(reads, key=lambda r: (r.lineno, r.col_offset)):
+                    yield from self._use(read, frame, depth - 1)
+        else:
+            yield Use((), frozenset())
+
+    def _returned(self, position: int | None, frame: Scope, depth: int, unknown: Use) -> Iterator[Use]:
+        """How callers use what a function returns."""
+        for call in self.program.flow.callers.get(frame, ()):
+            if not depth:
+                yield unknown
+                return
+            parent, caller = self.program.parent(call), self.program.frame(call)
+            if isinstance(parent, ast.Assign) and parent.value is call:
+                for target in parent.targets:
+                    yield from self._followed(target, position, caller, depth - 1)
+            elif position is None:
+                yield from self._use(call, caller, depth - 1)
+
+    # How it is reduced.
+
+    def _how_it_is_divided(self, additions: Sequence[Addition], uses: Sequence[Use], loop: Loop) -> str | None:
+        counts = {self._counts_own_batches(d, loop) for u in uses for d in u.divisors}
+        if None in counts or len(counts) > 1 or (counts == {True} and any(not u.divisors for u in uses)):
+            return None
+        divided = {any(self._is_divided(part, loop) for part in a.parts) for a in additions}
+        if divided != {False}:  # part by part: `mean += loss / len(loader)`
+            return "mean" if divided == {True} and counts <= {False} else None
+        return "mean" if counts == {True} else "sum"
+
+    def _counts_own_batches(self, divisor: ast.expr, loop: Loop) -> bool | None:
+        """Whether a divisor is the number of batches that one process takes; None where that cannot be told."""
+        if self._named(divisor) & self.added(loop).keys():
+            return False  # it is a sum itself
+        if names_in(divisor) & names_in(loop.target):
+            return None if self.prepared.is_dealt_by_hand(loop) else True
+        return not self.prepared.is_dealt_by_hand(loop) and self._counts_steps(divisor, loop)
+
+    def _counts_steps(self, node: ast.expr, loop: Loop, depth: int = _DEPTH) -> bool:
+        """Whether the number of batches that one process takes goes into a value."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call) and self._is_length(part, loop):
+                return True
+            if isinstance(part, (ast.Name, ast.Attribute)) and (
+                self.ranks.of(part).steps
+                or any(self._counts_steps(v, loop, depth - 1) for v in self._given_to(part, depth))
+            ):
+                return True
+        return False
+
+    def _is_length(self, call: ast.Call, loop: Loop) -> bool:
+        """`len(loader)`, of what the loop goes over or of another prepared loader."""
+        if ast.unparse(call.func) != "len" or len(call.args) != 1:
+            return False
+        text = ast.unparse(call.args[0])
+        is_gone_over = any(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(loop.iter))
+        return is_gone_over or self.ranks.of(call).steps
+
+    def _given_to(self, node: ast.expr, depth: int) -> list[ast.expr]:
+        """What a variable or an attribute may have been given."""
+        values: list[ast.expr | None] = []
+        for definition in self.chains.definitions(node) if depth else ():
+            if definition.kind is Kind.ASSIGNMENT:
+                values.append(assigned_to(self.program, definition.node))
+            elif definition.kind is Kind.PARAMETER and definition.variable.scope is not None:
+                scope, name = definition.variable.scope, definition.variable.name
+                values.extend(self.chains.given(call, scope, name) for call in self.program.calls_of(scope))
+        return [value for value in values if value is not None]
+
+    def _is_divided(self, summand: ast.expr, loop: Loop) -> bool:
+        """Whether what is added is divided by the number of batches that one process takes."""
+        if self.prepared.is_dealt_by_hand(loop):
+            return False
+        names = [n for n in ast.walk(summand) if isinstance(n, ast.Name)]
+        nodes = [n for v in [summand, *(v for n in names for v in self._values_in(n, loop))] for n in ast.walk(v)]
+        divisors = [n.right for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+        return any(self._counts_steps(d, loop) for d in divisors)
+
+    def _values_in(self, name: ast.Name, loop: Loop) -> list[ast.expr]:
+        """What a variable holds that the loop gives a value."""
+        inside = [d for d in self.chains.definitions(name) if self.program.inside(d.node, loop)]
+        values = [assigned_to(self.program, d.node) for d in inside if d.kind is Kind.ASSIGNMENT]
+        return [value for value in values if value is not None]
+
+    def _how_it_adds(self, additions: Sequence[Addition], loop: Loop) -> str | None:
+        summand = Summand(self.program, loop)
+        kinds = {summand.is_of_rows(part) for a in additions for part in a.parts}
+        kind = kinds.pop() if len(kinds) == 1 else None
+        return None if kind is None else "sum" if kind else "mean"
 
 
-def added_in(loop: Loop) -> dict[str, list[ast.AugAssign | ast.Assign]]:
-    """The variables to which a loop adds, with the statements that do."""
-    found: dict[str, list[ast.AugAssign | ast.Assign]] = {}
-    for node in ast.walk(loop):
-        target = _added_to(node)
-        if target is not None:
-            assert isinstance(node, (ast.AugAssign, ast.Assign))
-            found.setdefault(target, []).append(node)
-    return found
-
-
-def added(node: ast.AugAssign | ast.Assign) -> tuple[ast.expr, ast.expr | None]:
-    """Where a statement adds something, and what: `a` and `x` of `a += x` and of `a = a + x`; None if it does not."""
-    if isinstance(node, ast.AugAssign):
-        return node.target, node.value if isinstance(node.op, ast.Add) else None
-    target, value = node.targets[0], node.value
-    if isinstance(target, ast.Name) and len(node.targets) == 1 and isinstance(value, ast.BinOp):
-        for side, other in ((value.left, value.right), (value.right, value.left)):
-            is_there = isinstance(side, ast.Name) and side.id == target.id
-            if is_there and isinstance(value.op, ast.Add) and target.id not in names_in(other):
-                return target, other
-    return target, None
-
-
-def _added_to(node: ast.AST) -> str | None:
-    """`a` of `a += x` and of `a = a + x`."""
-    target, value = added(node) if isinstance(node, (ast.AugAssign, ast.Assign)) else (None, None)
-    return target.id if isinstance(target, ast.Name) and value is not None else None
-
-
-def _moves_on(name: str, loop: Loop) -> bool:
-    """Whether what is added depends on the sum so far, as in a running mean: `mean += (x - mean) / n`."""
-    return any(isinstance(s, ast.AugAssign) and name in names_in(s.value) for s in added_in(loop)[name])
+def _root(target: ast.expr) -> ast.expr | None:
+    """The variable that an addition changes: `table` of `table[i] += x`; None for other places."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return target if isinstance(target, ast.Name) else None
 
 
 def bound_in(loop: Loop) -> set[str]:
@@ -327,13 +506,39 @@ def bound_in(loop: Loop) -> set[str]:
     return found
 
 
-def is_zero(value: ast.expr | None) -> bool:
+def is_zero(chains: Chains, value: ast.expr | None) -> bool:
     """Whether a sum begins at nothing: a number or a tensor of zeros."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MOVES:
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and (methods.keeps_values(value.func.attr) or methods.moves(value.func.attr))
+    ):
         value = value.func.value
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, (ast.USub, ast.UAdd)):
+        return is_zero(chains, value.operand)
     if isinstance(value, ast.Constant):
         return type(value.value) in (int, float) and value.value == 0
-    if isinstance(value, ast.Call) and ast.unparse(value.func) in _ZEROS:
-        numbers = [a.value for a in ast.walk(value) if isinstance(a, ast.Constant) and not isinstance(a.value, str)]
-        return "zeros" in ast.unparse(value.func) or all(n == 0 for n in numbers if n is not None)
-    return False
+    if not isinstance(value, ast.Call):
+        return False
+    rows = chains.kinds.called(value) or ()
+    if rows and all(row.has(Trait.ZEROS) for row in rows):
+        return True
+    numbers = [a.value for a in ast.walk(value) if isinstance(a, ast.Constant) and not isinstance(a.value, str)]
+    converts = bool(rows) and all(row.role is Role.FACTORY or row.has(Trait.SCALAR) for row in rows)
+    is_plain = not any(isinstance(a, ast.Name) and isinstance(a.ctx, ast.Load) for g in value.args for a in ast.walk(g))
+    return converts and is_plain and bool(value.args) and all(n == 0 for n in numbers if n is not None)
+
+
+def is_table_of_zeros(chains: Chains, value: ast.expr | None) -> bool:
+    """Whether a list or a dict begins with a number of zeros."""
+    if isinstance(value, (ast.List, ast.Dict)):
+        parts = value.elts if isinstance(value, ast.List) else value.values
+        return bool(parts) and all(is_zero(chains, p) for p in parts)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
+        return any(isinstance(side, ast.List) and is_table_of_zeros(chains, side) for side in (value.left, value.right))
+    if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
+        return is_zero(chains, value.elt)
+    if isinstance(value, ast.DictComp):
+        return is_zero(chains, value.value)
+    is_list = isinstance(value, ast.Call) and ast.unparse(value.func) == "list"
+    return is_list and any(is_table_of_zeros(chains, a) for a in value.args)  # type: ignore[union-attr]  # a call

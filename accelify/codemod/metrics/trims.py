@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.metrics.row_metrics import Rowwise
 from accelify.codemod.metrics.summands import Summand
-from accelify.codemod.metrics.sums import added_in
+from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import names_written_in

@@ -96,7 +96,6 @@ def find(script: Script) -> Iterator[Change | Remark]:
             edits=tuple(edits),
             tier=Tier.REVIEW,
         )
-        yield from _running(script, reduction)
 
 
 def _dealt(script: Script, dealing: Dealing) -> Change:
@@ -180,14 +179,6 @@ def _whole(reduction: Reduction, trim: Trim | None) -> str:
         added = "without the rows that are added to even out the last step of an epoch"
         return f"all processes, {added}" + ("; a mean of that step was taken with them" if trim.holds_means else "")
     return "all processes; what is added to even out the last step of an epoch counts too"
-
-
-def _running(script: Script, reduction: Reduction) -> Iterator[Remark]:
-    """What the loop itself shows of a sum before it is reduced."""
-    for name in reduction.names:
-        for read in script.metrics.sums.read_in(reduction.loop, name)[:1]:
-            message = f"`{name}` is this process's share until the loop is over"
-            yield Remark(NAME, script.path(read), read, message, Tier.ADVICE)
 
 
 def _statement(reduction: Reduction, accelerator: str) -> str:

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 
 from accelify.codemod.devices.options import OPTIONS
 from accelify.codemod.edits.values import Remark, When
-from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.batch_numbers import picked_by_number
-from accelify.codemod.metrics.decisions import decided_apart, is_measured
+from accelify.codemod.metrics.decisions import decided_apart
 from accelify.codemod.metrics.progress import overlong_rounds, overlong_schedules, overstated_bars, shrunken_schedules
-from accelify.codemod.metrics.sums import added, added_in, bound_in
+from accelify.codemod.metrics.reports import About
+from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import names_in
@@ -32,16 +32,34 @@ _FEWER = (
     "`len` of a prepared loader counts this process's batches, fewer with more processes: so does this schedule, which "
     "steps once an epoch"
 )
+_OF_SHARDS = (About.SUM, About.LIST, About.RUNNING)
+_OWN = {
+    About.SUM: (
+        "`{}` adds up this process's share only: reduce it over the processes where the whole is meant",
+        Tier.REVIEW,
+    ),
+    About.LIST: ("`{}` collects this process's share only: gather it where the whole is meant", Tier.REVIEW),
+    About.RUNNING: (
+        "`{}` is worked out from this process's share only: reduce it over the processes where the whole is meant",
+        Tier.REVIEW,
+    ),
+    About.UNFINISHED: ("`{}` is this process's share until the loop is over", Tier.ADVICE),
+    About.BATCH: ("what is shown of single batches while the loop runs is of this process's own batches", Tier.ADVICE),
+    About.STATE: (
+        "later steps compute with `{}`, and each process puts only its share of the data into it: gather it over them",
+        Tier.REVIEW,
+    ),
+    About.LAST: ("`{}` is of the last batch of this process", Tier.ADVICE),
+}
 _SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
 
 
 def find(script: Script) -> Iterator[Remark]:
     """The notes of the changed files."""
     shared = script.metrics.shared_loops
+    if script.distribution is None:  # else the script knows, and reduces by itself
+        yield from _own_values(script)
     for loop in shared:
-        if script.distribution is None:  # else the script knows, and reduces by itself
-            yield from _sums(script, loop)
-            yield from _lists(script, loop)
         yield from _carried(script, loop)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
@@ -79,100 +97,25 @@ def _elsewhere(script: Script) -> Iterator[Remark]:
                 yield Remark(NAME, parsed.path, node, _SHARE, Tier.REVIEW)
 
 
-def _sums(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    seen = {name for r in script.metrics.reductions if r.loop is loop for name in r.names}
-    bound = bound_in(loop) - added_in(loop).keys()
-    for node in ast.walk(loop):
-        if not isinstance(node, (ast.AugAssign, ast.Assign)):
+def _own_values(script: Script) -> Iterator[Remark]:
+    """What one process alone has seen, and that is shown, saved, returned or decided by."""
+    for report in script.metrics.reports:
+        if report.about in _OF_SHARDS and _goes_over_all(script, report.node, report.loop):
             continue
-        target, value = added(node)
-        if value is None or (isinstance(node, ast.Assign) and not _is_read_after(script, target, loop)):
-            continue
-        if not is_measured(value) and not names_in(node) & bound:
-            continue
-        if isinstance(value, ast.Constant) and not _is_counted_by_data(script, node, loop):
-            continue
-        text = ast.unparse(target)
-        if text not in seen and not _begins_anew(script, text, node, loop):
-            seen.add(text)
-            message = (
-                f"`{text}` adds up this process's share only: reduce it over the processes where the whole is meant"
-            )
-            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+        message, tier = _OWN[report.about]
+        yield Remark(NAME, script.path(report.node), report.node, message.format(report.text), tier)
 
 
-def _is_read_after(script: Script, target: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
-    """Whether something reads a variable once a loop is over."""
-    reads = script.program.frame(loop).reads.get(target.id, ()) if isinstance(target, ast.Name) else ()
-    return any(script.program.is_after(r, loop) for r in reads)
-
-
-def _is_counted_by_data(script: Script, node: ast.stmt, loop: ast.For | ast.AsyncFor) -> bool:
-    """Whether `correct += 1` stands under a condition that the batch decides; steps are counted alike everywhere."""
-    round_it = (a for a in script.program.ancestors(node) if isinstance(a, ast.If) and script.program.inside(a, loop))
-    return any(script.metrics.locality.is_own(a.test) for a in round_it)
-
-
-def _lists(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    """Lists and meters into which a loop puts what it measures, and which are read after it."""
-    frame = script.program.frame(loop)
-    seen = {name for shared, names in script.metrics.put_together if shared is loop for name in names}
-    for node in ast.walk(loop):
-        into, given = _collected(script, node)
-        if into is None or into.id in seen or script.roles.adds_up_itself(into) or _goes_over_all(script, node, loop):
-            continue
-        is_read = any(script.program.is_after(r, loop) for r in frame.reads.get(into.id, ()))
-        if is_read and frame.binds(into.id) and any(map(script.metrics.locality.is_own, given)):
-            seen.add(into.id)
-            message = f"`{into.id}` collects this process's share only: gather it where the whole is meant"
-            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
-
-
-def _collected(script: Script, node: ast.AST) -> tuple[ast.Name | None, list[ast.expr]]:
-    """Where something is put with what was there, and what is: `rows.append(x)`, `rows = torch.cat((rows, x))`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        into = node.func.value
-        while isinstance(into, ast.Subscript):
-            into = into.value
-        if isinstance(into, ast.Name) and methods.puts_in(node.func.attr):
-            return into, node.args
-        return None, []
-    call = node.value if isinstance(node, ast.Assign) else None
-    joins = isinstance(call, ast.Call) and any(map(names.joins, script.program.called(call)))
-    if isinstance(node, ast.Assign) and isinstance(call, ast.Call) and joins:
-        target = node.targets[0]
-        first = call.args[0] if call.args else None
-        parts = first.elts if isinstance(first, (ast.Tuple, ast.List)) else call.args[:2]
-        if isinstance(target, ast.Name) and target.id in map(ast.unparse, parts):
-            return target, [p for p in parts if ast.unparse(p) != target.id]
-    return None, []
-
-
-def _goes_over_all(script: Script, node: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:
+def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
     """Whether a place in a loop over `loaders[phase]` is for a phase whose loader is whole in every process."""
     phase = script.training.phases.get(loop)
-    source = script.tracer.inside(loop.iter)
+    source = script.tracer.inside(phase.loop.iter) if phase is not None else None
     if phase is None or any(d.loop is loop for d in script.metrics.dealt) or not isinstance(source, ast.Subscript):
         return False
     if not isinstance(phase.test, ast.Compare) or ast.unparse(source.slice) != ast.unparse(phase.test.left):
         return False
     around = [b for b in script.program.branches_round(node) if script.program.inside(b[0], loop)]
     return any(phase.is_over(branching.test, holds) for branching, holds in around)
-
-
-def _begins_anew(script: Script, text: str, addition: ast.stmt, loop: ast.For | ast.AsyncFor) -> bool:
-    """Whether a sum is begun in each round of a loop, so that it is of one batch: `loss = 0`, then `loss += ...`."""
-    statement = addition
-    while statement is not loop:
-        block = script.program.block(statement)
-        for earlier in block[: block.index(statement)]:
-            if isinstance(earlier, ast.Assign) and text in map(ast.unparse, earlier.targets):
-                return True
-        around = script.program.parent(statement)
-        if not isinstance(around, ast.stmt):
-            return False
-        statement = around
-    return False
 
 
 def _carried(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:

@@ -27,7 +27,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each step of a scheduler that is told what one process alone has seen; else a note."""
     for call in script.program.calls:
         given = _given(script, call)
-        if given is None or not script.metrics.locality.is_own(given):
+        if given is None or not script.metrics.ranks.is_own(given):
             continue
         path, text, accelerator = script.path(call), ast.unparse(given), script.accelerator(call)
         if accelerator is None or script.distribution is not None or not script.options.runtime.has("reduce"):

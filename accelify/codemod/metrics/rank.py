@@ -1,0 +1,894 @@
+"""Which values are the same on all ranks, and which are one rank's own?
+
+A value is a rank's own if it comes from its shard of the data, its random draws, its number, its clock or its
+simulation, however it got there: through variables, attributes, containers, functions and conditions. What an unknown
+function gives is as its arguments are. Counts of a shard's rows and steps are the same on all ranks, but are no counts
+of the whole; they are told apart. Each value carries its origins: the loop whose batches it is computed from, or the
+place where a running value is updated from round to round.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from accelify.codemod.libraries import table
+from accelify.codemod.libraries.row import Effect, Role, Row, Rows, Same, Trait
+from accelify.codemod.metrics.sinks import leaves
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.definitions import Definition, Kind, Variable
+from accelify.codemod.semantics.kinds import UNKNOWN
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue
+
+Loop = ast.For | ast.AsyncFor
+
+
+class Mark(Enum):
+    """What makes a value a rank's own."""
+
+    BATCH = "computed from a batch of this rank"
+    RUNNING = "updated from round to round of a sharded loop"
+    CHOSEN = "chosen by a value of this rank"
+    ROWS = "counts rows of this rank"
+    STEPS = "counts steps of this rank"
+    DRAW = "drawn at random"
+    RANK = "the number of the rank"
+    CLOCK = "the time"
+    SIMULATION = "told by a simulation"
+
+
+_COUNTS = frozenset({Mark.ROWS, Mark.STEPS})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value becomes a rank's own. `at` is the one part of an object that it is in: an attribute, a key.
+
+    node: the sharded loop of a batch or a count of steps; the update of a running value; the call, or the condition.
+    """
+
+    mark: Mark
+    node: ast.AST
+    at: str | None = None
+    differs: bool = True
+
+    @property
+    def is_count(self) -> bool:
+        """Whether all ranks have the same number here, of what each of them counts for itself."""
+        return not self.differs
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a parameter holds, or a part of it: another value for each call."""
+
+    scope: Scope
+    name: str
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The origins of a value; none if it is the same on all ranks."""
+
+    origins: frozenset[Origin] = frozenset()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the value may differ between ranks."""
+        return any(o.differs for o in self.origins)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all ranks have the same value, and it counts nothing of one rank alone."""
+        return not self.origins
+
+    def of(self, *marks: Mark) -> frozenset[Origin]:
+        """The origins of some kinds."""
+        return frozenset(o for o in self.origins if o.mark in marks)
+
+    @property
+    def steps(self) -> bool:
+        """Whether the value is a count of this rank's steps, or is worked out from such counts."""
+        return bool(self.origins) and all(o.mark is Mark.STEPS for o in self.origins)
+
+
+_Label = Origin | Given
+_Labels = frozenset[_Label]
+_NONE: _Labels = frozenset()
+_SAME = Rank()
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Where ranks get data of their own.
+
+    loops: those whose items are sharded. is_loader: whether an expression is a prepared loader. is_alike: whether it
+    holds what all ranks have alike, whatever it is used for: a prepared model, an optimizer. draws: whether each rank
+    draws random numbers of its own.
+    """
+
+    loops: Sequence[Loop]
+    is_loader: Callable[[ast.expr], bool]
+    is_alike: Callable[[ast.expr], bool]
+    draws: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """What a function returns, or one part of the tuple that it returns."""
+
+    scope: Scope
+    position: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    """What a function puts into an object that it is given."""
+
+    scope: Scope
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """What the calls of a function give to a parameter."""
+
+    scope: Scope
+    name: str
+
+
+_Key = Definition | _Returned | _Filled | _Argument
+
+
+class Ranks:
+    """Work out the rank of expressions, each fact when it is first asked for."""
+
+    def __init__(
+        self,
+        chains: Chains,
+        shards: Shards,
+        settled: Callable[[Ranks, Definition, ast.expr], bool] = lambda ranks, definition, read: False,
+    ) -> None:
+        self.chains = chains
+        self.program: Program = chains.program
+        self.shards = shards
+        self.loops = set(shards.loops)
+        self.settled = settled
+        self._known: dict[_Key, _Labels] = {}
+        self._readers: dict[_Key, dict[_Key, None]] = {}
+        self._waiting: dict[_Key, None] = {}
+        self._current: _Key | None = None
+        self._running: dict[Definition, Loop | None] = {}
+        self._run_by: dict[ast.AST, set[Scope]] = {}
+
+    def of(self, node: ast.expr) -> Rank:
+        """The rank of an expression, where callers of its function are known of the join of their arguments."""
+        return Rank(frozenset(label for label in self._settled_labels(node) if isinstance(label, Origin)))
+
+    def is_own(self, node: ast.expr) -> bool:
+        """Whether an expression may have another value on each rank."""
+        return bool(self.shards.loops or self.shards.draws) and self.of(node).is_own
+
+    def parts_of(self, node: ast.expr, at: str | None = None) -> tuple[Rank, list[Given]]:
+        """The rank of an expression, or of a part of its object, apart from what callers give to its function."""
+        labels = self._solved(lambda: _part(self._of(node), at))
+        own = Rank(frozenset(la for la in labels if isinstance(la, Origin)))
+        given = {la for la in labels if isinstance(la, Given)}
+        return own, sorted(given, key=lambda g: (g.scope.qualified_name, g.name, g.at or ""))
+
+    def running_in(self, definition: Definition) -> Loop | None:
+        """The sharded loop in which a definition changes a value from round to round, if it does."""
+        if definition not in self._running:
+            self._running[definition] = self._find_running(definition)
+        return self._running[definition]
+
+    # The solver: facts that depend on each other, again until none of them grows.
+
+    def _settled_labels(self, node: ast.expr) -> _Labels:
+        return self._solved(lambda: self._resolved(self._of(node)))
+
+    def _solved(self, question: Callable[[], _Labels]) -> _Labels:
+        found = question()
+        while self._waiting:
+            self._solve()
+            found = question()
+        return found
+
+    def _solve(self) -> None:
+        while self._waiting:
+            key = next(iter(self._waiting))
+            del self._waiting[key]
+            self._current = key
+            found = self._known[key] | self._worked_out(key)
+            self._current = None
+            if found != self._known[key]:
+                self._known[key] = found
+                self._waiting.update(self._readers.get(key, {}))
+
+    def _get(self, key: _Key) -> _Labels:
+        if self._current is not None:
+            self._readers.setdefault(key, {})[self._current] = None
+        if key not in self._known:
+            self._known[key] = _NONE
+            self._waiting[key] = None
+        return self._known[key]
+
+    def _worked_out(self, key: _Key) -> _Labels:
+        if isinstance(key, Definition):
+            return self._defined(key)
+        if isinstance(key, _Returned):
+            return self._of_returned(key)
+        if isinstance(key, _Filled):
+            return self._of_filled(key)
+        return self._of_argument(key)
+
+    # Definitions.
+
+    def _defined(self, definition: Definition) -> _Labels:
+        """What a definition gives its variable, with the conditions that decide whether it does."""
+        labels = self._given_by(definition)
+        if definition.kind not in (Kind.PARAMETER, Kind.FUNCTION, Kind.CLASS, Kind.IMPORT):
+            labels |= self._control(definition.node)
+            if self._is_of_others(definition):
+                labels = self._resolved(labels)
+            loop = self.running_in(definition)
+            if loop is not None:
+                labels = self._made_running(labels, definition.node, loop)
+        return labels
+
+    def _made_running(self, labels: _Labels, node: ast.AST, loop: Loop) -> _Labels:
+        """The labels of a value that is updated in each round; what is measured in time stays that."""
+        clocks = frozenset(la for la in labels if isinstance(la, Origin) and la.mark is Mark.CLOCK)
+        if clocks:
+            return clocks
+        found: set[_Label] = {Origin(Mark.STEPS, loop, differs=False)}
+        for label in labels:
+            if isinstance(label, Given) or label.mark in (Mark.CHOSEN, Mark.CLOCK):
+                found.add(label)
+            if isinstance(label, Origin) and label.mark not in (Mark.STEPS, Mark.CLOCK):
+                found.add(Origin(Mark.RUNNING, node, label.at, label.differs))
+        return frozenset(found)
+
+    def _is_of_others(self, definition: Definition) -> bool:
+        """Whether the variable belongs to no function, or to another than the one that defines it."""
+        variable = definition.variable
+        if variable.is_attribute or variable.scope is None:
+            return not self._is_self(variable, definition.node)
+        return variable.scope.frame is not self.program.frame(definition.node)
+
+    def _is_self(self, variable: Variable, node: ast.AST) -> bool:
+        """Whether an attribute is one of the object whose method holds a node."""
+        return variable.scope is not None and self.program.frame(node).is_method
+
+    def _find_running(self, definition: Definition) -> Loop | None:
+        if definition.kind not in (Kind.ASSIGNMENT, Kind.AUGMENTED, Kind.IN_PLACE):
+            return None
+        node = definition.node
+        if definition.kind is Kind.ASSIGNMENT and not self._reads_itself(definition):
+            return None
+        if definition.kind is Kind.IN_PLACE and self._is_replaced(node):
+            return None
+        around = [loop for loop in self.program.loops_round(node) if loop in self.loops]
+        for loop in around:
+            if not isinstance(loop, ast.While):
+                return None if self._begins_anew(definition, loop) else loop
+        if self._outlives_its_function(definition):
+            return self.loop_that_runs(self.program.frame(node))
+        return None
+
+    def _outlives_its_function(self, definition: Definition) -> bool:
+        """Whether the variable is an attribute that the definition names, or of an enclosing scope."""
+        variable = definition.variable
+        if not variable.is_attribute:
+            return self._is_of_others(definition)
+        is_named = any(isinstance(n, ast.Attribute) and n.attr == variable.name for n in ast.walk(definition.node))
+        return is_named and (variable.scope is not None or not self._is_of_parameter(definition.node))
+
+    def _is_of_parameter(self, node: ast.AST) -> bool:
+        """Whether a place is in what a function is given: then its callers know whether that outlives the batch."""
+        target = node.func if isinstance(node, ast.Call) else node
+        while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
+            target = target.value
+        owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
+        return owner is not None and owner.kind != "module" and owner.kind != "class"
+
+    def loop_of(self, node: ast.AST) -> Loop | None:
+        """The sharded loop in which a definition at a node changes a value from round to round."""
+        found = (self.running_in(d) for d in self.chains.facts(node).at(node))
+        return next((loop for loop in found if loop is not None), None)
+
+    def _is_replaced(self, node: ast.AST) -> bool:
+        """Whether a change of an object gives one part of it another value: `state.loss = loss`, `log["x"] = x`."""
+        parent = self.program.parent(node)
+        if isinstance(parent, ast.AugAssign) or not isinstance(node, (ast.Attribute, ast.Subscript)):
+            return False
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+            return False
+        value = self._assigned(node)[0]
+        text = ast.unparse(node)
+        return value is None or not any(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(value))
+
+    def loop_that_runs(self, frame: Scope) -> Loop | None:
+        """A sharded loop whose rounds call a function, themselves or through others."""
+        for loop in self.shards.loops:
+            if loop not in self._run_by:
+                calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+                callees = {f for c in calls for f in self.program.flow.callees.get(c, ())}
+                self._run_by[loop] = self.program.run_from(callees)
+            if frame in self._run_by[loop]:
+                return loop
+        return None
+
+    def _reads_itself(self, definition: Definition) -> bool:
+        """Whether an assignment gives a variable a value that is made from its last one."""
+        value = self._assigned(definition.node)[0]
+        return value is not None and any(
+            definition in self.chains.definitions(read)
+            for read in ast.walk(value)
+            if isinstance(read, (ast.Name, ast.Attribute)) and isinstance(read.ctx, ast.Load)
+        )
+
+    def _begins_anew(self, definition: Definition, loop: Loop) -> bool:
+        """Whether each round of a loop gives a variable another value or object before a definition changes it."""
+        flow, facts = self.chains.flow(loop), self.chains.facts(loop)
+        for other in facts.all_of(definition.variable):
+            if other.kind in (Kind.IN_PLACE, Kind.AUGMENTED) or other == definition:
+                continue
+            if not self.program.inside(other.node, loop) or self._reads_itself(other):
+                continue
+            if flow.dominates(other.node, definition.node):
+                return True
+        return False
+
+    def _given_by(self, definition: Definition) -> _Labels:
+        kind, node = definition.kind, definition.node
+        if kind is Kind.PARAMETER and definition.variable.scope is not None:
+            return frozenset({Given(definition.variable.scope, definition.variable.name)})
+        if kind is Kind.IMPORT:
+            return self._imported(node)
+        if kind is Kind.LOOP:
+            return self._looped(node)
+        if kind is Kind.AUGMENTED:
+            parent = self.program.parent(node)
+            assert isinstance(parent, ast.AugAssign)
+            assert isinstance(node, ast.expr)
+            return self._read(node) | self._of(parent.value)
+        if kind is Kind.IN_PLACE:
+            return self._put(definition)
+        if kind is Kind.WITH:
+            item = next(a for a in self.program.ancestors(node) if isinstance(a, ast.withitem))
+            return self._of(item.context_expr)
+        if kind is Kind.PATTERN:
+            match = next((a for a in self.program.ancestors(node) if isinstance(a, ast.Match)), None)
+            return _NONE if match is None else self._of(match.subject)
+        if kind is Kind.ASSIGNMENT:
+            return self._of_part(*self._assigned(node))
+        return _NONE
+
+    def _assigned(self, target: ast.AST) -> tuple[ast.expr | None, tuple[int, ...]]:
+        """The expression that a target gets its value from, and which part of that."""
+        path: list[int] = []
+        node, parent = target, self.program.parent(target)
+        while isinstance(parent, (ast.Tuple, ast.List, ast.Starred)):
+            if isinstance(parent, (ast.Tuple, ast.List)):
+                path.insert(0, parent.elts.index(node))  # type: ignore[arg-type]  # an expression
+            node, parent = parent, self.program.parent(parent)
+        if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign)):
+            return parent.value, tuple(path)
+        return None, ()
+
+    def _of_part(self, value: ast.expr | None, path: tuple[int, ...]) -> _Labels:
+        """The labels of one part of what an expression gives."""
+        if value is None:
+            return _NONE
+        if path and isinstance(value, (ast.Tuple, ast.List)):
+            is_plain = path[0] < len(value.elts) and not any(isinstance(e, ast.Starred) for e in value.elts)
+            return self._of_part(value.elts[path[0]], path[1:]) if is_plain else self._of(value)
+        if path and isinstance(value, ast.Call) and self.program.flow.callees.get(value):
+            return self._called(value, path[0])
+        return self._of(value)
+
+    def _looped(self, node: ast.AST) -> _Labels:
+        """What a loop, or a comprehension, gives one of its variables."""
+        path: list[int] = []
+        inner, holder = node, self.program.parent(node)
+        while isinstance(holder, (ast.Tuple, ast.List, ast.Starred)):
+            if isinstance(holder, (ast.Tuple, ast.List)):
+                path.insert(0, holder.elts.index(inner))  # type: ignore[arg-type]  # an expression
+            inner, holder = holder, self.program.parent(holder)
+        assert isinstance(holder, (ast.For, ast.AsyncFor, ast.comprehension))
+        return self._item(holder.iter, tuple(path), holder)
+
+    def _item(self, source: ast.expr, path: tuple[int, ...], holder: ast.AST) -> _Labels:
+        """What going over an expression yields, or one part of that."""
+        called = self.program.called(source) if isinstance(source, ast.Call) else set()
+        if isinstance(source, ast.Call) and source.args and path:
+            if "enumerate" in called and path[0] == 0:
+                return frozenset({Origin(Mark.STEPS, holder, differs=False)}) if holder in self.loops else _NONE
+            if "enumerate" in called:
+                return self._item(source.args[0], path[1:], holder)
+            if "zip" in called and path[0] < len(source.args) and holder not in self.loops:
+                return self._item(source.args[path[0]], path[1:], holder)
+            if self.chains.tracer.is_progress(source):
+                return self._item(source.args[0], path, holder)
+        if holder in self.loops:
+            return frozenset({Origin(Mark.BATCH, holder)})
+        if isinstance(holder, ast.comprehension) and self.shards.is_loader(source):
+            return frozenset({Origin(Mark.BATCH, holder)})
+        return self._of(source)
+
+    def _imported(self, node: ast.AST) -> _Labels:
+        """What a variable of another module holds."""
+        statement = self.program.statement(node)
+        if not isinstance(statement, ast.ImportFrom) or not isinstance(node, ast.alias):
+            return _NONE
+        flow = self.program.flow
+        root = flow.module_named(self.program.path(node), statement.module or "", statement.level)
+        return _NONE if root is None else self._of_global(root, node.name)
+
+    def _of_global(self, root: Scope, name: str) -> _Labels:
+        found = _NONE
+        for definition in self.chains.facts(root.node).all_of(Variable(root, name)):
+            found |= self._get(definition)
+        return self._resolved(found)
+
+    # What is put into objects.
+
+    def _put(self, definition: Definition) -> _Labels:
+        """What a change in place puts into an object."""
+        node = definition.node
+        if isinstance(node, ast.Call):
+            return self._put_by_call(node, definition.variable)
+        if isinstance(node, ast.Subscript):
+            labels = self._of_part(*self._assigned(node)) | self._chosen(self._of(node.slice), node)
+            return _at(labels, self._place(node, definition.variable))
+        if isinstance(node, ast.Attribute):
+            return _at(self._of_part(*self._assigned(node)), self._place(node, definition.variable))
+        return self._of_part(*self._assigned(node))
+
+    def _place(self, node: ast.expr, variable: Variable) -> str | None:
+        """The part of a variable's object that an expression stands for: `loss` of `state.loss`, of `log["loss"]`."""
+        part: str | None = None
+        while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
+            if isinstance(node, ast.Attribute):
+                if self.chains.variable(node) == variable:
+                    return part
+                part = node.attr
+            elif isinstance(node, ast.Subscript):
+                key = node.slice
+                part = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+            node = node.value
+        return part if isinstance(node, ast.Name) and self.chains.variable(node) == variable else None
+
+    def _put_by_call(self, call: ast.Call, variable: Variable) -> _Labels:
+        found = _NONE
+        callees = self.program.flow.callees.get(call, set())
+        for callee in callees:
+            for name in self.chains.filled_parameters(callee):
+                given = self.chains.given(call, callee, name)
+                if given is None:
+                    continue
+                labels = self._for_call(self._get(_Filled(callee, name)), call, callee)
+                place = self._place(given, variable)
+                is_it = self._variable_of(given) == variable
+                found |= labels if is_it else _at(_without_place(labels), place)
+        if callees or any(map(leaves, self.chains.kinds.called(call) or ())):
+            return found
+        labels = self._of_arguments(call)
+        for changed in self.chains.changed_by(call):
+            found |= _at(_without_place(labels), self._place(changed, variable))
+        return found
+
+    def _variable_of(self, node: ast.expr) -> Variable | None:
+        return self.chains.variable(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+
+    def _of_filled(self, key: _Filled) -> _Labels:
+        """What a function puts into the object that one of its parameters holds."""
+        found = _NONE
+        is_self = key.scope.is_method and key.scope.parameters[:1] and key.scope.parameters[0].arg == key.name
+        facts = self.chains.facts(key.scope.node)
+        for node in (n for s in key.scope.body for n in ast.walk(s)):
+            for definition in facts.at(node):
+                variable = definition.variable
+                if is_self and variable.is_attribute and variable.scope is not None:
+                    if definition.kind in (Kind.ASSIGNMENT, Kind.AUGMENTED, Kind.IN_PLACE):
+                        found |= _at(_without_place(self._get(definition)), variable.name)
+                elif variable == Variable(key.scope, key.name) and definition.kind in (Kind.IN_PLACE, Kind.AUGMENTED):
+                    found |= self._get(definition)
+            if is_self and isinstance(node, ast.Call):
+                found |= self._filled_by_own_call(node, key)
+        return found - {label for label in found if isinstance(label, Given) and label.name == key.name}
+
+    def _filled_by_own_call(self, call: ast.Call, key: _Filled) -> _Labels:
+        """What `self.other(x)` puts into `self`."""
+        found = _NONE
+        for callee in self.program.flow.callees.get(call, set()):
+            for name in self.chains.filled_parameters(callee):
+                given = self.chains.given(call, callee, name)
+                if isinstance(given, ast.Name) and given.id == key.name:
+                    found |= self._for_call(self._get(_Filled(callee, name)), call, callee)
+        return found
+
+    # Functions.
+
+    def _of_returned(self, key: _Returned) -> _Labels:
+        found = _NONE
+        if key.scope.kind == "lambda":
+            assert isinstance(key.scope.node, ast.Lambda)
+            return self._of(key.scope.node.body)
+        for node in self._own_nodes(key.scope):
+            value = node.value if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) else None
+            if value is not None:
+                path = () if key.position is None or not isinstance(node, ast.Return) else (key.position,)
+                found |= self._of_part(value, path) | self._control(node)
+        return found
+
+    def _own_nodes(self, scope: Scope) -> Iterator[ast.AST]:
+        queue: list[ast.AST] = [*scope.body]
+        while queue:
+            node = queue.pop()
+            yield node
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                queue.extend(ast.iter_child_nodes(node))
+
+    def _of_argument(self, key: _Argument) -> _Labels:
+        """What the known calls give to a parameter, for all of them."""
+        found = _NONE
+        for call in self.program.calls_of(key.scope):
+            given = self.chains.given(call, key.scope, key.name)
+            if given is not None:
+                found |= self._resolved(self._of(given))
+            elif not self._has_default(key):
+                found |= self._resolved(self._of_arguments(call))
+        return found
+
+    @staticmethod
+    def _has_default(key: _Argument) -> bool:
+        return key.name in key.scope.defaults
+
+    def _resolved(self, labels: _Labels) -> _Labels:
+        """Labels with what callers give in place of parameters."""
+        found: set[_Label] = set()
+        for label in labels:
+            if isinstance(label, Given):
+                found |= _part(self._get(_Argument(label.scope, label.name)), label.at)
+            else:
+                found.add(label)
+        return frozenset(found)
+
+    def _for_call(self, labels: _Labels, call: ast.Call, callee: Scope) -> _Labels:
+        """The labels of a function's value for one call."""
+        found: set[_Label] = set()
+        for label in labels:
+            if not isinstance(label, Given) or label.scope is not callee:
+                found.add(label)
+                continue
+            given = self.chains.given(call, callee, label.name)
+            if given is not None:
+                found |= _part(self._of(given), label.at)
+            elif label.name not in callee.defaults:
+                found |= self._of_arguments(call)
+        return frozenset(found)
+
+    # Conditions.
+
+    def _control(self, node: ast.AST) -> _Labels:
+        """The labels of the conditions that decide, in its function, whether a node is run."""
+        found = _NONE
+        for branching, _ in self.program.branches_round(node):
+            found |= self._chosen(self._of(branching.test), branching)
+        for loop in self.program.loops_round(node):
+            if isinstance(loop, ast.While):
+                found |= self._chosen(self._of(loop.test), loop)
+            for test in self._leaving(loop):
+                found |= self._chosen(self._of(test.test), test)
+        return found
+
+    def _leaving(self, loop: ast.AST) -> list[ast.If]:
+        """The conditions under which a round goes on to the next before its end."""
+        leaving = (n for n in ast.walk(loop) if isinstance(n, ast.Continue) and self.program.loops_round(n)[0] is loop)
+        tests = (a for n in leaving for a in self.program.ancestors(n) if isinstance(a, ast.If))
+        return [t for t in tests if self.program.inside(t, loop)]
+
+    @staticmethod
+    def _chosen(labels: _Labels, node: ast.AST) -> _Labels:
+        """The labels of what a value decides about."""
+        found: set[_Label] = set()
+        for label in labels:
+            if isinstance(label, Given):
+                found.add(label)
+            elif label.differs:
+                found.add(label if label.mark in (Mark.RUNNING, Mark.CLOCK) else Origin(Mark.CHOSEN, node))
+        return frozenset(found)
+
+    # Expressions.
+
+    def _of(self, node: ast.expr) -> _Labels:
+        if isinstance(node, ast.Constant) or self.shards.is_alike(node):
+            return _NONE
+        if isinstance(node, ast.Name):
+            return self._read(node)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node)
+        if isinstance(node, ast.Call):
+            return self._called(node, None)
+        if isinstance(node, ast.IfExp):
+            return self._of(node.body) | self._of(node.orelse) | self._chosen(self._of(node.test), node)
+        if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            return _NONE
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            return self._comprehension(node, [node.elt])
+        if isinstance(node, ast.DictComp):
+            return self._comprehension(node, [node.key, node.value])
+        if isinstance(node, ast.Lambda):
+            scope = self.program.flow.bindings[self.program.path(node)].made_by.get(node)
+            labels = self._get(_Returned(scope, None)) if scope is not None else _NONE
+            return frozenset(la for la in labels if not isinstance(la, Given) or la.scope is not scope)
+        if isinstance(node, ast.Dict):
+            return self._displayed(node)
+        return self._all(n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.expr, ast.keyword)))
+
+    def _all(self, nodes: Iterable[ast.AST]) -> _Labels:
+        found = _NONE
+        for node in nodes:
+            if isinstance(node, ast.keyword):
+                node = node.value
+            if isinstance(node, ast.expr):
+                found |= self._of(node)
+        return found
+
+    def _displayed(self, node: ast.Dict) -> _Labels:
+        """A dict whose items are known by their keys."""
+        found = _NONE
+        for key, value in zip(node.keys, node.values, strict=True):
+            labels = self._of(value) | (self._of(key) if key is not None else _NONE)
+            is_known = isinstance(key, ast.Constant) and isinstance(key.value, str)
+            found |= _at(_without_place(labels), key.value) if is_known else labels  # type: ignore[union-attr]
+        return found
+
+    def _comprehension(self, node: ast.expr, parts: list[ast.expr]) -> _Labels:
+        found = self._all(parts)
+        for generator in getattr(node, "generators", ()):
+            for test in generator.ifs:
+                found |= self._chosen(self._of(test), node)
+        return found
+
+    def _read(self, node: ast.expr) -> _Labels:
+        """What the definitions gave that reach a name or an attribute."""
+        found = _NONE
+        for definition in self.chains.definitions(node):
+            if not self.settled(self, definition, node):
+                found |= self._seen_from(node, definition)
+        return found
+
+    def _seen_from(self, node: ast.expr, definition: Definition) -> _Labels:
+        """What a definition gave, in terms of the function that reads it."""
+        labels = self._get(definition)
+        if self.program.frame(definition.node) is self.program.frame(node):
+            return labels
+        found: set[_Label] = set()
+        for label in labels:
+            if isinstance(label, Given) and definition.variable.is_attribute:
+                found |= self._from_own_object(label)
+            elif isinstance(label, Given) and not self._is_enclosing(label.scope, node):
+                found |= self._resolved(frozenset({label}))
+            else:
+                found.add(label)
+        return frozenset(found)
+
+    def _is_enclosing(self, scope: Scope, node: ast.AST) -> bool:
+        """Whether a node stands in a function inside another, whose parameters it sees."""
+        frame: Scope | None = self.program.frame(node)
+        while frame is not None and frame is not scope:
+            frame = frame.parent
+        return frame is scope
+
+    def _from_own_object(self, label: Given) -> _Labels:
+        """What a parameter of another method of the object is given by calls of the object itself."""
+        found = _NONE
+        for call in self.program.calls_of(label.scope):
+            receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if isinstance(receiver, ast.Name) and _is_first_parameter(self.program, receiver):
+                given = self.chains.given(call, label.scope, label.name)
+                found |= self._resolved(_part(self._of(given), label.at)) if given is not None else _NONE
+        return found
+
+    def _attribute(self, node: ast.Attribute) -> _Labels:
+        base = node.value
+        owners = self.program.values(base)
+        module = next((v for v in owners if isinstance(v, ModuleValue)), None)
+        if module is not None:
+            return self._of_global(module.root, node.attr)
+        if _is_first_parameter(self.program, base):
+            return self._of_self(node, base)
+        labels = self._of(base)
+        rows = self._rows_of_batch(base, node.attr, labels) or self.chains.kinds.rows(base, node.attr)
+        if rows and labels and all(r.has(Trait.SHAPE_ONLY) for r in rows):
+            return self._counted(labels, node)
+        getter = self._property(owners, node.attr)
+        if getter is not None:
+            return self._for_receiver(self._get(_Returned(getter, None)), getter, base)
+        if node.attr in self.program.attribute_writes or self._is_put_anywhere(node):
+            found = _part(labels, node.attr)
+            return found if self._is_tracked(base) else found | self._read(node)
+        return _without_place(labels)
+
+    def _is_put_anywhere(self, node: ast.Attribute) -> bool:
+        return bool(self.chains.definitions(node))
+
+    def _is_tracked(self, base: ast.expr) -> bool:
+        """Whether an object is made where its variable is, so that all that is put into it is known."""
+        if not isinstance(base, ast.Name):
+            return False
+        made = [self._assigned(d.node)[0] for d in self.chains.definitions(base) if d.kind is Kind.ASSIGNMENT]
+        others = [d for d in self.chains.definitions(base) if d.kind not in (Kind.ASSIGNMENT, Kind.IN_PLACE)]
+        return bool(made) and not others and all(self._makes(value) for value in made)
+
+    def _makes(self, value: ast.expr | None) -> bool:
+        return isinstance(value, ast.Call) and any(isinstance(v, ClassValue) for v in self.program.values(value.func))
+
+    def _of_self(self, node: ast.Attribute, base: ast.expr) -> _Labels:
+        """An attribute of the object whose method reads it."""
+        getter = self._property(self.program.values(base), node.attr)
+        if getter is not None:
+            return self._for_receiver(self._get(_Returned(getter, None)), getter, base)
+        found = self._read(node)
+        for label in self._of(base):
+            if isinstance(label, Given):
+                found |= {replace(label, at=node.attr)}
+        return found
+
+    def _property(self, owners: Iterable[object], name: str) -> Scope | None:
+        for value in owners:
+            method = self.program.flow.method(value.cls, name) if isinstance(value, Instance) else None
+            if method is not None and method.has_decorator("property"):
+                return method
+        return None
+
+    def _for_receiver(self, labels: _Labels, method: Scope, base: ast.expr) -> _Labels:
+        found: set[_Label] = set()
+        for label in labels:
+            found |= _part(self._of(base), label.at) if _is_of(label, method) else {label}
+        return frozenset(found)
+
+    def _subscript(self, node: ast.Subscript) -> _Labels:
+        labels, key = self._of(node.value), node.slice
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            return _part(labels, key.value)
+        return _without_place(labels) | self._chosen(self._of(key), node)
+
+    def _counted(self, labels: _Labels, node: ast.AST) -> _Labels:
+        """What is known of the shape, or the length, of values."""
+        found: set[_Label] = set()
+        for label in labels:
+            if isinstance(label, Given) or label.mark in (Mark.CHOSEN, Mark.DRAW, Mark.SIMULATION):
+                found.add(label)
+            elif label.mark is Mark.RUNNING:
+                found.add(Origin(Mark.RUNNING, label.node, differs=False))
+            elif label.mark is Mark.BATCH or label.is_count:
+                found.add(Origin(Mark.ROWS, label.node, differs=False))
+        return frozenset(found)
+
+    # Calls.
+
+    def _of_arguments(self, call: ast.Call) -> _Labels:
+        return _without_place(self._all([*call.args, *call.keywords]))
+
+    def _called(self, call: ast.Call, position: int | None) -> _Labels:
+        if self._takes_a_batch(call):
+            return frozenset({Origin(Mark.BATCH, call)})
+        if self._is_length_of_loader(call):
+            return frozenset({Origin(Mark.STEPS, call, differs=False)})
+        callees = self.program.flow.callees.get(call, set())
+        if callees and not self.shards.is_alike(call.func):
+            return self._run(call, callees, position)
+        rows = self.chains.kinds.called(call)
+        labels = self._of_arguments(call)
+        if not isinstance(call.func, ast.Attribute):
+            labels |= _without_place(self._of(call.func))
+        elif not self.chains.kinds.name_of(call.func):
+            held = self._of(call.func.value)
+            labels |= _without_place(held)
+            rows = self._rows_of_batch(call.func.value, call.func.attr, held) or rows
+        if rows is None:
+            return labels
+        found = _NONE
+        for row in rows:
+            found |= self._by_row(row, labels, call)
+        return found
+
+    def _rows_of_batch(self, node: ast.expr, name: str, labels: _Labels) -> tuple[Row, ...]:
+        """What a part of a batch does by its method or attribute of a name, as a tensor."""
+        is_of_batch = any(isinstance(la, Origin) and la.mark is Mark.BATCH for la in labels)
+        row = table.member("tensor", name) if is_of_batch and UNKNOWN in self.chains.kinds.of(node) else None
+        return () if row is None else (row,)
+
+    def _run(self, call: ast.Call, callees: Iterable[Scope], position: int | None) -> _Labels:
+        found = _NONE
+        makes = any(isinstance(v, ClassValue) for v in self.program.values(call.func))
+        for callee in callees:
+            if makes and callee.is_method and callee.parameters:
+                found |= self._for_call(self._get(_Filled(callee, callee.parameters[0].arg)), call, callee)
+                continue
+            found |= self._for_call(self._get(_Returned(callee, position)), call, callee)
+        return found
+
+    def _by_row(self, row: Row, labels: _Labels, call: ast.Call) -> _Labels:
+        """What a library's function gives for arguments with some labels."""
+        if leaves(row) or (row.role is Role.COLLECTIVE and row.same is Same.YES):
+            return _NONE
+        found = labels
+        if row.same is Same.YES:
+            found = _NONE
+        elif row.has(Trait.SHAPE_ONLY):
+            found = self._counted(labels, call)
+        elif row.rows is Rows.SELECTS and any(isinstance(la, Origin) and la.differs for la in labels):
+            found = labels | {Origin(Mark.CHOSEN, call)}
+        if row.has(Effect.READS_CLOCK):
+            found |= {Origin(Mark.CLOCK, call)}
+        elif row.has(Effect.SIMULATES) and self.shards.draws:
+            found |= {Origin(Mark.SIMULATION, call)}
+        elif row.draws and self.shards.draws and not self._makes_what_is_alike(call):
+            found |= {Origin(Mark.DRAW, call)}
+        elif row.same is Same.NO and Trait.SPREADS in row.traits:
+            found |= {Origin(Mark.RANK, call)}
+        return found
+
+    def _makes_what_is_alike(self, call: ast.Call) -> bool:
+        """Whether a call is outside of the training, where all ranks draw the same."""
+        return not self.program.loops_round(call) and self.program.frame(call).kind == "module"
+
+    def _takes_a_batch(self, call: ast.Call) -> bool:
+        """`next(iter(loader))`"""
+        is_next = isinstance(call.func, ast.Name) and call.func.id == "next" and bool(call.args)
+        return is_next and self.shards.is_loader(call.args[0])
+
+    def _is_length_of_loader(self, call: ast.Call) -> bool:
+        is_length = isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1
+        return is_length and self.shards.is_loader(call.args[0])
+
+
+def _at(labels: _Labels, place: str | None) -> _Labels:
+    """Labels of what becomes a part of an object."""
+    if place is None:
+        return labels
+    return frozenset(replace(la, at=place) if isinstance(la, Origin) and la.at is None else la for la in labels)
+
+
+def _part(labels: _Labels, place: str | None) -> _Labels:
+    """The labels of one part of an object."""
+    if place is None:
+        return labels
+    found: set[_Label] = set()
+    for label in labels:
+        if isinstance(label, Given):
+            found.add(label if label.at is not None else replace(label, at=place))
+        elif label.at in (None, place):
+            found.add(replace(label, at=None))
+    return frozenset(found)
+
+
+def _without_place(labels: _Labels) -> _Labels:
+    return frozenset(replace(la, at=None) if isinstance(la, Origin) else la for la in labels)
+
+
+def _is_of(label: _Label, method: Scope) -> bool:
+    first = method.parameters[:1]
+    return isinstance(label, Given) and label.scope is method and bool(first) and label.name == first[0].arg
+
+
+def _is_first_parameter(program: Program, node: ast.expr) -> bool:
+    """Whether a name is the object whose method it stands in: `self`."""
+    if not isinstance(node, ast.Name):
+        return False
+    owner = program.scope(node).owner(node.id)
+    if owner is None or not owner.is_method or owner.has_decorator("staticmethod"):
+        return False
+    return bool(owner.parameters) and owner.parameters[0].arg == node.id

@@ -1,0 +1,104 @@
+"""Where does a value leave the training: shown, saved, returned to a caller that is not seen, or decided by?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from accelify.codemod.libraries.row import Effect, Role, Row
+from accelify.codemod.semantics.chains import Chains
+
+_SHOWS = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
+_LEAVING = (ast.Call, ast.Return, ast.If, ast.While, ast.Yield, ast.Assign)
+_WRITES = frozenset({Effect.WRITES_FILES, Effect.ASKS_NETWORK})
+
+
+class Way(Enum):
+    """How a value leaves."""
+
+    SHOWN = "shown"
+    SAVED = "saved"
+    RETURNED = "returned"
+    DECIDED = "decided by"
+    HANDED_OVER = "handed to code that is not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """An expression whose value leaves, and the call or statement by which it does."""
+
+    way: Way
+    value: ast.expr
+    node: ast.AST
+
+
+class Sinks:
+    """Find them in the functions that may run."""
+
+    def __init__(self, chains: Chains) -> None:
+        self.chains = chains
+        self.program = chains.program
+
+    def find(self) -> Iterator[Sink]:
+        """The sinks of a program, file by file in the order of the text."""
+        for parsed in self.program.files:
+            nodes = (n for n in parsed.parents if isinstance(n, _LEAVING))
+            for node in sorted(nodes, key=lambda n: (n.lineno, n.col_offset)):
+                if self.program.frame(node) in self.program.reachable:
+                    yield from self._at(node)
+
+    def _at(self, node: ast.AST) -> Iterator[Sink]:
+        if isinstance(node, ast.Call):
+            yield from self._given_to(node)
+        elif isinstance(node, (ast.If, ast.While)):
+            yield Sink(Way.DECIDED, node.test, node)
+        elif isinstance(node, (ast.Return, ast.Yield)):
+            yield from self._returned(node)
+        elif isinstance(node, ast.Assign) and any(map(self._is_on_a_bar, node.targets)):
+            yield Sink(Way.SHOWN, node.value, node)
+
+    def _is_on_a_bar(self, target: ast.expr) -> bool:
+        """`bar.desc = ...`"""
+        return isinstance(target, ast.Attribute) and "progress" in self.chains.kinds.of(target.value)
+
+    def _returned(self, node: ast.Return | ast.Yield) -> Iterator[Sink]:
+        function = self.program.frame(node)
+        has_callers = bool(self.program.flow.callers.get(function)) or function.kind != "function"
+        if node.value is not None and not has_callers:
+            yield Sink(Way.RETURNED, node.value, node)
+
+    def _given_to(self, call: ast.Call) -> Iterator[Sink]:
+        if self.program.flow.callees.get(call):
+            return
+        way = self._way(call)
+        if way is not None:
+            for given in [*call.args, *(k.value for k in call.keywords)]:
+                yield Sink(way, given.value if isinstance(given, ast.Starred) else given, call)
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if way is Way.SAVED and owner is not None and not self.chains.kinds.name_of(call.func):
+                yield Sink(way, owner, call)  # `table.to_csv(path)`
+
+    def _way(self, call: ast.Call) -> Way | None:
+        rows = self.chains.kinds.called(call)
+        if rows is None:
+            is_alone = isinstance(self.program.parent(call), ast.Expr)
+            return Way.HANDED_OVER if is_alone else None
+        return self._of_rows(rows)
+
+    @staticmethod
+    def _of_rows(rows: Iterable[Row]) -> Way | None:
+        found = {_way(row) for row in rows}
+        return Way.SHOWN if Way.SHOWN in found else Way.SAVED if Way.SAVED in found else None
+
+
+def leaves(row: Row) -> bool:
+    """Whether what a library's function is given is shown or written down, and kept no longer."""
+    return _way(row) is not None
+
+
+def _way(row: Row) -> Way | None:
+    if row.effects & _SHOWS or (row.role is Role.LOGGER and row.effects):
+        return Way.SHOWN
+    return Way.SAVED if row.effects & _WRITES else None

@@ -1,0 +1,188 @@
+"""How does a statement make a variable's next value from its last one: by adding, collecting, comparing?
+
+total += x      total = total + a + b      total, n = total + x, n + 1      torch.add(total, x, out=total)
+rows.append(x)      rows = torch.cat([rows, x])      best = max(best, x)      average = 0.9 * average + 0.1 * x
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from accelify.codemod.libraries.row import Rows
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import names_in
+
+
+class Updating(Enum):
+    """What becomes of the last value."""
+
+    ADDS = auto()
+    COLLECTS = auto()
+    COMPARES = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A statement, or a part of one, that adds to a variable or to a place in what it holds.
+
+    node: the definition. target: what is added to. parts: what is added, each with its sign.
+    """
+
+    node: ast.AST
+    statement: ast.stmt
+    target: ast.expr
+    parts: tuple[ast.expr, ...]
+
+    @property
+    def value(self) -> ast.expr:
+        """What is added, if that is one expression; else the first of them."""
+        return self.parts[0]
+
+
+def addition(program: Program, node: ast.AST) -> Addition | None:
+    """How a definition adds to what was there; None if it does anything else."""
+    if isinstance(node, ast.Call):
+        return _added_by_call(program, node)
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return None
+    statement = program.statement(node)
+    if isinstance(statement, ast.AugAssign) and statement.target is node:
+        if isinstance(statement.op, (ast.Add, ast.Sub)) and not _names(statement.value, ast.unparse(node)):
+            return Addition(node, statement, node, (statement.value,))
+        return None
+    value = assigned_to(program, node)
+    parts = _rest(program, value, ast.unparse(node)) if value is not None else None
+    return None if parts is None else Addition(node, statement, node, tuple(parts))
+
+
+def assigned_to(program: Program, target: ast.AST) -> ast.expr | None:
+    """What an assignment gives to a target, in a tuple of as many values too."""
+    parent = program.parent(target)
+    if isinstance(parent, ast.Assign):
+        return parent.value
+    if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)) and parent.target is target:
+        return parent.value
+    if not isinstance(parent, (ast.Tuple, ast.List)):
+        return None
+    holder = program.parent(parent)
+    value = holder.value if isinstance(holder, ast.Assign) else None
+    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(parent.elts):
+        return value.elts[parent.elts.index(target)]  # type: ignore[arg-type]  # an expression
+    return None
+
+
+def _rest(program: Program, value: ast.expr, text: str) -> list[ast.expr] | None:
+    """What is added to a variable in an expression: `a` and `0.5 * b` of `total + a + 0.5 * b`."""
+    if ast.unparse(value) == text:
+        return []
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
+        left = _rest(program, value.left, text)
+        if left is not None:
+            return None if _names(value.right, text) else [*left, value.right]
+        right = _rest(program, value.right, text) if isinstance(value.op, ast.Add) else None
+        return None if right is None or _names(value.left, text) else [value.left, *right]
+    if isinstance(value, ast.Call) and (operands := _operands(program, value)) is not None:
+        first, second = operands
+        inner = _rest(program, first, text)
+        if inner is not None:
+            return None if _names(second, text) else [*inner, second]
+        inner = _rest(program, second, text)
+        return None if inner is None or _names(first, text) else [first, *inner]
+    return None
+
+
+def _operands(program: Program, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
+    """The two sides of `torch.add(a, b)`, `a.add(b)`, `operator.add(a, b)`."""
+    if any(k.arg != "out" for k in call.keywords):
+        return None
+    if len(call.args) == 2 and any(name.rpartition(".")[2] in ("add", "iadd") for name in program.called(call)):
+        return call.args[0], call.args[1]
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("add", "add_", "__add__") and len(call.args) == 1:
+        return (call.func.value, call.args[0]) if not program.called(call) else None
+    return None
+
+
+def _added_by_call(program: Program, call: ast.Call) -> Addition | None:
+    """`total.add_(x)`, `torch.add(total, x, out=total)`, `table.index_add_(0, i, x)`."""
+    out = next((k.value for k in call.keywords if k.arg == "out"), None)
+    operands = _operands(program, call)
+    function = call.func
+    if out is not None and operands is not None:
+        parts = _rest(program, call, ast.unparse(out))
+        return None if not parts else Addition(call, program.statement(call), out, tuple(parts))
+    if not isinstance(function, ast.Attribute) or program.called(call):
+        return None
+    if operands is not None and function.attr == "add_" and not _names(operands[1], ast.unparse(function.value)):
+        return Addition(call, program.statement(call), function.value, (operands[1],))
+    if function.attr in ("index_add_", "scatter_add_") and len(call.args) == 3:
+        return Addition(call, program.statement(call), function.value, (call.args[2],))
+    return None
+
+
+def updating(chains: Chains, node: ast.AST) -> Updating:
+    """How a definition that is run again and again makes a value from its last one."""
+    added = addition(chains.program, node)
+    if added is not None:
+        return Updating.COLLECTS if any(isinstance(p, (ast.List, ast.ListComp)) for p in added.parts) else Updating.ADDS
+    if isinstance(node, ast.Call):
+        return Updating.COLLECTS
+    value = assigned_to(chains.program, node)
+    if isinstance(value, ast.Call):
+        rows = chains.kinds.called(value) or ()
+        if any(r.rows is Rows.CONCATENATES for r in rows):
+            return Updating.COLLECTS
+        if any(r.rows is Rows.EXTREME for r in rows):
+            return Updating.COMPARES
+    return Updating.OTHER
+
+
+def _names(node: ast.AST, text: str) -> bool:
+    return any(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(node))
+
+
+def additions_in(program: Program, loop: ast.AST) -> Iterator[Addition]:
+    """The additions that a loop makes, in no function inside it."""
+    for node in ast.walk(loop):
+        is_target = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store)
+        if is_target or isinstance(node, ast.Call):
+            found = addition(program, node)
+            if found is not None and found.parts:
+                yield found
+
+
+# Whole statements that add to a variable.
+
+
+def added_in(loop: ast.AST) -> dict[str, list[ast.AugAssign | ast.Assign]]:
+    """The variables to which a loop adds, with the statements that do."""
+    found: dict[str, list[ast.AugAssign | ast.Assign]] = {}
+    for node in ast.walk(loop):
+        target = _added_to(node)
+        if target is not None:
+            assert isinstance(node, (ast.AugAssign, ast.Assign))
+            found.setdefault(target, []).append(node)
+    return found
+
+
+def added(node: ast.AugAssign | ast.Assign) -> tuple[ast.expr, ast.expr | None]:
+    """Where a statement adds something, and what: `a` and `x` of `a += x` and of `a = a + x`; None if it does not."""
+    if isinstance(node, ast.AugAssign):
+        return node.target, node.value if isinstance(node.op, ast.Add) else None
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Name) and len(node.targets) == 1 and isinstance(value, ast.BinOp):
+        for side, other in ((value.left, value.right), (value.right, value.left)):
+            is_there = isinstance(side, ast.Name) and side.id == target.id
+            if is_there and isinstance(value.op, ast.Add) and target.id not in names_in(other):
+                return target, other
+    return target, None
+
+
+def _added_to(node: ast.AST) -> str | None:
+    """`a` of `a += x` and of `a = a + x`."""
+    target, value = added(node) if isinstance(node, (ast.AugAssign, ast.Assign)) else (None, None)
+    return target.id if isinstance(target, ast.Name) and value is not None else None

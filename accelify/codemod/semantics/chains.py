@@ -1,0 +1,142 @@
+"""The control flow and the definition-use chains of a whole program, with what its calls change in place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from accelify.codemod.libraries.row import Row, Trait
+from accelify.codemod.semantics.control_flow import ControlFlow
+from accelify.codemod.semantics.definitions import Definition, Definitions, Variable
+from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.kinds import UNKNOWN
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import FunctionValue
+
+
+class Chains:
+    """The graphs and definitions of each file, built when they are first asked about."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.tracer = Tracer(program)
+        self.effects = Effects(program)
+        self.kinds = self.effects.kinds
+        self._flows: dict[str, ControlFlow] = {}
+        self._definitions: dict[str, Definitions] = {}
+        self._run: dict[frozenset[Scope], set[Scope]] = {}
+        self._changed: dict[ast.Call, list[ast.expr]] = {}
+
+    def flow(self, node: ast.AST) -> ControlFlow:
+        """The control flow of a node's file."""
+        parsed = self.program.parsed(node)
+        if parsed.path not in self._flows:
+            self._flows[parsed.path] = ControlFlow(parsed.tree, parsed.parents)
+        return self._flows[parsed.path]
+
+    def facts(self, node: ast.AST) -> Definitions:
+        """The definitions of a node's file."""
+        path = self.program.path(node)
+        if path not in self._definitions:
+            bindings = self.program.flow.bindings[path]
+            self._definitions[path] = Definitions(self.flow(node), bindings, mutates=self.changed_by, runs=self._runs)
+        return self._definitions[path]
+
+    def definitions(self, read: ast.expr) -> frozenset[Definition]:
+        """The definitions that may have given a name, an attribute or an item its value."""
+        return self.facts(read).definitions(read)
+
+    def variable(self, node: ast.expr) -> Variable | None:
+        """What a name or an attribute names."""
+        return self.facts(node).variable(node)
+
+    # What calls change.
+
+    def changed_by(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments, and the object of a method, that a call may change in place."""
+        if call not in self._changed:
+            self._changed[call] = list(dict.fromkeys(map(self._holder, self._changes(call))))
+        return self._changed[call]
+
+    def _changes(self, call: ast.Call) -> Iterator[ast.expr]:
+        callees = self.program.flow.callees.get(call, set())
+        for callee in sorted(callees, key=lambda s: s.qualified_name):
+            for name in self.filled_parameters(callee):
+                given = self.given(call, callee, name)
+                if given is not None:
+                    yield given
+        if callees:
+            return
+        rows = self.kinds.called(call)
+        owner = self._owner(call)
+        is_one_of_many = owner is not None and UNKNOWN in self.kinds.of(owner)
+        if rows is None or (is_one_of_many and not all("self" in r.mutates for r in rows)):
+            if owner is not None and isinstance(self.program.parent(call), ast.Expr):
+                yield owner  # what is a method for that is not known, and gives nothing, if not to change its object?
+            return
+        for row in rows:
+            yield from self._by_row(row, call, owner)
+
+    def _holder(self, node: ast.expr) -> ast.expr:
+        """What an object belongs to that a method has handed out: `rows` of `rows.setdefault(k, [])`, `x.mul_(2)`."""
+        while isinstance(node, ast.Call) and not self.program.flow.callees.get(node):
+            owner, rows = self._owner(node), self.kinds.called(node) or ()
+            if owner is None or any(
+                r.returns not in (None, "self", "argument") and not r.has(Trait.VIEW) for r in rows
+            ):
+                break
+            node = owner
+        return node
+
+    def _owner(self, call: ast.Call) -> ast.expr | None:
+        """The object whose method a call runs."""
+        function = call.func
+        if not isinstance(function, ast.Attribute) or self.kinds.name_of(function):
+            return None
+        is_named = bool(self.program.externals(function.value))
+        return None if is_named else function.value
+
+    def _by_row(self, row: Row, call: ast.Call, owner: ast.expr | None) -> Iterator[ast.expr]:
+        keywords = {k.arg: k.value for k in call.keywords}
+        first = [owner] if owner is not None else call.args[:1]
+        for which in row.mutates:
+            if which == "self":
+                yield from [owner] if owner is not None else []
+            elif which.isdigit():
+                yield from call.args[int(which) : int(which) + 1]
+            elif which in keywords:
+                yield keywords[which]
+        if row.has(Trait.IN_PLACE_OPTION) and "inplace" in keywords and ast.unparse(keywords["inplace"]) != "False":
+            yield from first
+        if "out" in keywords and (row.has(Trait.OUT_OPTION) or row.returns in ("tensor", "ndarray")):
+            yield keywords["out"]
+
+    def filled_parameters(self, function: Scope) -> list[str]:
+        """The parameters of a function whose objects it changes in place."""
+        places = self.effects.of_function(function).writes
+        return sorted({p.name for p in places if p.scope is function and p.path})
+
+    def given(self, call: ast.Call, callee: Scope, name: str) -> ast.expr | None:
+        """What a call gives to a parameter; the object itself for that of a method."""
+        first = callee.parameters[:1]
+        is_bound = callee.is_method and not callee.has_decorator("staticmethod") and not self._is_unbound(call)
+        if is_bound and first and first[0].arg == name and isinstance(call.func, ast.Attribute):
+            return call.func.value
+        return self.tracer.given(call, callee, name)
+
+    def _is_unbound(self, call: ast.Call) -> bool:
+        """Whether a method is called on its class, with the object as an argument."""
+        values = [v for v in self.program.values(call.func) if isinstance(v, FunctionValue)]
+        return bool(values) and all(v.owner is None for v in values)
+
+    def _runs(self, call: ast.Call) -> Collection[Scope]:
+        """The functions that a call may run, and all that these may run."""
+        run = set(self.program.flow.callees.get(call, set()))
+        for given in [*call.args, *(k.value for k in call.keywords)]:
+            run |= {v.scope for v in self.program.values(given) if isinstance(v, FunctionValue)}
+        key = frozenset(run)
+        if key not in self._run:
+            self._run[key] = self.program.run_from(key)
+        return self._run[key]

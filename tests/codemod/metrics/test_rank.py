@@ -1,0 +1,221 @@
+"""Which values are one rank's own: source text in, fact out."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.metrics.rank import Mark, Rank, Ranks
+from tests.codemod.metrics.facts import find, script_of, training
+
+
+def rank(expression: str, *, others: dict[str, str] | None = None, **slots: str) -> Rank:
+    """The rank of what is printed after an epoch, if nothing was reduced."""
+    slots["end"] = f"{slots.get('end', '')}\nprint({expression})"
+    script = script_of(training(**slots), **(others or {}))
+    return Ranks(script.metrics.measured.chains, script.metrics.measured.shards(script.metrics.shared_loops)).of(
+        find(script, f"print({expression})")
+    )
+
+
+def is_running(expression: str, **slots: str) -> bool:
+    found = rank(expression, **slots)
+    return found.is_own and bool(found.of(Mark.RUNNING))
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "total = total - loss.item() * len(x)",
+        "total = 0.5 * loss.item() + total",
+        "total -= loss",
+        "total, n = total + loss.item(), n + 1",
+        "n, total = n + 1, loss + total",
+        "(total, n) = [total + 1 * loss, 3]",
+        "total.add_(loss)",
+        "total.sub_(loss.detach())",
+        "total[0].add_(loss)",
+        "torch.add(total, loss, out=total)",
+        "total = torch.add(loss, total)",
+        "total = total.add(loss)",
+        "total.index_add_(0, y, x)",
+        "total.scatter_add_(0, y, x)",
+        "np.add.at(total, y, 1)",
+        "total[y, out.argmax(1)] += 1",
+        "for a, b in zip(y, out.argmax(1)): total[a, b] += 1",
+        "total = max(total, loss.item())",
+        "total = torch.maximum(total, loss)",
+        "total = loss if loss > total else total",
+        "total = 0.9 * total + 0.1 * loss.item()",
+        "total = total.lerp(loss, 0.1)",
+        "total.mul_(0.9).add_(loss, alpha=0.1)",
+        "total += loss if epoch else 2 * loss",
+        "if loss < 3: total += 1",
+        "if loss > 3: continue\ntotal += 1",
+        "while loss > total: total += 1",
+        "total = (lambda a, b: a + b)(total, loss)",
+    ],
+)
+def test_a_running_number_is_own(update: str) -> None:
+    assert is_running("total / 8", begin="total, n = torch.zeros(2), 0", batch=update)
+
+
+@pytest.mark.parametrize(
+    ("begin", "update", "read"),
+    [
+        ("rows = []", "rows.append(loss.item())", "sum(rows)"),
+        ("rows = []", "rows.extend(out.tolist())", "rows[-1]"),
+        ("rows = []", "rows += [loss.item()]", "np.mean(rows)"),
+        ("rows = []", "rows = rows + [loss.item()]", "np.mean(rows)"),
+        ("rows = []", "rows.insert(0, loss)", "rows"),
+        ("rows = deque()", "rows.appendleft(loss.item())", "rows.popleft()"),
+        ("rows = Queue()", "rows.put(loss.item())", "rows.get()"),
+        ("rows = {}", "rows[i] = loss.item()", "rows"),
+        ("rows = {}", "rows.setdefault('loss', []).append(loss.item())", "rows['loss']"),
+        ("rows = defaultdict(list)", "rows['loss'].append(loss.item())", "np.mean(rows['loss'])"),
+        ("rows = defaultdict(list)", "for k in 'ab': rows[k].append(loss.item())", "rows['a']"),
+        ("rows = Counter()", "rows.update(y.tolist())", "rows.most_common(1)"),
+        ("rows = set()", "rows.add(y[0].item())", "rows"),
+        ("rows = x0 = torch.zeros(1)", "rows = torch.cat([rows, out])", "rows.mean()"),
+        ("rows = {'loss': 0.0, 'n': 0}", "rows['loss'] += loss.item(); rows['n'] += 1", "rows['loss'] / rows['n']"),
+    ],
+)
+def test_a_filled_container_is_own(begin: str, update: str, read: str) -> None:
+    assert is_running(read, begin=begin, batch=update)
+
+
+HELPERS = """
+def add(total, x):
+    return total + x
+
+def fill(rows, x):
+    rows.append(x)
+
+def deep(rows, x):
+    fill(rows, x)
+
+def pair(x):
+    return 1, x
+
+class Meter:
+    def __init__(self):
+        self.reset()
+    def reset(self):
+        self.sum = self.n = 0
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.n += n
+        self.avg = self.sum / self.n
+    def mean(self):
+        return self.sum / self.n
+    @property
+    def value(self):
+        return self.sum / self.n
+
+class State:
+    pass
+
+losses, times, state = Meter(), Meter(), State()
+state.loss = 0
+hits = 0
+
+def count(y):
+    global hits
+    hits += y.sum().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("update", "read"),
+    [
+        ("total = add(total, loss.item())", "total"),
+        ("total = add(x=loss.item(), total=total)", "total"),
+        ("fill(rows, loss.item())", "rows[0]"),
+        ("deep(rows, loss.item())", "sum(rows)"),
+        ("losses.update(loss.item(), len(x))", "losses.avg"),
+        ("losses.update(loss.item())", "losses.mean()"),
+        ("losses.update(loss.item())", "losses.value"),
+        ("state.loss += loss.item()", "state.loss"),
+        ("state.loss = state.loss + loss.item()", "state.loss / 3"),
+        ("count(y)", "hits"),
+        ("first, total = pair(total + loss)", "total"),
+        ("rows.append(loss); shown = lambda: sum(rows)", "shown()"),
+    ],
+)
+def test_functions_and_objects_pass_own_values_on(update: str, read: str) -> None:
+    assert is_running(read, before=HELPERS, begin="total, rows = 0, []", batch=update)
+
+
+@pytest.mark.parametrize(
+    ("update", "read"),
+    [
+        ("losses.update(loss.item()); times.update(1)", "times.avg"),
+        ("losses.update(loss.item()); times.update(1)", "times.mean()"),
+        ("losses.update(loss.item()); times.update(1)", "times.value"),
+        ("total = add(total, loss.item())", "add(1, 2)"),
+        ("state.loss = loss; state.epoch = epoch", "state.epoch"),
+        ("first, total = pair(loss)", "first"),
+        ("n += 1", "n"),
+        ("n = i", "n + 1"),
+        ("if (i + 1) % 4 == 0: n += 1", "n"),
+        ("n = len(x)", "n"),
+        ("n = x.shape[0]", "n"),
+        ("n = loss is None", "n"),
+        ("n = isinstance(x, list)", "n"),
+        ("pass", "len(loader)"),
+        ("model.last = 1", "model.weight.norm()"),
+        ("scheduler.step(loss)", "optimizer.param_groups[0]['lr']"),
+        ("pass", "epoch"),
+        ("total += loss.item()\nfor p in model.parameters(): n = p.grad.norm()", "n"),
+        ("total = 0\ntotal += epoch", "total"),
+        ("loss = 0", "loss"),
+        ("rows.append(loss)\nrows = []", "rows"),
+    ],
+)
+def test_what_all_ranks_have_alike_is_not_own(update: str, read: str) -> None:
+    assert not rank(read, before=HELPERS, begin="total, rows, n = 0, [], 0", batch=update).is_own
+
+
+def test_counts_of_steps_are_told_from_counts_of_rows() -> None:
+    assert rank("n", begin="n = 0", batch="n += 1").steps
+    assert rank("max(1, len(loader))").steps
+    assert rank("n", begin="n = 0", batch="n += len(x)").of(Mark.RUNNING)
+    assert not rank("n", begin="n = 0", batch="n += len(x)").is_own
+
+
+@pytest.mark.parametrize("update", ["n = x[y > 0].size(0)", "n = len(y.nonzero())", "rows = x[y == 1]\nn = len(rows)"])
+def test_how_many_rows_are_chosen_is_own(update: str) -> None:
+    assert rank("n", batch=update).is_own
+
+
+def test_the_last_batch_is_own_but_not_running() -> None:
+    found = rank("loss.item()")
+    assert found.of(Mark.BATCH)
+    assert not found.of(Mark.RUNNING)
+
+
+def test_a_sum_that_each_batch_begins_anew_is_not_running() -> None:
+    found = rank("total", batch="total = 0\nfor o in out: total += o.sum()")
+    assert found.is_own
+    assert not found.of(Mark.RUNNING)
+
+
+def test_what_is_reduced_is_everyones() -> None:
+    script = script_of(training(begin="total = 0", batch="total += loss.item()", end="print(total)"))
+    assert script.metrics.ranks.of(find(script, "print(total)")).is_same
+
+
+def test_an_evaluation_of_all_the_data_is_everyones() -> None:
+    evaluation = "model.eval()\nv = []\nfor a, b in valid: v.append(criterion(model(a), b))"
+    assert not rank("v", end=evaluation).is_own
+
+
+def test_the_time_is_told_apart() -> None:
+    found = rank("spent", begin="spent = 0", batch="spent += time.time()")
+    assert found.of(Mark.CLOCK)
+    assert not found.of(Mark.RUNNING, Mark.BATCH)
+
+
+def test_functions_of_other_files_are_followed() -> None:
+    others = {"other.py": "def add(a, b):\n    return a + b\n"}
+    slots = {"before": "from other import add", "begin": "total = 0", "batch": "total = add(total, loss.item())"}
+    assert rank("total", others=others, **slots).is_own

@@ -13,8 +13,10 @@ returns=ndarray role=factory device=host
     numpy: full full_like arange linspace logspace geomspace fromfunction fromiter fromstring
 returns=ndarray role=factory device=host rows=each traits=needs_host
     numpy: array asarray ascontiguousarray asfortranarray asanyarray copy
+returns=ndarray rows=each device=host traits=adds+needs_host
+    numpy: add
 returns=ndarray rows=each device=host traits=needs_host
-    numpy: abs absolute add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around bitwise_and bitwise_not
+    numpy: abs absolute angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around bitwise_and bitwise_not
         bitwise_or bitwise_xor cbrt ceil clip conj copysign cos cosh deg2rad degrees divide divmod equal exp exp2 expm1
         fabs fix floor floor_divide fmax fmin fmod greater greater_equal heaviside hypot imag invert isclose isfinite
         isinf isnan isreal ldexp less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not

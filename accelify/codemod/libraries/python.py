@@ -227,6 +227,8 @@ returns=number rows=mean
 returns=number
     statistics: mode multimode geometric_mean harmonic_mean quantiles
     difflib editdistance Levenshtein editdistance_s: *
+traits=adds
+    operator: add iadd
 -
     operator: *
     functools: partial singledispatch total_ordering partialmethod cmp_to_key

@@ -145,6 +145,7 @@ class Trait(Enum):
     PARAMETERS = "parameters"  # gives the parameters of a module
     PRETRAINED = "pretrained"
     MEASURES_MEMORY = "measures_memory"
+    ADDS = "adds"  # gives, or makes of its object, the sum of two things: of the first and the last of its arguments
     ZEROS = "zeros"  # the result is all zeros
     VIEW = "view"  # the result shares its memory with the argument
     SETUP = "setup"  # prepares what comes later; has no part in a step

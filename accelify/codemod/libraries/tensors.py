@@ -12,14 +12,14 @@ returns=self mutates=self effects=draws_torch device=arguments
 returns=self mutates=self effects=draws_torch device=arguments
     <tensor>: rrelu_ dropout_
 returns=self mutates=self device=arguments traits=one_device keeps=0
-    <tensor>: add_ addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ atan2_ arctan2_ baddbmm_ bitwise_and_ bitwise_or_
+    <tensor>: addbmm_ addcdiv_ addcmul_ addmm_ addmv_ addr_ atan2_ arctan2_ baddbmm_ bitwise_and_ bitwise_or_
         bitwise_xor_ copysign_ div_ divide_ eq_ float_power_ floor_divide_ fmod_ gcd_ ge_ greater_ greater_equal_ gt_
         heaviside_ hypot_ igamma_ igammac_ lcm_ ldexp_ le_ lerp_ less_ less_equal_ logical_and_ logical_or_
         logical_xor_ lt_ mul_ multiply_ ne_ nextafter_ not_equal_ pow_ remainder_ sub_ subtract_ true_divide_ xlogy_
 returns=self mutates=self device=arguments keeps=0
     <tensor>: copy_ fill_ set_ map_ put_
 returns=self mutates=self device=arguments traits=one_device keeps=2
-    <tensor>: index_add_ index_copy_ index_fill_ index_reduce_ scatter_ scatter_add_ scatter_reduce_
+    <tensor>: index_copy_ index_fill_ index_reduce_ scatter_ scatter_reduce_
 returns=self mutates=self device=arguments traits=one_device keeps=1
     <tensor>: index_put_ masked_fill_ masked_scatter_
 returns=self mutates=self device=arguments rows=along
@@ -37,6 +37,10 @@ mutates=self
 mutates=self keeps=1
     <tensor>: __setitem__
 
+returns=self mutates=self device=arguments traits=one_device+adds keeps=0
+    <tensor>: add_
+returns=self mutates=self device=arguments traits=one_device+adds keeps=2
+    <tensor>: index_add_ scatter_add_
 # --- what a tensor is: no value is read ---
 returns=number rows=count traits=shape_only device=nothing
     <tensor>: size __len__ numel nelement
@@ -102,8 +106,10 @@ returns=tensor rows=each device=arguments
     torch: celu selu real imag threshold int_repr native_channel_shuffle
     torch.special: bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma entr erf erfc erfcx erfinv exp2 expit expm1 gammaln
         i0 i0e i1 i1e log1p log_ndtr logit modified_bessel_i0 modified_bessel_i1 ndtr ndtri psi round sinc multigammaln
+returns=tensor rows=each device=arguments traits=adds+one_device
+    torch <tensor>: add
 returns=tensor rows=each device=arguments traits=one_device
-    torch <tensor>: add addcdiv addcmul arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
+    torch <tensor>: addcdiv addcmul arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
         bitwise_xor copysign div divide eq float_power floor_divide fmax fmin fmod gcd ge greater greater_equal gt
         heaviside hypot igamma igammac isclose lcm ldexp le lerp less less_equal logaddexp logaddexp2 logical_and
         logical_or logical_xor lt masked_fill maximum minimum mul multiply ne nextafter not_equal pow prelu remainder

@@ -112,7 +112,7 @@ class Sums:
         """What a loop adds to which variables, in the order of the text."""
         if loop not in self._added:
             found: dict[str, list[Addition]] = {}
-            for each in sorted(additions_in(self.program, loop), key=lambda a: self.program.line(a.statement)):
+            for each in sorted(additions_in(self.chains, loop), key=lambda a: self.program.line(a.statement)):
                 variable = _root(each.target)
                 if variable is not None:
                     found.setdefault(ast.unparse(variable), []).append(each)

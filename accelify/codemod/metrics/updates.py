@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from accelify.codemod.libraries.row import Rows
+from accelify.codemod.libraries.row import Rows, Trait
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import names_in
@@ -44,19 +44,20 @@ class Addition:
         return self.parts[0]
 
 
-def addition(program: Program, node: ast.AST) -> Addition | None:
+def addition(chains: Chains, node: ast.AST) -> Addition | None:
     """How a definition adds to what was there; None if it does anything else."""
     if isinstance(node, ast.Call):
-        return _added_by_call(program, node)
+        return _added_by_call(chains, node)
     if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         return None
+    program = chains.program
     statement = program.statement(node)
     if isinstance(statement, ast.AugAssign) and statement.target is node:
         if isinstance(statement.op, (ast.Add, ast.Sub)) and not _names(statement.value, ast.unparse(node)):
             return Addition(node, statement, node, (statement.value,))
         return None
     value = assigned_to(program, node)
-    parts = _rest(program, value, ast.unparse(node)) if value is not None else None
+    parts = _rest(chains, value, ast.unparse(node)) if value is not None else None
     return None if parts is None else Addition(node, statement, node, tuple(parts))
 
 
@@ -76,57 +77,48 @@ def assigned_to(program: Program, target: ast.AST) -> ast.expr | None:
     return None
 
 
-def _rest(program: Program, value: ast.expr, text: str) -> list[ast.expr] | None:
+def _rest(chains: Chains, value: ast.expr, text: str) -> list[ast.expr] | None:
     """What is added to a variable in an expression: `a` and `0.5 * b` of `total + a + 0.5 * b`."""
     if ast.unparse(value) == text:
         return []
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
-        left = _rest(program, value.left, text)
+        left = _rest(chains, value.left, text)
         if left is not None:
             return None if _names(value.right, text) else [*left, value.right]
-        right = _rest(program, value.right, text) if isinstance(value.op, ast.Add) else None
+        right = _rest(chains, value.right, text) if isinstance(value.op, ast.Add) else None
         return None if right is None or _names(value.left, text) else [value.left, *right]
-    if isinstance(value, ast.Call) and (operands := _operands(program, value)) is not None:
+    if isinstance(value, ast.Call) and (operands := _operands(chains, value)) is not None:
         first, second = operands
-        inner = _rest(program, first, text)
+        inner = _rest(chains, first, text)
         if inner is not None:
             return None if _names(second, text) else [*inner, second]
-        inner = _rest(program, second, text)
+        inner = _rest(chains, second, text)
         return None if inner is None or _names(first, text) else [first, *inner]
     return None
 
 
-def _operands(program: Program, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
-    """The two sides of `torch.add(a, b)`, `a.add(b)`, `operator.add(a, b)`."""
-    if any(k.arg != "out" for k in call.keywords):
+def _operands(chains: Chains, call: ast.Call) -> tuple[ast.expr, ast.expr] | None:
+    """What a call adds to what: `torch.add(a, b)`, `a.add(b)`, `table.index_add_(0, i, b)`."""
+    rows = chains.kinds.called(call)
+    if not rows or not all(row.has(Trait.ADDS) for row in rows) or any(k.arg != "out" for k in call.keywords):
         return None
-    if len(call.args) == 2 and any(name.rpartition(".")[2] in ("add", "iadd") for name in program.called(call)):
-        return call.args[0], call.args[1]
-    if isinstance(call.func, ast.Attribute) and call.func.attr in ("add", "add_", "__add__") and len(call.args) == 1:
-        return (call.func.value, call.args[0]) if not program.called(call) else None
-    return None
+    if isinstance(call.func, ast.Attribute) and not chains.kinds.name_of(call.func):
+        return (call.func.value, call.args[-1]) if len(call.args) in (1, 3) else None
+    return (call.args[0], call.args[1]) if len(call.args) == 2 else None
 
 
-def _added_by_call(program: Program, call: ast.Call) -> Addition | None:
+def _added_by_call(chains: Chains, call: ast.Call) -> Addition | None:
     """`total.add_(x)`, `torch.add(total, x, out=total)`, `table.index_add_(0, i, x)`."""
-    out = next((k.value for k in call.keywords if k.arg == "out"), None)
-    operands = _operands(program, call)
-    function = call.func
-    if out is not None and operands is not None:
-        parts = _rest(program, call, ast.unparse(out))
-        return None if not parts else Addition(call, program.statement(call), out, tuple(parts))
-    if not isinstance(function, ast.Attribute) or program.called(call):
+    operands, changed = _operands(chains, call), chains.changed_by(call)
+    if operands is None or len(changed) != 1:
         return None
-    if operands is not None and function.attr == "add_" and not _names(operands[1], ast.unparse(function.value)):
-        return Addition(call, program.statement(call), function.value, (operands[1],))
-    if function.attr in ("index_add_", "scatter_add_") and len(call.args) == 3:
-        return Addition(call, program.statement(call), function.value, (call.args[2],))
-    return None
+    parts = _rest(chains, call, ast.unparse(changed[0]))
+    return None if not parts else Addition(call, chains.program.statement(call), changed[0], tuple(parts))
 
 
 def updating(chains: Chains, node: ast.AST) -> Updating:
     """How a definition that is run again and again makes a value from its last one."""
-    added = addition(chains.program, node)
+    added = addition(chains, node)
     if added is not None:
         return Updating.COLLECTS if any(isinstance(p, (ast.List, ast.ListComp)) for p in added.parts) else Updating.ADDS
     if isinstance(node, ast.Call):
@@ -145,12 +137,12 @@ def _names(node: ast.AST, text: str) -> bool:
     return any(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(node))
 
 
-def additions_in(program: Program, loop: ast.AST) -> Iterator[Addition]:
+def additions_in(chains: Chains, loop: ast.AST) -> Iterator[Addition]:
     """The additions that a loop makes, in no function inside it."""
     for node in ast.walk(loop):
         is_target = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store)
         if is_target or isinstance(node, ast.Call):
-            found = addition(program, node)
+            found = addition(chains, node)
             if found is not None and found.parts:
                 yield found
 

@@ -24,17 +24,13 @@ class Chains:
         self.tracer = Tracer(program)
         self.effects = Effects(program)
         self.kinds = self.effects.kinds
-        self._flows: dict[str, ControlFlow] = {}
         self._definitions: dict[str, Definitions] = {}
         self._run: dict[frozenset[Scope], set[Scope]] = {}
         self._changed: dict[ast.Call, list[ast.expr]] = {}
 
     def flow(self, node: ast.AST) -> ControlFlow:
         """The control flow of a node's file."""
-        parsed = self.program.parsed(node)
-        if parsed.path not in self._flows:
-            self._flows[parsed.path] = ControlFlow(parsed.tree, parsed.parents)
-        return self._flows[parsed.path]
+        return self.program.control_flow(node)
 
     def facts(self, node: ast.AST) -> Definitions:
         """The definitions of a node's file."""

@@ -413,7 +413,8 @@ def test_what_chose_a_device_and_the_wrappers_gpus_goes_with_them() -> None:
     text = migrated(CHOSEN)
     assert "chosen" not in text.split("def main")[1]
     assert "DataParallel" not in text
-    assert "device" not in text.split("def main")[1]
+    assert "numbers" not in text
+    assert "device = accelerator.device" in text.split("def main")[1]  # what chose it also prints
 
 
 def test_of_what_a_function_chose_only_the_device_may_be_left() -> None:

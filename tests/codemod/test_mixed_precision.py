@@ -296,12 +296,14 @@ def test_other_uses_of_apex_are_declined_with_the_reason(slots: dict[str, str], 
     assert any(reason in note.message for note in result.notes), result.notes
 
 
-OPTIONS = """\
+PARSED = """\
 import argparse
 parser = argparse.ArgumentParser()
 parser.add_argument("--fp16", action="store_true")
 parser.add_argument("--fp16_opt_level", default="{default}")
 args = parser.parse_args()
+"""
+OPTIONS = """\
 if args.fp16:
     try:
         from apex import amp
@@ -317,14 +319,16 @@ def test_the_level_of_apex_may_be_an_option() -> None:
         "    if args.fp16:\n        with amp.scale_loss(loss / 2, optimizer) as scaled:\n            {inside}\n"
         "    else:\n        (loss / 2).backward()\n",
     )
-    result = run(text.format(start=OPTIONS.format(default="O1"), inside="scaled.backward()", end=""))
+    text = text.replace("\nloader = ", "\n{parsed}loader = ")
+    slots = {"start": OPTIONS, "inside": "scaled.backward()", "end": ""}
+    result = run(text.format(parsed=PARSED.format(default="O1"), **slots))
     assert result.status is Status.MIGRATED, result.notes
     after = result.after.decode()
     assert "apex" not in after
     assert "if args.fp16:" not in after
     assert 'mixed_precision="fp16" if args.fp16 and torch.cuda.is_available() else "no"' in after
     assert any("`args.fp16_opt_level` is no longer read" in note.message for note in result.notes)
-    other = run(text.format(start=OPTIONS.format(default="O0"), inside="scaled.backward()", end=""))
+    other = run(text.format(parsed=PARSED.format(default="O0"), **slots))
     assert other.status is Status.DECLINED
 
 

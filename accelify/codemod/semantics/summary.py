@@ -70,7 +70,7 @@ class Summary:
 
     @property
     def only_reads(self) -> bool:
-        """Whether nothing is different afterwards: the clock, the environment and files may be looked at."""
+        """Whether nothing is different afterwards: the clock and the environment may be looked at."""
         return not (self.writes or self.leaves or self.files_written or self.unknown or self.effects - _LOOKS)
 
     @property
@@ -121,5 +121,5 @@ class Summary:
 
 
 EMPTY = Summary()
-_LOOKS = frozenset({Effect.READS_CLOCK, Effect.READS_ENVIRONMENT, Effect.READS_FILES})
+_LOOKS = frozenset({Effect.READS_CLOCK, Effect.READS_ENVIRONMENT})
 _SHOWN = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})

@@ -89,7 +89,8 @@ class LibraryCalls:
         return Summary(files_read=use if reads else frozenset(), files_written=use if writes else frozenset())
 
     def _is_screen(self, node: ast.expr) -> bool:
-        return bool(self.kinds.of(node) & {"stream", "none"})
+        held = self.kinds.of(node)  # may be both: `log = None`, until it is opened
+        return bool(held) and held <= {"stream", "none"}
 
     def _mode(self, call: ast.Call) -> str | None:
         """The mode that is given to an `open`; None where it is not known."""

@@ -51,14 +51,15 @@ def written_of(
 ) -> Written:
     """The table of some files."""
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
-    alone = OneProcess(program, roles, effects, set() if by_hand else set(files), access.at, saver)
-    guarding = Guarding(alone, stored)
     reached = run.run | program.run_from(run.leading)
     saves = tuple(
         save_of(program, call, saver(call), runtime.module)
         for call in program.calls
         if "torch.save" in program.called(call) and (program.path(call) in files or program.frame(call) in reached)
     )
+    seen_to = frozenset(call for save in saves for call in save.seen_to)
+    alone = OneProcess(program, roles, effects, set() if by_hand else set(files), access.at, seen_to)
+    guarding = Guarding(alone, stored)
     return Written(guarding, stored, saves, saver, Clocks(program, tracer))
 
 

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from accelify.codemod.files_written.one_process import Effect, OneProcess, is_addition, opened_round
+from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.summary import FileUse
@@ -223,7 +223,7 @@ class Guarding:
     def _at_fault(self, statement: ast.stmt, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements in a statement that bind what is read outside of the runs."""
         for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and (isinstance(node.ctx, ast.Store) or is_addition(self.program, node)):
+            if isinstance(node, ast.Name) and (isinstance(node.ctx, ast.Store) or self.alone.is_addition(node)):
                 if self._is_read_elsewhere(node, covered):
                     yield self.program.statement(node)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -236,7 +236,7 @@ class Guarding:
         owner = scope.owner(node.id) or scope
         if owner.kind not in ("module", "function") or owner.root.module not in self.files:
             return True
-        if any(isinstance(w, ast.arg) for w in owner.writes.get(node.id, ())) and is_addition(self.program, node):
+        if any(isinstance(w, ast.arg) for w in owner.writes.get(node.id, ())) and self.alone.is_addition(node):
             return True  # it is somebody else's
         if owner.kind == "module" and node.id in self._imported.get(owner, ()):
             return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from enum import Enum
 
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Trait
@@ -51,14 +52,14 @@ class OneProcess:
         effects: Effects,
         files: set[str],
         accelerator: Callable[[ast.AST], str | None],
-        saver: Callable[[ast.Call], str | None],
+        seen_to: frozenset[ast.expr] = frozenset(),
     ) -> None:
         self.program = program
         self.roles = roles
         self.effects = effects
         self.files = files
         self.accelerator = accelerator
-        self._saver = saver
+        self._seen_to = seen_to  # what writes, and is whole where all processes call it
         self.looked_at: frozenset[ast.Call] = frozenset()  # calls that read what one process alone wrote
         self._known: dict[ast.Call, Effect | None] = {}
         self._together: dict[Scope, bool] = {}
@@ -85,12 +86,9 @@ class OneProcess:
         is_guarded = any(self.accelerator(w) is not None and self.program.path(w) in self.files for w in inner)
         if is_guarded or any(use.is_folder for use in summary.files_written):
             return None  # where it is written; a folder is for all processes
-        if written and call not in written and all(map(self._is_saved_by_all, written)):
-            return None  # each of them becomes a save that all processes may call, and is whole
+        if written and call not in written and self._seen_to.issuperset(written):
+            return None
         return Effect.WRITES if call in self.looked_at else self._strength(call, summary)
-
-    def _is_saved_by_all(self, call: ast.Call) -> bool:
-        return "torch.save" in self.program.called(call) and self._saver(call) is not None
 
     def writes(self, call: ast.Call) -> bool:
         """Whether a library's call writes, whoever may run it."""
@@ -216,15 +214,36 @@ class OneProcess:
         )
 
     def _only_adds(self, call: ast.Call) -> bool:
-        """Whether a call adds to a list of the script's own, which is then bound like a name."""
+        """Whether a call adds to a list or a buffer of the script's own, which is then bound like a name."""
         function = call.func
-        return (
+        return bool(self._filled(call)) or (
             isinstance(function, ast.Attribute)
             and function.attr in _ADDS
             and isinstance(function.value, ast.Name)
             and not self.program.flow.callees.get(call)
             and all(map(self.is_calm, call.args))
         )
+
+    def _filled(self, call: ast.Call) -> list[ast.Name]:
+        """The buffers that are all that a library's call changes: `numpy.savez(buffer, x)`."""
+        given = [*call.args, *(k.value for k in call.keywords)]
+        owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        found = [n for n in (*owner, *given) if isinstance(n, ast.Name) and self.effects.kinds.of(n) == {"buffer"}]
+        if not found or self.program.flow.callees.get(call) or self.becomes_a_save(call):
+            return []
+        summary = self.effects.of_call(call)
+        is_all = {place.name for place in summary.writes} == {name.id for name in found}
+        is_own = self._is_ones_own(replace(summary, writes=frozenset()))
+        return found if is_all and is_own and all(map(self.is_calm, given)) else []
+
+    def is_addition(self, node: ast.Name) -> bool:
+        """Whether a name is there to be added to: `rows.append(x)`, `numpy.savez(buffer, x)`."""
+        parent = self.program.parent(node)
+        call = parent if isinstance(parent, ast.Call) else self.program.parent(parent) if parent is not None else None
+        if not isinstance(call, ast.Call):
+            return False
+        is_method = isinstance(parent, ast.Attribute) and call.func is parent
+        return (is_method and isinstance(parent, ast.Attribute) and parent.attr in _ADDS) or node in self._filled(call)
 
     def is_calm(self, node: ast.expr) -> bool:
         """Whether evaluating an expression changes nothing and needs no other process."""
@@ -248,18 +267,6 @@ def opened_round(program: Program, node: ast.expr) -> ast.expr | None:
                 if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == node.id:
                     return item.context_expr
     return None
-
-
-def is_addition(program: Program, node: ast.Name) -> bool:
-    """Whether a name is there to be added to: `rows.append(x)`."""
-    function = program.parent(node)
-    call = program.parent(function) if function is not None else None
-    return (
-        isinstance(function, ast.Attribute)
-        and function.attr in _ADDS
-        and isinstance(call, ast.Call)
-        and call.func is function
-    )
 
 
 def _is_plain(target: ast.expr) -> bool:

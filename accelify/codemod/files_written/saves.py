@@ -25,6 +25,13 @@ class Save:
     opened: ast.With | None = None
     copies: tuple[ast.Call, ...] = ()
 
+    @property
+    def seen_to(self) -> Iterator[ast.expr]:
+        """What writes, and may be called by all processes once the script is migrated."""
+        if self.saver is not None:
+            yield from (self.call, *self.copies)
+            yield from (item.context_expr for item in (self.opened.items if self.opened is not None else ()))
+
 
 def save_of(program: Program, call: ast.Call, saver: str | None, library: str) -> Save:
     """A call of `torch.save`, with what is written with it where a library saves."""

@@ -17,11 +17,12 @@ effects=reads_files+writes_files returns=file traits=opens     # its mode says w
     tables: open_file
     netCDF4: Dataset
     zarr: open
+    tensorflow.io: gfile.GFile
 effects=writes_files returns=file traits=opens
     cv2: VideoWriter
     imageio: get_writer
     tempfile: NamedTemporaryFile TemporaryFile mkstemp SpooledTemporaryFile
-    tensorflow.io: TFRecordWriter gfile.GFile
+    tensorflow.io: TFRecordWriter
 effects=writes_files returns=string
     tempfile: mkdtemp TemporaryDirectory
 effects=reads_environment returns=string

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.files_written.guarding import Guarding
@@ -42,3 +44,26 @@ def test_what_every_process_writes() -> None:
     found = guarding("value = write(open(p, 'w'))\nuse(value)\n")
     assert texts(found.unguarded) == ["open(p, 'w')"]
     assert guarding("use()\n").unguarded == []
+
+
+SAVED = """\
+with open(p, 'wb') as f:
+    buffer = io.BytesIO()
+    numpy.savez(buffer, a)
+    f.write(buffer.getvalue())
+"""
+
+
+def test_a_buffer_that_is_filled_to_be_written_goes_with_it() -> None:
+    end = "import io, numpy\n" + SAVED
+    assert runs(end) == [texts(ast.parse(SAVED).body)]
+
+
+def test_a_buffer_that_others_read_is_filled_by_all() -> None:
+    (run,) = runs("import io, numpy\nbuffer = io.BytesIO()\nnumpy.savez(buffer, a)\njson.dump(a, f)\nuse(buffer)\n")
+    assert run == ["json.dump(a, f)"]
+
+
+def test_a_file_that_is_none_until_it_is_opened() -> None:
+    end = "log = None\nif p:\n    log = open(p, 'w')\nprint(a, file=log)\nlog.flush()\n"
+    assert runs(end)[-1][-2:] == ["print(a, file=log)", "log.flush()"]

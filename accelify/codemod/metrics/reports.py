@@ -49,26 +49,30 @@ class Reports:
         self.is_reduced = is_reduced
         self.losses = losses
         self._found: dict[tuple[object, ...], Report] = {}
+        self._followed: set[tuple[Way, Given]] = set()  # what was said of one call's value is said of all
 
     def find(self) -> list[Report]:
         """The reports, in the order in which the values leave."""
         if self.ranks.shards.loops:
             for sink in Sinks(self.ranks.chains).find():
-                self._follow(sink, frozenset())
+                self._follow(sink)
             for loss in self.losses if not self.ranks.shards.draws else ():
                 self._of_state(loss)
         return list(self._found.values())
 
-    def _follow(self, sink: Sink, seen: frozenset[Given], at: str | None = None) -> None:
+    def _follow(self, sink: Sink, at: str | None = None) -> None:
         """Report a sink's own values; those that its function is given, where it is called."""
         own, given = self.ranks.parts_of(sink.value, at)
         for origin in self._origins(sink, own.origins):
             self._report(sink, origin)
         for each in given:
-            for call in self.program.calls_of(each.scope) if each not in seen else ():
+            if (sink.way, each) in self._followed:
+                continue
+            self._followed.add((sink.way, each))
+            for call in self.program.calls_of(each.scope):
                 value = self.ranks.chains.given(call, each.scope, each.name)
                 if value is not None:
-                    self._follow(Sink(sink.way, value, call), seen | {each}, each.at)
+                    self._follow(Sink(sink.way, value, call), each.at)
 
     def _origins(self, sink: Sink, origins: frozenset[Origin]) -> Iterator[Origin]:
         """What makes the value of a sink a rank's own, as far as that sink matters."""

@@ -143,7 +143,9 @@ def moved(*lines: str) -> list[str]:
 def test_what_is_written_is_written_by_one_process(imports: str, written: str) -> None:
     result = run(script(imports=imports, end=written))
     after = result.after.decode()
-    on_host = written.strip().replace("\n", "\n    ").replace(".numpy()", ".cpu().numpy()")  # the model is on the device
+    on_host = (
+        written.strip().replace("\n", "\n    ").replace(".numpy()", ".cpu().numpy()")
+    )  # the model is on the device
     assert "if accelerator.is_main_process:\n    " + on_host + "\n" in after
     assert not any(n.rule == "writes" for n in result.notes)
 

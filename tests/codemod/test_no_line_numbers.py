@@ -21,7 +21,7 @@ LEFT = {
     "metrics.lists": 2,
     "metrics.meters": 3,
     "metrics.row_evaluations": 4,
-    "metrics.sums": 7,
+    "metrics.sums": 3,
     "metrics.trims": 5,
 }
 _FIELDS = {"lineno", "end_lineno"}

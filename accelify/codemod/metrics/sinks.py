@@ -45,7 +45,7 @@ class Sinks:
         """The sinks of a program, file by file in the order of the text."""
         for parsed in self.program.files:
             nodes = (n for n in parsed.parents if isinstance(n, _LEAVING))
-            for node in sorted(nodes, key=lambda n: (n.lineno, n.col_offset)):
+            for node in sorted(nodes, key=self.program.position):
                 if self.program.frame(node) in self.program.reachable:
                     yield from self._at(node)
 

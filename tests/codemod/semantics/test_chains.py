@@ -1,0 +1,52 @@
+"""Definitions over a whole program, with what its calls change: source text in, fact out."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.files.project import Project
+from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.program import Program
+
+
+def chains_of(text: str) -> tuple[Chains, ast.Module]:
+    project = Project({"train.py": text.encode()})
+    named = [project.load("train.py")]
+    return Chains(Program(project.program(named, True), project, named)), named[0].tree
+
+
+def changed(text: str) -> list[str]:
+    """What the last statement, a call, changes in place."""
+    chains, tree = chains_of(text)
+    last = tree.body[-1]
+    assert isinstance(last, ast.Expr)
+    assert isinstance(last.value, ast.Call)
+    return sorted(map(ast.unparse, chains.changed_by(last.value)))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("rows = []\nrows.append(1)", ["rows"]),
+        ("import torch\nt = torch.zeros(2)\nt.add_(1)", ["t"]),
+        ("def fill(rows): rows.append(1)\nkept = []\nfill(kept)", ["kept"]),
+        ("rows = []\nprint(rows)", []),
+        ("def read(rows): return rows[0]\nkept = [1]\nread(kept)", []),
+    ],
+)
+def test_what_a_call_changes(text: str, names: list[str]) -> None:
+    assert changed(text) == names
+
+
+def test_a_change_in_place_is_a_definition() -> None:
+    chains, tree = chains_of("rows = []\nrows.append(1)\nprint(rows)")
+    read = tree.body[-1].value.args[0]  # type: ignore[attr-defined]  # a call
+    assert {ast.unparse(d.node) for d in chains.definitions(read)} == {"rows", "rows.append(1)"}
+
+
+def test_the_parameters_that_a_function_fills() -> None:
+    chains, tree = chains_of("def fill(rows, x): rows.append(x)\nfill([], 1)")
+    function = chains.program.flow.bindings["train.py"].made_by[tree.body[0]]
+    assert chains.filled_parameters(function) == ["rows"]

@@ -30,12 +30,54 @@ def test_a_mean_over_the_batches_of_one_process() -> None:
 
 
 @pytest.mark.parametrize(
+    "zero", ["0", "-0.0", "float(0)", "torch.zeros(())", "torch.zeros(2).to('cpu')", "torch.tensor(0.0)"]
+)
+@pytest.mark.parametrize(
+    "added",
+    [
+        "total += loss.detach()",
+        "total -= loss.item()",
+        "total = total + loss.item() + 0.5 * x.sum().item()",
+        "total, last = total + loss.item(), 3",
+        "total = torch.add(total, loss.detach())",
+    ],
+)
+def test_every_spelling_of_a_sum(added: str, zero: str) -> None:
+    assert summed(added, f"total = {zero}", "print(total)") == [(("total",), "sum")]
+
+
+@pytest.mark.parametrize(
+    "added",
+    ["total.add_(loss.detach())", "torch.add(total, loss, out=total)", "total[y[0]] += 1", "total.index_add_(0, y, x)"],
+)
+def test_a_tensor_that_is_added_to_in_place(added: str) -> None:
+    assert summed(added, "total = torch.zeros(2)", "print(total.sum() / 8)") == [(("total",), "sum")]
+    assert summed(added, "total = torch.zeros(2)", "print(total.sum().item() / len(loader))") == [(("total",), "mean")]
+
+
+def test_a_count_that_is_made_safe_to_divide_by_belongs_to_its_sum() -> None:
+    divided = "d = max(1, n)\nprint(total / d)"
+    (found,) = summed("total += loss.item()\nn += len(x)", read=divided)
+    assert found == (("total", "n"), "sum")
+    (found,) = summed("total += loss.item()\nn += 1", read=divided)
+    assert found in [(("total",), "mean"), (("total", "n"), "sum")]
+
+
+@pytest.mark.parametrize("added", ["n += 1", "if (i + 1) % 4 == 0: n += 1", "n = n + 1", "n, last = n + 1, loss"])
+def test_steps_are_counted_alike_by_all_processes(added: str) -> None:
+    assert summed(added, "n, i = 0, 0", "print(n)") == []
+
+
+@pytest.mark.parametrize(
     ("added", "begin", "read"),
     [
         ("total = loss.item()", "total = 0.0", "print(total)"),
         ("total += loss.item()", "total = 0.0", ""),
         ("total += loss.item()", "total = start()", "print(total)"),
-        ("total -= loss.item()", "total = 0.0", "print(total)"),
+        ("total *= loss.item()", "total = 0.0", "print(total)"),
+        ("total = max(total, loss.item())", "total = 0.0", "print(total)"),
+        ("total = 0.9 * total + 0.1 * loss.item()", "total = 0.0", "print(total)"),
+        ("total += total * loss.item()", "total = 0.0", "print(total)"),
     ],
 )
 def test_what_is_no_sum_over_the_loop(added: str, begin: str, read: str) -> None:

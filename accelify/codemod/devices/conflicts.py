@@ -158,13 +158,18 @@ class Meetings:
             for argument in given:
                 if argument not in readable:
                     self._refuse(argument)
-        elif is_own and any(map(self.roles.is_module, self.program.values(call.func))):
+        else:
+            self._other_call(call, given, called, is_own=is_own)
+
+    def _other_call(self, call: ast.Call, given: list[ast.expr], called: set[str], *, is_own: bool) -> None:
+        """Calls that run a part of a model, take a model with what it is run on, or compute."""
+        is_part = is_own and any(map(self.roles.is_module, self.program.values(call.func)))
+        is_followed = bool(self.program.flow.callees.get(call))
+        # `torch.onnx.export(model, x)`, `writer.add_graph(model, x)`
+        if is_part or (any(map(self.tensors.is_model, call.args)) and not is_followed):
             for argument in given:
                 self._want(argument)
-        elif any(map(self.tensors.is_model, call.args)) and not self.program.flow.callees.get(call):
-            for argument in given:  # `torch.onnx.export(model, x)`, `writer.add_graph(model, x)`
-                self._want(argument)
-        elif not self.program.flow.callees.get(call):
+        elif not is_followed:
             self._computed(call, given, called)
 
     def _run(self, call: ast.Call, given: list[ast.expr]) -> None:

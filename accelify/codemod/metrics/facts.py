@@ -85,14 +85,16 @@ class Measured:
 
     def shards(self, shared: Sequence[Loop]) -> Shards:
         """Where ranks get data of their own."""
-        counting = {  # loops that ask for their batches by `next`
-            d.loop
-            for d in self.training.data
-            if isinstance(d.loop, ast.For) and not any(self.program.inside(s, d.loop.iter) for s in d.sources)
-        }
-        loops = [loop for loop in shared if loop not in counting or loop in self.prepared.loops]
+        loops = [loop for loop in shared if loop in self.prepared.loops or self._goes_over_batches(loop)]
+        rounds = [loop for loop in shared if loop not in loops]
         draws = any(d.kind == "random" for d in self.training.data)
-        return Shards(tuple(loops), self._is_sharded_loader, self._is_alike, draws)
+        return Shards(tuple(loops), tuple(rounds), self._is_sharded_loader, self._is_alike, draws)
+
+    def _goes_over_batches(self, loop: Loop) -> bool:
+        """Whether a loop's items are what each process has for itself; others ask for their batches by `next`."""
+        listed = [d for d in self.training.data if d.loop is loop]
+        is_listed = not listed or any(self.program.inside(s, loop.iter) for d in listed for s in d.sources)
+        return is_listed or any(self.roles.is_loader(v) for v in self.program.values(self.tracer.inside(loop.iter)))
 
     def _is_sharded_loader(self, node: ast.expr) -> bool:
         return bool(self.program.values(node)) and self.prepared.is_loader(node)

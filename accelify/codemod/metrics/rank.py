@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from accelify.codemod.libraries import table
+from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Effect, Role, Row, Rows, Same, Trait
 from accelify.codemod.metrics.sinks import leaves
 from accelify.codemod.semantics.chains import Chains
@@ -107,12 +107,13 @@ _SAME = Rank()
 class Shards:
     """Where ranks get data of their own.
 
-    loops: those whose items are sharded. is_loader: whether an expression is a prepared loader. is_alike: whether it
-    holds what all ranks have alike, whatever it is used for: a prepared model, an optimizer. draws: whether each rank
-    draws random numbers of its own.
+    loops: those whose items are sharded. rounds: those that take a batch by `next` in each round. is_loader: whether an
+    expression is a prepared loader. is_alike: whether it holds what all ranks have alike, whatever it is used for: a
+    prepared model, an optimizer. draws: whether each rank draws random numbers of its own.
     """
 
     loops: Sequence[Loop]
+    rounds: Sequence[Loop]
     is_loader: Callable[[ast.expr], bool]
     is_alike: Callable[[ast.expr], bool]
     draws: bool = False
@@ -158,6 +159,7 @@ class Ranks:
         self.program: Program = chains.program
         self.shards = shards
         self.loops = set(shards.loops)
+        self.rounds = {*shards.loops, *shards.rounds}
         self.settled = settled
         self._known: dict[_Key, _Labels] = {}
         self._readers: dict[_Key, dict[_Key, None]] = {}
@@ -172,7 +174,7 @@ class Ranks:
 
     def is_own(self, node: ast.expr) -> bool:
         """Whether an expression may have another value on each rank."""
-        return bool(self.shards.loops or self.shards.draws) and self.of(node).is_own
+        return bool(self.rounds or self.shards.draws) and self.of(node).is_own
 
     def parts_of(self, node: ast.expr, at: str | None = None) -> tuple[Rank, list[Given]]:
         """The rank of an expression, or of a part of its object, apart from what callers give to its function."""
@@ -273,7 +275,7 @@ class Ranks:
             return None
         if definition.kind is Kind.IN_PLACE and self._is_replaced(node):
             return None
-        around = [loop for loop in self.program.loops_round(node) if loop in self.loops]
+        around = [loop for loop in self.program.loops_round(node) if loop in self.rounds]
         for loop in around:
             if not isinstance(loop, ast.While):
                 return None if self._begins_anew(definition, loop) else loop
@@ -291,9 +293,9 @@ class Ranks:
 
     def _is_of_parameter(self, node: ast.AST) -> bool:
         """Whether a place is in what a function is given: then its callers know whether that outlives the batch."""
-        target = node.func if isinstance(node, ast.Call) else node
-        while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred)):
-            target = target.value
+        target = node
+        while isinstance(target, (ast.Attribute, ast.Subscript, ast.Starred, ast.Call)):
+            target = target.func if isinstance(target, ast.Call) else target.value
         owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
         return owner is not None and owner.kind != "module" and owner.kind != "class"
 
@@ -315,7 +317,7 @@ class Ranks:
 
     def loop_that_runs(self, frame: Scope) -> Loop | None:
         """A sharded loop whose rounds call a function, themselves or through others."""
-        for loop in self.shards.loops:
+        for loop in (*self.shards.loops, *self.shards.rounds):
             if loop not in self._run_by:
                 calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
                 callees = {f for c in calls for f in self.program.flow.callees.get(c, ())}
@@ -327,23 +329,32 @@ class Ranks:
     def _reads_itself(self, definition: Definition) -> bool:
         """Whether an assignment gives a variable a value that is made from its last one."""
         value = self._assigned(definition.node)[0]
-        return value is not None and any(
+        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            if not methods.keeps_values(value.func.attr) and not methods.moves(value.func.attr):
+                break
+            value = value.func.value  # `x = x.to(device)` is what it was
+        if value is None or self._names_variable(value, definition.variable):
+            return False
+        return any(
             definition in self.chains.definitions(read)
             for read in ast.walk(value)
             if isinstance(read, (ast.Name, ast.Attribute)) and isinstance(read.ctx, ast.Load)
         )
 
+    def _names_variable(self, node: ast.expr, variable: Variable) -> bool:
+        return isinstance(node, (ast.Name, ast.Attribute)) and self.chains.variable(node) == variable
+
     def _begins_anew(self, definition: Definition, loop: Loop) -> bool:
         """Whether each round of a loop gives a variable another value or object before a definition changes it."""
-        flow, facts = self.chains.flow(loop), self.chains.facts(loop)
-        for other in facts.all_of(definition.variable):
-            if other.kind in (Kind.IN_PLACE, Kind.AUGMENTED) or other == definition:
-                continue
-            if not self.program.inside(other.node, loop) or self._reads_itself(other):
-                continue
-            if flow.dominates(other.node, definition.node):
-                return True
-        return False
+        begins = [
+            other.node
+            for other in self.chains.facts(loop).all_of(definition.variable)
+            if other.kind not in (Kind.IN_PLACE, Kind.AUGMENTED)
+            and other != definition
+            and self.program.inside(other.node, loop)
+            and not self._reads_itself(other)
+        ]
+        return bool(begins) and self.chains.flow(loop).is_covered(begins, definition.node)
 
     def _given_by(self, definition: Definition) -> _Labels:
         kind, node = definition.kind, definition.node

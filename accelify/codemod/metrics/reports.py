@@ -53,7 +53,7 @@ class Reports:
 
     def find(self) -> list[Report]:
         """The reports, in the order in which the values leave."""
-        if self.ranks.shards.loops:
+        if self.ranks.rounds:
             for sink in Sinks(self.ranks.chains).find():
                 self._follow(sink)
             for loss in self.losses if not self.ranks.shards.draws else ():
@@ -123,7 +123,7 @@ class Reports:
 
     def _loop_round(self, node: ast.AST) -> Loop | None:
         """The sharded loop during which a node is run."""
-        around = [n for n in self.program.loops_round(node) if n in self.ranks.loops]
+        around = [n for n in self.program.loops_round(node) if n in self.ranks.rounds]
         for loop in around:
             if not isinstance(loop, ast.While):
                 return loop
@@ -143,6 +143,8 @@ def updated_text(parent: Callable[[ast.AST], ast.AST | None], node: ast.AST) -> 
     target: ast.AST = node
     if isinstance(node, ast.Call):
         target = node.func.value if isinstance(node.func, ast.Attribute) else node
+        while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target = target.func.value
         out = next((k.value for k in node.keywords if k.arg == "out"), None)
         target = out or target
     while isinstance(target, ast.Subscript) and isinstance(node, ast.Call):

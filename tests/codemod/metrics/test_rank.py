@@ -219,3 +219,14 @@ def test_functions_of_other_files_are_followed() -> None:
     others = {"other.py": "def add(a, b):\n    return a + b\n"}
     slots = {"before": "from other import add", "begin": "total = 0", "batch": "total = add(total, loss.item())"}
     assert rank("total", others=others, **slots).is_own
+
+
+def test_batches_that_are_asked_for_in_rounds() -> None:
+    text = training(before="batches, total = iter(loader), 0").replace(
+        "for i, (x, y) in enumerate(loader):",
+        "for i in range(4):\n        x, y = next(batches)\n        total += x.sum()",
+    )
+    script = script_of(f"{text}\nprint(total)\nprint(x)")
+    ranks = Ranks(script.metrics.measured.chains, script.metrics.measured.shards(script.metrics.shared_loops))
+    assert ranks.of(find(script, "print(total)")).of(Mark.RUNNING)
+    assert ranks.of(find(script, "print(x)")).of(Mark.BATCH)

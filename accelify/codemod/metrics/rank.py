@@ -167,6 +167,7 @@ class Ranks:
         self._current: _Key | None = None
         self._running: dict[Definition, Loop | None] = {}
         self._run_by: dict[ast.AST, set[Scope]] = {}
+        self._left_by: dict[ast.AST, list[ast.If]] = {}
 
     def of(self, node: ast.expr) -> Rank:
         """The rank of an expression, where callers of its function are known of the join of their arguments."""
@@ -602,9 +603,12 @@ class Ranks:
 
     def _leaving(self, loop: ast.AST) -> list[ast.If]:
         """The conditions under which a round goes on to the next before its end."""
-        leaving = (n for n in ast.walk(loop) if isinstance(n, ast.Continue) and self.program.loops_round(n)[0] is loop)
-        tests = (a for n in leaving for a in self.program.ancestors(n) if isinstance(a, ast.If))
-        return [t for t in tests if self.program.inside(t, loop)]
+        if loop not in self._left_by:
+            leaving = (n for n in ast.walk(loop) if isinstance(n, ast.Continue))
+            own = (n for n in leaving if self.program.loops_round(n)[0] is loop)
+            tests = (a for n in own for a in self.program.ancestors(n) if isinstance(a, ast.If))
+            self._left_by[loop] = [t for t in tests if self.program.inside(t, loop)]
+        return self._left_by[loop]
 
     @staticmethod
     def _chosen(labels: _Labels, node: ast.AST) -> _Labels:

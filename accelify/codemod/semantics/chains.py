@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from accelify.codemod.libraries.row import Row, Trait
 from accelify.codemod.semantics.control_flow import ControlFlow
@@ -25,7 +25,7 @@ class Chains:
         self.effects = Effects(program)
         self.kinds = self.effects.kinds
         self._definitions: dict[str, Definitions] = {}
-        self._run: dict[frozenset[Scope], set[Scope]] = {}
+        self._run: dict[frozenset[Scope], frozenset[Scope]] = {}
         self._changed: dict[ast.Call, list[ast.expr]] = {}
 
     def flow(self, node: ast.AST) -> ControlFlow:
@@ -36,8 +36,8 @@ class Chains:
         """The definitions of a node's file."""
         path = self.program.path(node)
         if path not in self._definitions:
-            bindings = self.program.flow.bindings[path]
-            self._definitions[path] = Definitions(self.flow(node), bindings, mutates=self.changed_by, runs=self._runs)
+            plain = self.program.definitions(node)
+            self._definitions[path] = plain.changed_by_calls(self.changed_by, self._runs)
         return self._definitions[path]
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
@@ -127,12 +127,12 @@ class Chains:
         values = [v for v in self.program.values(call.func) if isinstance(v, FunctionValue)]
         return bool(values) and all(v.owner is None for v in values)
 
-    def _runs(self, call: ast.Call) -> Collection[Scope]:
+    def _runs(self, call: ast.Call) -> frozenset[Scope]:
         """The functions that a call may run, and all that these may run."""
         run = set(self.program.flow.callees.get(call, set()))
         for given in [*call.args, *(k.value for k in call.keywords)]:
             run |= {v.scope for v in self.program.values(given) if isinstance(v, FunctionValue)}
         key = frozenset(run)
         if key not in self._run:
-            self._run[key] = self.program.run_from(key)
+            self._run[key] = frozenset(self.program.run_from(key))
         return self._run[key]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -74,13 +74,21 @@ class Definitions:
         bindings: Bindings,
         *,
         mutates: Callable[[ast.Call], Iterable[ast.expr]] | None = None,
-        runs: Callable[[ast.Call], Collection[Scope] | None] | None = None,
+        runs: Callable[[ast.Call], frozenset[Scope] | None] | None = None,
+        seen: _Collector | None = None,
     ) -> None:
         self.flow = flow
         self.bindings = bindings
-        self._names = _Names(flow, bindings)
         self._mutates = mutates or (lambda call: ())
         self._runs = runs or (lambda call: None)
+        self._names = _Names(flow, bindings) if seen is None else seen.names
+        self._given = seen
+
+    def changed_by_calls(
+        self, mutates: Callable[[ast.Call], Iterable[ast.expr]], runs: Callable[[ast.Call], frozenset[Scope] | None]
+    ) -> Definitions:
+        """The same file's definitions, with the changes that `mutates` knows of calls; the file is not read again."""
+        return Definitions(self.flow, self.bindings, mutates=mutates, runs=runs, seen=self._seen)
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
         """The definitions that may have given a name, an attribute or an item the value that is read there.
@@ -94,12 +102,13 @@ class Definitions:
         if variable is None:
             return frozenset()
         if self._is_unordered(variable):
-            return frozenset(d for d in self._collected.of_name(variable))
-        return self._reads.get(read, frozenset())
+            return frozenset(self._collected.of_name(variable))
+        return self._solver.reaching(read)
 
     def uses(self, definition: Definition) -> frozenset[ast.expr]:
         """The names and attributes that may read what a definition gave."""
-        return self._uses.get(definition, frozenset())
+        reads = self._reads_by_name.get(definition.variable.name, ())
+        return frozenset(read for read in reads if definition in self.definitions(read))
 
     def all_of(self, variable: Variable) -> tuple[Definition, ...]:
         """Every definition of a variable in this file, in the order of the text."""
@@ -119,20 +128,29 @@ class Definitions:
         return is_inner or (variable.is_attribute and variable.scope is None)
 
     @cached_property
+    def _seen(self) -> _Collector:
+        if self._given is not None:
+            return self._given
+        collector = _Collector(self.flow, self._names)
+        for scope in self.bindings.root.walk():
+            if scope.kind in ("module", "function", "lambda"):
+                collector.add_frame(scope.node)
+        return collector
+
+    @cached_property
     def _collected(self) -> _Collected:
-        return _collect(self.flow, self.bindings, self._names, self._mutates)
+        return self._seen.with_changes(self._mutates)
 
     @cached_property
-    def _reads(self) -> dict[ast.expr, frozenset[Definition]]:
-        return _Solver(self.flow, self._names, self._collected, self._runs).solve()
+    def _solver(self) -> _Solver:
+        return _Solver(self.flow, self._names, self._collected, self._runs)
 
     @cached_property
-    def _uses(self) -> dict[Definition, frozenset[ast.expr]]:
-        found: dict[Definition, set[ast.expr]] = {}
+    def _reads_by_name(self) -> dict[str, list[ast.expr]]:
+        found: dict[str, list[ast.expr]] = {}
         for read in self._collected.reads:
-            for definition in self.definitions(read):
-                found.setdefault(definition, set()).add(read)
-        return {definition: frozenset(reads) for definition, reads in found.items()}
+            found.setdefault(read.id if isinstance(read, ast.Name) else read.attr, []).append(read)
+        return found
 
 
 # What each name stands for.
@@ -213,13 +231,12 @@ class _Names:
 # What is read and written where.
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Event:
     """One effect of a point, at one node: reads come before what is written there."""
 
     node: ast.AST
     reads: Variable | None = None
-    gives: tuple[int, ...] = ()
     hides: Variable | None = None  # the variable whose earlier definitions are gone
     calls: ast.Call | None = None
     is_unknown_code: bool = False  # runs code that no call names: an iterator's, a context manager's
@@ -238,8 +255,40 @@ class _Collected:
     by_attribute: dict[str, int] = field(default_factory=dict)
     by_node: dict[ast.AST, list[Definition]] = field(default_factory=dict)
     numbers: dict[Definition, int] = field(default_factory=dict)
+    gives: dict[_Event, tuple[int, ...]] = field(default_factory=dict)  # the numbers of what an event defines
     events: dict[ast.AST, dict[int, list[_Event]]] = field(default_factory=dict)
-    reads: list[ast.expr] = field(default_factory=list)
+    reads: dict[ast.Name | ast.Attribute, ast.AST] = field(default_factory=dict)  # with the frame they are in
+
+    def copy(self) -> _Collected:
+        """One to which definitions can be added; events and reads are the same."""
+        return _Collected(
+            definitions=[*self.definitions],
+            frames=[*self.frames],
+            points=[*self.points],
+            by_variable={**self.by_variable},
+            by_attribute={**self.by_attribute},
+            by_node={node: [*made] for node, made in self.by_node.items()},
+            numbers={**self.numbers},
+            gives={**self.gives},
+            events=self.events,
+            reads=self.reads,
+        )
+
+    def add(self, event: _Event, definition: Definition, frame: ast.AST, point: int) -> None:
+        """Number a definition, and note where it is made."""
+        number = self.numbers.setdefault(definition, len(self.definitions))
+        if number < len(self.definitions):  # a copy of `finally`
+            self.points[number] = (*self.points[number], point)
+        else:
+            self.by_node.setdefault(definition.node, []).append(definition)
+            self.definitions.append(definition)
+            self.frames.append(frame)
+            self.points.append((point,))
+            variable = definition.variable
+            self.by_variable[variable] = self.by_variable.get(variable, 0) | 1 << number
+            if variable.is_attribute:
+                self.by_attribute[variable.name] = self.by_attribute.get(variable.name, 0) | 1 << number
+        self.gives[event] = (*self.gives.get(event, ()), number)
 
     def mask(self, variable: Variable) -> int:
         """The definitions that a variable may have, as bits."""
@@ -262,15 +311,14 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 class _Collector:
-    """Go through all graphs once."""
+    """Go through all graphs once; what calls change in place is asked for, and added, afterwards."""
 
-    def __init__(self, flow: ControlFlow, names: _Names, mutates: Callable[[ast.Call], Iterable[ast.expr]]) -> None:
+    def __init__(self, flow: ControlFlow, names: _Names) -> None:
         self.flow = flow
         self.names = names
-        self.mutates = mutates
         self.found = _Collected()
         self.objects = _Objects(names)
-        self.changes: list[tuple[_Event, ast.AST, int, ast.expr]] = []
+        self.changes: list[tuple[_Event, ast.AST, int, ast.expr | None]] = []  # None: what a call may change
         self.frame: ast.AST = flow.tree
         self.point = 0
         self.events: list[_Event] = []
@@ -343,7 +391,7 @@ class _Collector:
         if variable is None:
             return
         if isinstance(node.ctx, ast.Load) or is_augmented:
-            self.found.reads.append(node)
+            self.found.reads[node] = self.frame
             self.events.append(_Event(node, reads=variable, in_comprehension=self.in_comprehension(node)))
             return
         is_own = not variable.is_attribute or variable.scope is not None
@@ -362,12 +410,9 @@ class _Collector:
         return Kind.WITH if isinstance(holder, ast.withitem) else Kind.ASSIGNMENT
 
     def call(self, node: ast.Call) -> None:
-        self.events.append(_Event(node, calls=node, in_comprehension=self.in_comprehension(node)))
-        changed = list(self.mutates(node))
-        for each in changed:
-            self.change(node, each)
-            for given in [*node.args, *(k.value for k in node.keywords)]:
-                self.objects.put(given, each)
+        event = _Event(node, calls=node, in_comprehension=self.in_comprehension(node))
+        self.events.append(event)
+        self.changes.append((event, self.frame, self.point, None))
 
     def augmented(self, node: ast.AugAssign) -> None:
         """`x += 1` binds `x`, and may change its object, which other names may have, too."""
@@ -385,28 +430,12 @@ class _Collector:
 
     def define(self, kind: Kind, node: ast.AST, variable: Variable, *, hides: bool = True) -> None:
         inner = self.in_comprehension(node)
-        event = _Event(node, gives=(), hides=variable if hides and not inner else None, in_comprehension=inner)
+        event = _Event(node, hides=variable if hides and not inner else None, in_comprehension=inner)
         self.events.append(event)
-        self.give(event, Definition(kind, node, variable), self.frame, self.point)
+        self.found.add(event, Definition(kind, node, variable), self.frame, self.point)
         if variable.scope is not None and variable.scope.kind == "class" and not variable.is_attribute:
             attribute = Variable(self.names.family(variable.scope), variable.name, is_attribute=True)
-            self.give(event, Definition(kind, node, attribute), self.frame, self.point)
-
-    def give(self, event: _Event, definition: Definition, frame: ast.AST, point: int) -> None:
-        found = self.found
-        number = found.numbers.setdefault(definition, len(found.definitions))
-        if number < len(found.definitions):  # a copy of `finally`
-            found.points[number] = (*found.points[number], point)
-        else:
-            found.by_node.setdefault(definition.node, []).append(definition)
-            found.definitions.append(definition)
-            found.frames.append(frame)
-            found.points.append((point,))
-            variable = definition.variable
-            found.by_variable[variable] = found.by_variable.get(variable, 0) | 1 << number
-            if variable.is_attribute:
-                found.by_attribute[variable.name] = found.by_attribute.get(variable.name, 0) | 1 << number
-        event.gives = (*event.gives, number)
+            self.found.add(event, Definition(kind, node, attribute), self.frame, self.point)
 
     def change(self, node: ast.AST, changed: ast.expr) -> None:
         """Note that an object is changed in place; whose it is, is known once all graphs have been seen."""
@@ -414,12 +443,24 @@ class _Collector:
         self.events.append(event)
         self.changes.append((event, self.frame, self.point, changed))
 
-    def settle_changes(self) -> None:
+    def with_changes(self, mutates: Callable[[ast.Call], Iterable[ast.expr]]) -> _Collected:
+        """All that was seen, with the changes of objects in place."""
+        objects, changes = self.objects.copy(), []
         for event, frame, point, changed in self.changes:
+            if changed is not None:
+                changes.append((event, frame, point, changed))
+            elif event.calls is not None:
+                for each in mutates(event.calls):
+                    changes.append((event, frame, point, each))
+                    for given in [*event.calls.args, *(k.value for k in event.calls.keywords)]:
+                        objects.put(given, each)
+        found = self.found.copy()
+        for event, frame, point, changed in changes:
             rebound = self.names.variable(changed) if changed is event.node else None
-            for variable in self.objects.touched(changed):
+            for variable in objects.touched(changed):
                 if variable != rebound:
-                    self.give(event, Definition(Kind.IN_PLACE, event.node, variable), frame, point)
+                    found.add(event, Definition(Kind.IN_PLACE, event.node, variable), frame, point)
+        return found
 
 
 class _Objects:
@@ -429,6 +470,13 @@ class _Objects:
         self.names = names
         self.outer: dict[Variable, dict[Variable, None]] = {}  # dictionaries for their order
         self.inner: dict[Variable, dict[Variable, None]] = {}
+
+    def copy(self) -> _Objects:
+        """One to which connections can be added."""
+        copied = _Objects(self.names)
+        copied.outer = {variable: {**others} for variable, others in self.outer.items()}
+        copied.inner = {variable: {**others} for variable, others in self.inner.items()}
+        return copied
 
     def connect(self, node: ast.AST) -> None:
         """Follow what a node hands from one variable to another."""
@@ -568,29 +616,18 @@ def _parts(node: ast.List | ast.Tuple | ast.Set | ast.Dict) -> list[ast.expr]:
     return node.values if isinstance(node, ast.Dict) else node.elts
 
 
-def _collect(
-    flow: ControlFlow, bindings: Bindings, names: _Names, mutates: Callable[[ast.Call], Iterable[ast.expr]]
-) -> _Collected:
-    collector = _Collector(flow, names, mutates)
-    for scope in bindings.root.walk():
-        if scope.kind in ("module", "function", "lambda"):
-            collector.add_frame(scope.node)
-    collector.settle_changes()
-    return collector.found
-
-
 # Reaching definitions.
 
 
 class _Solver:
-    """Solve the equations of one file, the module first, then the functions in it, from the outside in."""
+    """Solve the equations of one function when it is first asked about, after those of the functions round it."""
 
     def __init__(
         self,
         flow: ControlFlow,
         names: _Names,
         collected: _Collected,
-        runs: Callable[[ast.Call], Collection[Scope] | None],
+        runs: Callable[[ast.Call], frozenset[Scope] | None],
     ) -> None:
         self.flow = flow
         self.names = names
@@ -599,6 +636,7 @@ class _Solver:
         self.arriving: dict[ast.AST, list[int]] = {}
         self.found: dict[ast.expr, int] = {}
         self.made_in: dict[ast.AST, int] = {}
+        self.made_by: dict[frozenset[Scope], int] = {}
         self.remote = 0  # made outside the function whose variable it is; all of attributes
         for number, definition in enumerate(collected.definitions):
             frame = collected.frames[number]
@@ -606,20 +644,25 @@ class _Solver:
             if names.home(definition.variable) is not frame:
                 self.remote |= 1 << number
 
-    def solve(self) -> dict[ast.expr, frozenset[Definition]]:
-        for frame in self.collected.events:
-            self.frame(frame)
-        definitions = self.collected.definitions
-        return {read: frozenset(definitions[i] for i in _bits(mask)) for read, mask in self.found.items()}
+    def reaching(self, read: ast.expr) -> frozenset[Definition]:
+        """The definitions that reach a name or an attribute; none in unreachable code."""
+        frame = self.collected.reads.get(read)  # type: ignore[call-overload]  # other nodes are not in it
+        if frame is None:
+            return frozenset()
+        self.arriving_in(frame)
+        return frozenset(self.collected.definitions[i] for i in _bits(self.found.get(read, 0)))
 
-    def frame(self, frame: ast.AST) -> None:
-        graph = self.flow.graph(frame)  # type: ignore[arg-type]  # a module, function or lambda
-        events = self.collected.events[frame]
-        effects = {point: self.effect(frame, listed) for point, listed in events.items()}
-        self.arriving[frame] = arriving = _propagate(graph, self.at_entry(frame, events), effects)
-        for point, listed in events.items():
-            if graph.is_reachable(point):
-                self.read(frame, point, listed, arriving[point])
+    def arriving_in(self, frame: ast.AST) -> list[int]:
+        """The definitions that arrive at each point of a function or of the module."""
+        if frame not in self.arriving:
+            graph = self.flow.graph(frame)  # type: ignore[arg-type]  # a module, function or lambda
+            events = self.collected.events[frame]
+            effects = {point: self.effect(frame, listed) for point, listed in events.items()}
+            self.arriving[frame] = arriving = _propagate(graph, self.at_entry(frame, events), effects)
+            for point, listed in events.items():
+                if graph.is_reachable(point):
+                    self.read(frame, point, listed, arriving[point])
+        return self.arriving[frame]
 
     def read(self, frame: ast.AST, point: int, events: list[_Event], state: int) -> None:
         """Note what reaches the reads of a point; what a comprehension does, its next round sees."""
@@ -647,7 +690,7 @@ class _Solver:
 
     def given(self, frame: ast.AST, event: _Event) -> int:
         mask = 0
-        for number in event.gives:
+        for number in self.collected.gives.get(event, ()):
             mask |= 1 << number
         if event.calls is not None or event.is_unknown_code:
             mask |= self.from_outside(frame, event)
@@ -660,10 +703,12 @@ class _Solver:
         run = self.runs(event.calls) if event.calls is not None else None
         if run is None:
             return self.remote
-        mask = 0
-        for scope in run:
-            mask |= self.made_in.get(scope.node, 0)
-        return mask & self.remote
+        if run not in self.made_by:
+            mask = 0
+            for scope in run:
+                mask |= self.made_in.get(scope.node, 0)
+            self.made_by[run] = mask & self.remote
+        return self.made_by[run]
 
     def at_entry(self, frame: ast.AST, events: dict[int, list[_Event]]) -> int:
         """What may be there when a function is called."""
@@ -698,7 +743,7 @@ class _Solver:
         mask = self.collected.mask(variable)
         alive = 0
         for point in points:
-            alive |= self.arriving[home][point] & mask if home in self.arriving else mask
+            alive |= self.arriving_in(home)[point] & mask
         return alive | self.running_after(home, points, mask) | (mask & ~self.made_in.get(home, 0))
 
     def running_after(self, frame: ast.AST, points: tuple[int, ...], mask: int) -> int:

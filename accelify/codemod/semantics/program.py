@@ -217,27 +217,27 @@ class Program:
         found = {definition.node for definition in self.definitions(read).definitions(read)}
         return [write for write in writes if write in found]
 
-    def _runs(self, call: ast.Call) -> set[Scope]:
+    def _runs(self, call: ast.Call) -> frozenset[Scope]:
         """The functions that a call may run: those it names, and any that libraries were given."""
         callees = frozenset(self.flow.callees.get(call, ()))
         if callees not in self._run_by_callees:
-            self._run_by_callees[callees] = self.run_from([*callees, *self._given_away])
+            self._run_by_callees[callees] = self._run_by_libraries | self.run_from(callees)
         return self._run_by_callees[callees]
 
     @cached_property
-    def _run_by_callees(self) -> dict[frozenset[Scope], set[Scope]]:
+    def _run_by_callees(self) -> dict[frozenset[Scope], frozenset[Scope]]:
         return {}
 
     @cached_property
-    def _given_away(self) -> set[Scope]:
-        """The functions that libraries may call: those handed on, and the methods of objects that they are given."""
+    def _run_by_libraries(self) -> frozenset[Scope]:
+        """What libraries may run: the functions handed on, and the methods of objects that they are given."""
         found = set(self.flow.escaped)
         for call in self.calls:
             if not self.flow.callees.get(call):
                 for given in [*call.args, *(k.value for k in call.keywords)]:
                     for cls in {v.cls for v in self.values(given) if isinstance(v, Instance)}:
                         found.update(m for c in [cls, *self.flow.ancestors(cls)] for m in c.children if m.is_method)
-        return found
+        return frozenset(self.run_from(found))
 
     def externals(self, node: ast.AST | None) -> set[str]:
         """The library names that an expression may stand for."""

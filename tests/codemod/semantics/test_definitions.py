@@ -28,8 +28,9 @@ class Known(Source):
         super().__init__(text)
         self.bindings = bindings("m", self.tree)
 
-        def run(call: ast.Call) -> list[Scope] | None:
-            return None if runs is None else [s for s in self.bindings.root.walk() if s.name in runs(self, call)]
+        def run(call: ast.Call) -> frozenset[Scope] | None:
+            named = runs(self, call) if runs is not None else None
+            return None if named is None else frozenset(s for s in self.bindings.root.walk() if s.name in named)
 
         self.facts = Definitions(self.flow, self.bindings, mutates=_changes, runs=run)
 

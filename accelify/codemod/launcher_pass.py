@@ -109,7 +109,7 @@ def hand_start_to_launcher(
     if options.runtime.wraps_models:
         return None
     program = Program(files, project, named)
-    roles, tracer = Roles(program), Tracer(program)
+    roles, tracer = program.once(Roles), program.once(Tracer)
     launching = Launching(program, tracer)
     if not launching.starts:
         return None

@@ -52,23 +52,23 @@ class Verdict:
 
 def understand(program: Program, options: Options, precision_stays: Trouble | None = None) -> Verdict:
     """Form the model of a program; `precision_stays` is why its mixed precision is not to be taken over."""
-    roles, tracer = Roles(program), Tracer(program)
+    roles, tracer = program.once(Roles), program.once(Tracer)
     training = Loops(program, roles, tracer).find()
     if not training.backwards or not _trains(program, training):
         return Verdict(None)
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
     if distribution is None:
         training = with_phases(program, tracer, training)
-    code = _Code(program, roles, tracer, training, options, distribution, Chains(program))
+    code = _Code(program, roles, tracer, training, options, distribution, program.once(Chains))
     script = _script(code, _decided(code, precision_stays))
     return Verdict(script, tuple(obstacles_of(script)))
 
 
 def modelled(program: Program, options: Options) -> Script:
     """The model of a program as it stands, with no evaluation shared; not even whether it trains is asked."""
-    roles, tracer = Roles(program), Tracer(program)
+    roles, tracer = program.once(Roles), program.once(Tracer)
     training = Loops(program, roles, tracer).find()
-    code = _Code(program, roles, tracer, training, options, None, Chains(program))
+    code = _Code(program, roles, tracer, training, options, None, program.once(Chains))
     return _script(code, _with_access(code, _laid(code), None))
 
 

@@ -118,7 +118,7 @@ class Own:
 
     def mismatched(self, known: Moves, access: Access, cpu: CpuSetting | None, *, is_settled: bool) -> Placed:
         """What a script that names its device has in the host's memory where its rewrite has the rest on the device."""
-        holds = OnGpu(Conditions(self.program), self.tracer, cpu.wishes if cpu is not None else frozenset()).holds
+        holds = OnGpu(self.program.once(Conditions), self.tracer, cpu.wishes if cpu is not None else frozenset()).holds
         lattice = Lattice(
             *(self.program, self.roles, self.tracer, self.prepared, self._tensors()),
             plain=self._plain(known, holds),

@@ -20,7 +20,7 @@ class LauncherChanges:
         self.launching = launching
         self.program = launching.program
         self.arms = arms
-        self._effects = Effects(self.program)
+        self._effects = self.program.once(Effects)
         self.found = LauncherEdits(foreign=list(launching.foreign))
         self.questions = Questions(launching, arms, self.found)
         self._numbers: dict[Key, tuple[ast.stmt, ast.expr, str]] = {}
@@ -212,7 +212,7 @@ class Questions:
         self.launching = launching
         self.program = launching.program
         self.arms = arms
-        self._effects = Effects(self.program)
+        self._effects = self.program.once(Effects)
         self.found = found
 
     def look(self, node: ast.expr) -> None:
@@ -354,7 +354,7 @@ class Orders:
         self.launching = launching
         self.program = launching.program
         self.arms = arms
-        self._effects = Effects(self.program)
+        self._effects = self.program.once(Effects)
         self.found = found
 
     def find(self) -> None:

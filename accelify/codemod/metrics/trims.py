@@ -81,7 +81,7 @@ def _taken_again(
     if not isinstance(made, ast.Assign) or made not in block or not isinstance(made.value, ast.Call):
         return None
     call = made.value
-    if not isinstance(made.targets[0], ast.Name) or not Rowwise(program, Tracer(program), loop).is_call(call):
+    if not isinstance(made.targets[0], ast.Name) or not Rowwise(program, program.once(Tracer), loop).is_call(call):
         return None
     given = [a.id for a in call.args if isinstance(a, ast.Name)]
     if call.keywords or len(given) != len(call.args) or len(given) != 2:

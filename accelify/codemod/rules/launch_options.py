@@ -92,7 +92,7 @@ class _Settings:
 
     def __init__(self, script: Launched, gone: set[ast.AST]) -> None:
         self.script = script
-        self.effects = Effects(script.program)
+        self.effects = script.program.once(Effects)
         self.gone = gone
         self.loads: dict[Key, list[ast.Attribute]] = {}
         self.stores: dict[Key, list[ast.Attribute]] = {}

@@ -44,7 +44,7 @@ class Aliases:
         self.program = program
         self.flow = program.flow
         self.kinds = kinds
-        self._tracer = Tracer(program)
+        self._tracer = program.once(Tracer)
         self._returned: dict[tuple[Scope, Path], frozenset[Place]] = {}
 
     def given(self, run: Run, place: Place) -> frozenset[Place]:

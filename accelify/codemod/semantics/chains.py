@@ -21,8 +21,8 @@ class Chains:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.tracer = Tracer(program)
-        self.effects = Effects(program)
+        self.tracer = program.once(Tracer)
+        self.effects = program.once(Effects)
         self.kinds = self.effects.kinds
         self._definitions: dict[str, Definitions] = {}
         self._run: dict[frozenset[Scope], frozenset[Scope]] = {}

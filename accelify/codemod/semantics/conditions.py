@@ -92,7 +92,7 @@ class Conditions:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.flow = program.flow
-        self._tracer = Tracer(program)
+        self._tracer = program.once(Tracer)
         self._known: dict[tuple[ast.AST, World, Calls], Outcome] = {}
         self._open: set[tuple[ast.AST, World, Calls]] = set()
         self._ways: dict[World, dict[Scope, list[Calls]] | None] = {}

@@ -80,7 +80,7 @@ class Effects:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.flow = program.flow
-        self.kinds = Kinds(program)
+        self.kinds = program.once(Kinds)
         self._aliases = Aliases(program, self.kinds)
         self._libraries = LibraryCalls(program, self.kinds, self._aliases)
         self._direct: dict[ast.AST, _Direct] = {}

@@ -44,7 +44,7 @@ class Kinds:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.flow = program.flow
-        self._tracer = Tracer(program)
+        self._tracer = program.once(Tracer)
         self._known: dict[ast.AST, Held] = {}
         self._variables: dict[object, Held] = {}
         self._returned: dict[Scope, Held] = {}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import TypeVar, cast
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
@@ -16,6 +17,7 @@ from accelify.codemod.semantics.definitions import Definitions
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import NOTHING, External, Instance, Values
 
+T = TypeVar("T")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FRAMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
@@ -28,6 +30,13 @@ class Program:
         self.flow = Flow(files, project, named)
         self.files = list(files)
         self.named = list(named)
+        self._once: dict[Callable[[Program], object], object] = {}
+
+    def once(self, make: Callable[[Program], T]) -> T:
+        """What is made of a program and costs something, made when it is first asked for: `program.once(Effects)`."""
+        if make not in self._once:
+            self._once[make] = make(self)
+        return cast(T, self._once[make])
 
     def parsed(self, node: ast.AST) -> Parsed:
         """The file of a node."""

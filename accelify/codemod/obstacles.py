@@ -111,7 +111,8 @@ def _is_fallback(program: Program, node: ast.AST) -> bool:
 
 
 def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AST, str, str]]:
-    """Backward passes of a class that runs in a process or a thread of its own."""
+    """Training that runs in processes or threads of the script's own: a class of them, or a function they are given."""
+    reason = "runs this beside others: call it in turn, and start it by `accelify launch`"
     for backward in training.backwards:
         scope: Scope | None = program.frame(backward)
         while scope is not None and scope.kind != "class":
@@ -119,8 +120,20 @@ def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AS
         family = [scope, *program.flow.ancestors(scope)] if scope is not None else []
         bases = [b for c in family if isinstance(c.node, ast.ClassDef) for b in c.node.bases]
         for name in sorted({n for b in bases for n in program.externals(b) if names.runs_beside(n)}):
-            message = f"`{name}` runs this beside others: call it in turn, and start it by `accelify launch`"
-            yield backward, "distributed", message
+            yield backward, "distributed", f"`{name}` {reason}"
+    given = [node for node, function in program.flow.handed_on if function in training.frames]
+    for node in sorted(given, key=program.position):
+        statement = program.statement(node)
+        around = [a for a in program.ancestors(node) if isinstance(a, ast.Call) and program.inside(a, statement)]
+        for name in sorted({n for call in around for n in _started_by(program, call)}):
+            yield node, "distributed", f"`{name}` {reason}"
+
+
+def _started_by(program: Program, call: ast.Call) -> set[str]:
+    """What a call has run beside the script: `Thread(target=f)`, `pool.map(f, x)`, `Parallel(4)(delayed(f)())`."""
+    asked = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    held = {v.name for v in program.values(asked) if isinstance(v, Made) and v.name is not None}
+    return {n for n in held | program.called(call) if names.runs_beside(n) and not names.is_distributed(n)}
 
 
 def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterator[tuple[ast.AST, str, str]]:

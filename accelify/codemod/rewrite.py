@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from accelify.codemod.launcher_pass import LauncherPass
 
 _MOST_CALLERS = 4
+_BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
 _STARTS = ("init_process_group", ".spawn(")
 
 __all__ = ["Options", "rewrite_source", "rewrite_together"]
@@ -125,8 +126,9 @@ def _rewrite(
         callers = [c for c in callers if c.decoded.notebook is None]
     if callers and not (len(callers) > _MOST_CALLERS and made.stands_alone):
         return _with_callers(named, callers, project, options)
-    if made.obstacles:
-        return _declined(named, made.obstacles, made.evidence)
+    obstacles = made.obstacles or (_started_elsewhere(named, project, options) if with_callers else ())
+    if obstacles:
+        return _declined(named, obstacles, made.evidence)
     by_path = {p.path: p for p in files}
     results, failures = [], []
     for path in sorted({c.path for c in made.changes}):
@@ -144,6 +146,15 @@ def _rewrite(
     results[:1] = [replace(r, notes=(*r.notes, *elsewhere)) for r in results[:1]]
     results += [u for u in unchanged if u.path not in changed]
     return _with_outside_callers(results, made, files, named, project, options) if with_callers else results
+
+
+def _started_elsewhere(named: Sequence[Parsed], project: Project, options: Options) -> list[Obstacle]:
+    """Scripts that import these files and run their training in processes or threads which they start."""
+    importers = [i for i in project.importers(named) if any(sign in i.text for sign in _BESIDE)]
+    plans = [(i.path, _plan(project.program([i], options.follow), project, [i], options)) for i in importers]
+    found = sorted(path for path, made in plans if made and any(o.rule == "distributed" for o in made.obstacles))
+    message = f"{' and '.join(found)}: trains with this in processes or threads that it starts"
+    return [Obstacle("distributed", named[0].path, named[0].tree, message)] if found else []
 
 
 def _with_outside_callers(

@@ -356,7 +356,20 @@ def test_another_script_by_another_name_changes_with_it(tmp_path: Path) -> None:
 
 
 def test_another_script_that_cannot_change_is_named(tmp_path: Path) -> None:
-    other = "import accelerate\nimport engine\n\nprint(accelerate)\nengine.train(None, [], None, None)\n"
+    other = "import accelerate\nimport engine\n\nprint(accelerate.Accelerator())\nengine.train(None, [], None, None)\n"
     found = rewritten(tmp_path, "train_a.py", engine=ENGINE, train_a=CALLER, train_b=other)
     assert {path: r.status for path, r in found.items()} == dict.fromkeys(("engine.py", "train_a.py"), Status.MIGRATED)
     assert any("train_b.py calls `train`" in n.message for r in found.values() for n in r.notes)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "import torch.multiprocessing as mp\nmp.spawn(engine.train, args=(None, None, None, None))",
+        "from threading import Thread\nThread(target=engine.train, args=(None, None, None, None)).start()",
+        "from concurrent.futures import ProcessPoolExecutor\nProcessPoolExecutor().submit(engine.train, 1, 2, 3, 4)",
+    ],
+)
+def test_a_file_whose_training_another_starts_beside_itself_is_left_alone(tmp_path: Path, start: str) -> None:
+    found = rewritten(tmp_path, "engine.py", engine=ENGINE, hogwild=f"import engine\n{start}\n")
+    assert {path: r.status for path, r in found.items()} == {"engine.py": Status.DECLINED}

@@ -42,7 +42,7 @@ STILL_ABOVE = {
 }
 MODULES_IN_A_FOLDER = 15
 # Folders that still hold more, rules apart: a number may only fall.
-STILL_LARGER = {"devices": 16, "libraries": 18, "metrics": 20, "semantics": 26}
+STILL_LARGER = {"devices": 16, "libraries": 18, "metrics": 20, "semantics": 24}
 
 
 def part_of(name: str) -> str:

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from accelify.codemod.preparing.reach import method_of
+from accelify.codemod.semantics.outcomes import compared, known, truth
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.single_process import COMPARISONS
 
 Key = tuple[object, ...]
 RANKS = ("get_rank", "get_node_local_rank")
@@ -138,10 +138,11 @@ class Conditions(ABC):
         word = self.word(node.left)
         try:
             other = ast.literal_eval(node.comparators[0])
-            compare = COMPARISONS[type(node.ops[0])]
-            return [compare(n, other) for n in (numbers or _LAUNCHED)[word]] if word is not None else []
-        except (ValueError, TypeError, KeyError):
+        except ValueError:
             return []
+        numbered = (numbers or _LAUNCHED).get(word or "", ())
+        answers = [truth(compared(node.ops[0], known(n), known(other))) for n in numbered]
+        return [a for a in answers if a is not None]
 
     # Functions that only ask.
 

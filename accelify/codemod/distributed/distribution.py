@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from accelify.codemod.distributed.findings import Distribution, Place, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.reach import method_of
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
-from accelify.codemod.semantics.single_process import Alone
 from accelify.codemod.semantics.values import External, Made
 from accelify.codemod.training.loops import Data, Loops, Training
 
@@ -51,7 +51,6 @@ class Distributions:
         self.tracer = tracer
         self.place = Place(program, set(files))
         self.found = Distribution()
-        self.alone = Alone(program, tracer)
         self.ranks = Ranks(self.place, tracer, self.found)
         self.samplers = Samplers(self.place, self.found)
         self._is_started = False
@@ -131,7 +130,7 @@ class Distributions:
             elif names.reads_variable(name) and call.args:
                 self.ranks.variable(call, call.args[0])
             elif name in _ASKING or (
-                name.startswith(_GROUP) and not names.starts_group(name) and self.alone.skips(call)
+                name.startswith(_GROUP) and not names.starts_group(name) and self._is_for_several(call)
             ):
                 self.found.knows(call)
             elif name.startswith(_GROUP):
@@ -139,6 +138,11 @@ class Distributions:
         argument = call.args[0] if call.args else None
         if isinstance(argument, ast.Subscript) and "os.environ" in self.program.externals(argument.value):
             self.ranks.variable(argument, argument.slice)
+
+    def _is_for_several(self, call: ast.Call) -> bool:
+        """Whether a call runs in one of several processes alone, and not where there is one."""
+        worlds = self.program.once(Conditions).worlds(call)
+        return bool(worlds) and not worlds & worlds_where(Process.ONE)
 
     def _collective(self, call: ast.Call, last: str) -> None:
         if last == "destroy_process_group" and self.place.is_alone(call):

@@ -54,16 +54,23 @@ class Parsed:
 
     @property
     def is_migrated(self) -> bool:
-        """Whether a library that runs training loops is imported already."""
-        for node in self.nodes:
-            modules: list[str] = []
-            if isinstance(node, ast.Import):
-                modules = [a.name for a in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                modules = [node.module]
-            if any(vocabulary.migrated_by(m) for m in modules):
-                return True
-        return False
+        """Whether something that runs training loops is used already: `Accelerator`, `pl.Trainer`."""
+        modules: dict[str, str] = {}
+        for node in (n for n in self.nodes if isinstance(n, (ast.Import, ast.ImportFrom))):
+            source = node.module if isinstance(node, ast.ImportFrom) and not node.level else None
+            for alias in node.names:
+                library = vocabulary.training_library(source or alias.name)
+                if library is None:
+                    continue
+                if source is not None and vocabulary.runs_training(library, alias.name):
+                    return True
+                modules[(alias.asname or alias.name).partition(".")[0]] = library
+        return any(
+            isinstance(node, ast.Attribute)
+            and (library := modules.get(_root(node))) is not None
+            and vocabulary.runs_training(library, node.attr)
+            for node in (self.nodes if modules else ())
+        )
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that holds a node, or is it."""
@@ -88,6 +95,13 @@ class Parsed:
     def source(self, node: ast.AST) -> str:
         """The text of a node as the user wrote it."""
         return ast.get_source_segment(self.text, node) or ast.unparse(node)
+
+
+def _root(node: ast.expr) -> str:
+    """`a` of `a.b.c`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def parse(path: str, data: bytes) -> Parsed:

@@ -88,9 +88,9 @@ def is_distributed(name: str | None) -> bool:
 
 
 def runs_beside(name: str | None) -> bool:
-    """Classes whose objects run in processes or threads of their own."""
+    """Processes and threads, and pools of them: what they are given runs beside the script."""
     row = table.function(name)
-    return row is not None and table.is_kind(row.returns, "thread")
+    return row is not None and any(table.is_kind(row.returns, kind) for kind in ("thread", "pool"))
 
 
 def _has_role(name: str | None, role: Role) -> bool:

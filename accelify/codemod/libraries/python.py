@@ -476,6 +476,7 @@ effects=changes_library+waits
     os: kill killpg wait waitpid
 effects=starts+calls
     asyncio: run create_task gather get_event_loop
+returns=pool effects=starts+calls
     joblib: Parallel
 effects=calls
     joblib: delayed

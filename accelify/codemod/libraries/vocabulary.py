@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 from accelify.codemod.libraries.row import Asks
 
@@ -10,7 +11,16 @@ _DEVICE_TYPES = ("cuda", "cpu", "mps", "xpu")
 _DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|gpus?|cuda)(_ids?)?$|^(local_)?rank$")
 _DEVICE_OPTIONS = frozenset({"device", "dev", "use_cuda", "cuda", "gpu"})
 _LOW_PRECISION = {"torch.float16": "fp16", "torch.half": "fp16", "torch.bfloat16": "bf16"}
-_RUN_TRAINING = ("accelify.runtime", "accelerate", "pytorch_lightning", "lightning", "ignite", "fastai", "catalyst")
+# What runs the training itself, in libraries that hold much else besides.
+_RUN_TRAINING = {
+    "accelify.runtime": "*",
+    "accelerate": "Accelerator PartialState notebook_launcher",
+    "pytorch_lightning": "Trainer LightningModule LightningLite LightningCLI",
+    "lightning": "Trainer LightningModule Fabric LightningCLI",
+    "ignite": "Engine create_supervised_*",
+    "fastai": "*[lL]earner fit* Recorder",
+    "catalyst": "*Runner Experiment",
+}
 # Which process this is, as torchrun, SLURM, MPI and others say it; and what all processes are told alike.
 _RANK_VARIABLES = frozenset(
     "RANK LOCAL_RANK GROUP_RANK ROLE_RANK NODE_RANK SLURM_PROCID SLURM_LOCALID SLURM_NODEID OMPI_COMM_WORLD_RANK "
@@ -59,9 +69,14 @@ def low_precision(name: str) -> str | None:
     return _LOW_PRECISION.get(name)
 
 
-def migrated_by(name: str) -> str | None:
-    """The library that already runs the training loop, when a name of it is used."""
-    return next((each for each in _RUN_TRAINING if name == each or name.startswith(f"{each}.")), None)
+def training_library(module: str) -> str | None:
+    """The library that can run the training, of which a module is a part: `lightning` of `lightning.pytorch`."""
+    return next((each for each in _RUN_TRAINING if module == each or module.startswith(f"{each}.")), None)
+
+
+def runs_training(library: str, name: str) -> bool:
+    """Whether something of such a library runs the training: `Trainer`; a star may bring anything."""
+    return name == "*" or any(fnmatchcase(name, pattern) for pattern in _RUN_TRAINING[library].split())
 
 
 def is_rank_variable(name: str) -> bool:

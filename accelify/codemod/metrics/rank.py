@@ -763,7 +763,7 @@ class Ranks:
     def _property(self, owners: Iterable[object], name: str) -> Scope | None:
         for value in owners:
             method = self.program.flow.method(value.cls, name) if isinstance(value, Instance) else None
-            if method is not None and method.has_decorator("property"):
+            if method is not None and method.is_property:
                 return method
         return None
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import Made
+from accelify.codemod.semantics.values import Made, Value
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -28,10 +29,9 @@ class Owners:
         found = self._owners_in(value, 3) if value is not None else []
         if not found and (call := _call_behind(binding)) is not None:
             found = self._owners_in_callee(call, binding)
-        if not found:
-            found = self._bound_with(binding)
+        found += self._named_beside(binding, found)
         if not found and isinstance(value, ast.Call):
-            found = self._models_among(value) or self._sorted_before(value)
+            found = self._models_among(value)
         return [self._whole_model(expression) for expression in found]
 
     def _models_among(self, call: ast.Call) -> list[ast.expr]:
@@ -39,20 +39,47 @@ class Owners:
         given = [*call.args, *[k.value for k in call.keywords]]
         return [a for a in given if is_plain(a) and any(self.roles.is_model(v) for v in self.program.values(a))]
 
-    def _sorted_before(self, call: ast.Call) -> list[ast.expr]:
-        """`model` of `decayed, others = sort(model)`, whose results are given to the optimizer."""
-        found: dict[str, ast.expr] = {}
-        for node in ast.walk(call):
-            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
-                continue
-            owner = self.program.scope(node).owner(node.id)
-            if owner is None or owner.frame is not self.program.frame(node):
-                continue
-            statements = [self.program.statement(w) for w in self.tracer.writes(owner, node.id)]
-            made = [s.value for s in statements if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)]
-            for model in (m for c in made if self.program.flow.callees.get(c) for m in self._models_among(c)):
-                found.setdefault(ast.unparse(model), model)
-        return list(found.values())
+    def _named_beside(self, binding: Binding, known: list[ast.expr]) -> list[ast.expr]:
+        """The names, beside an optimizer's, of models that it trains and that are not known yet."""
+        named = {v for expression in known for v in self.program.values(expression)}
+        wholes = [self.roles.wholes(model) for model in self._trained_by(binding)]
+        missing = {v for models in wholes if not models & named for v in models}
+        found: dict[ast.AST, ast.expr] = {}
+        for name in self._bound_beside(binding) if missing else ():
+            values = self.program.values(name)
+            if values & missing and all(map(self.roles.is_module, values)):
+                for chain in self.tracer.chains(name):
+                    found.setdefault(chain[-1].node, name)
+        return list(dict.fromkeys(found.values()))
+
+    def _trained_by(self, binding: Binding) -> set[Value]:
+        """The models whose parameters an optimizer gets where it is made."""
+        held = self.program.values(binding.node) | self.program.values(binding.value)
+        made = {v.node for v in held if isinstance(v, Made) and self.roles.is_optimizer(v)}
+        given = [a for c in made if isinstance(c, ast.Call) for a in [*c.args, *(k.value for k in c.keywords)]]
+        return self.roles.parameter_owners(frozenset(v for a in given for v in self.program.values(a)))
+
+    def _bound_beside(self, binding: Binding) -> Iterator[ast.expr]:
+        """A reading of each variable, and each attribute of `self`, that is bound once an optimizer is made."""
+        frame = binding.scope
+        for scope in dict.fromkeys((frame, frame.root)):
+            for name, writes in scope.writes.items():
+                reads = scope.reads.get(name)
+                if reads and (scope is not frame or self._are_in_time(writes, binding)):
+                    yield reads[0]
+        own = frame.parameters[0].arg if frame.is_method and frame.parameters else None
+        for write in (w for written in self.program.attribute_writes.values() for w in written):
+            is_own = ast.unparse(write.value) == own and self.program.frame(write).parent is frame.parent
+            if is_own and (self.program.frame(write) is not frame or self._are_in_time([write], binding)):
+                yield write
+
+    def _are_in_time(self, writes: Sequence[ast.AST], binding: Binding) -> bool:
+        """Whether a name is bound once the statement that makes an optimizer is done."""
+        statement = binding.statement
+        is_given = any(isinstance(write, ast.arg) for write in writes)
+        return is_given or (
+            statement is not None and self.program.control_flow(statement).is_covered_after(writes, statement)
+        )
 
     def given_to(self, function: Scope) -> list[tuple[ast.expr, Chain]]:
         """The models that a function is given beside an optimizer, known by what the training code calls on them."""
@@ -65,18 +92,6 @@ class Owners:
             chains = self.tracer.chains(call.func.value)
             given = (c for c in chains if c[-1].kind == "parameter" and c[-1].scope is function)
             found.extend((call.func.value, chain) for chain in given)
-        return found
-
-    def _bound_with(self, binding: Binding) -> list[ast.expr]:
-        """`model` of `model, optimizer = build()`."""
-        found: list[ast.expr] = []
-        if not isinstance(binding.statement, ast.Assign):
-            return found
-        for target in binding.statement.targets:
-            for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else ():
-                values = self.program.values(part)
-                if part is not binding.node and values and all(self.roles.is_model(v) for v in values):
-                    found.append(part)
         return found
 
     def _owners_in_callee(self, call: ast.Call, binding: Binding) -> list[ast.expr]:

@@ -4,47 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, replace
 
+from accelify.codemod.semantics.conditions import Calls, Conditions, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.single_process import COMPARISONS
 
-_WORDS: dict[type[ast.cmpop], tuple[str, str]] = {
-    ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"),
-    ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="),
-}
+Way = tuple[ast.AST, ...]  # a place, the call of its function that leads there, the call of that call's function
+_TRAINING = sorted(worlds_where(trains=True), key=str)
 _LEAVES = (ast.Return, ast.Raise)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What a parameter must be: `train` true, `optimizer` not None, `phase` equal to "train"."""
-
-    parameter: str
-    compare: type[ast.cmpop] | None  # None asks whether it is true
-    operand: object
-    answer: bool
-
-    @property
-    def text(self) -> str:
-        """The condition: `train`, `not evaluate`, `optimizer is not None`."""
-        if self.compare is None:
-            return self.parameter if self.answer else f"not {self.parameter}"
-        holds, fails = _WORDS[self.compare]
-        return f"{self.parameter} {holds if self.answer else fails} {self._operand}"
-
-    @property
-    def _operand(self) -> str:
-        return f'"{self.operand}"' if isinstance(self.operand, str) else repr(self.operand)
-
-    def allows(self, value: object) -> bool:
-        """Whether a value of the parameter leads to the place."""
-        truth = bool(value) if self.compare is None else COMPARISONS[self.compare](value, self.operand)
-        return truth is self.answer
 
 
 class Ways:
@@ -53,68 +21,101 @@ class Ways:
     def __init__(self, program: Program, tracer: Tracer) -> None:
         self.program = program
         self.tracer = tracer
-        self._to: dict[ast.AST, frozenset[Wanted]] = {}
+        self.conditions = program.once(Conditions)
 
-    def to(self, node: ast.AST) -> frozenset[Wanted]:
-        """What the parameters of a node's function must be for it to get there."""
-        if node not in self._to:
-            self._to[node] = self._conditions(node)
-        return self._to[node]
+    def begin(self, node: ast.AST) -> Way:
+        """The way to a place; an empty one where all calls of its function get there."""
+        return self._kept((node,))
 
-    def _conditions(self, node: ast.AST) -> frozenset[Wanted]:
-        found: set[Wanted] = set()
+    def through(self, call: ast.Call, way: Way) -> Way | None:
+        """A way that goes on through a call of the function that it leads from; None if the call does not get there."""
+        longer = (*way, call)
+        return self._kept(longer) if self._is_open(longer) else None
+
+    def _kept(self, way: Way) -> Way:
+        """A way, if what is asked on it depends on the parameters of its function."""
+        return way if way and any(self._asked(way)) else ()
+
+    def _is_open(self, way: Way) -> bool:
+        """Whether a way is not closed by what its calls give, in some world; switches of the script's own may be on."""
+        steps = [(node, _calls(way[at + 1 :])) for at, node in enumerate(way)]
+        dead = self.conditions.is_dead
+        return any(all(not dead(n, w, calls) or dead(n, w) for n, calls in steps) for w in _TRAINING)
+
+    def only_if(self, function: Scope, ways: Set[Way]) -> str | None:
+        """When a function trains, where some of its calls have it do something else: `optimizer is not None`."""
+        asked = {tuple(sorted(set(self._asked(way)))) for way in ways}
+        calls = self.program.flow.callers.get(function, ())
+        if len(asked) != 1 or all(self.through(c, w) is not None for c in calls for w in ways):
+            return None
+        return " and ".join(asked.pop()) or None
+
+    def _asked(self, way: Way) -> Iterator[str]:
+        """What must be so for a way to be taken, in terms of what its function is given."""
+        for at, node in enumerate(way):
+            for test, holds in self._tests(node):
+                named = self._handed_down(test, way[at + 1 :])
+                if named is not None:
+                    yield _code(test, holds, named)
+
+    def _tests(self, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+        """The conditions of plain names that hold, or do not, where a place in a function is reached."""
         child = node
         for ancestor in self.program.ancestors(node):
             for block in (getattr(ancestor, name, None) for name in ("body", "orelse")):
                 if isinstance(block, list) and child in block:
-                    found.update(self._after(block[: block.index(child)]))
+                    for statement in block[: block.index(child)]:
+                        leaves = isinstance(statement, ast.If) and isinstance(statement.body[-1], _LEAVES)
+                        if isinstance(statement, ast.If) and leaves and not statement.orelse:
+                            yield from _parts(statement.test, False)
                     if isinstance(ancestor, ast.If):
-                        found.update(_said(ancestor.test, block is ancestor.body))
+                        yield from _parts(ancestor.test, block is ancestor.body)
             if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
                 break
             child = ancestor
-        frame = self.program.frame(node)
-        fixed = {p.arg for p in frame.parameters if len(frame.writes.get(p.arg, ())) == 1}
-        return frozenset(w for w in found if w.parameter in fixed)
 
-    @staticmethod
-    def _after(statements: list[ast.stmt]) -> Iterator[Wanted]:
-        """What must be so after `if not train: return loss`."""
-        for statement in statements:
-            if isinstance(statement, ast.If) and isinstance(statement.body[-1], _LEAVES) and not statement.orelse:
-                yield from _said(statement.test, False)
-
-    def through(self, call: ast.Call, function: Scope, wanted: frozenset[Wanted]) -> frozenset[Wanted] | None:
-        """What must be so where a function is called, for the call to get to the place; None if it does not."""
-        found = set(self.to(call))
-        frame = self.program.frame(call)
-        for each in wanted:
-            given = self.tracer.given(call, function, each.parameter)
-            if isinstance(given, ast.Constant) and not each.allows(given.value):
+    def _handed_down(self, test: ast.expr, calls: Way) -> str | None:
+        """The parameter, of the last function of a way, that a condition asks for; None where it asks for another."""
+        name = _asked_for(test)
+        frame = self.program.frame(test)
+        for call in (*calls, None):
+            is_given = [type(w) for w in frame.writes.get(name, ())] == [ast.arg]
+            if not is_given or call is None:
+                return name if is_given else None
+            given = self.tracer.given(call, frame, name) if isinstance(call, ast.Call) else None
+            if not isinstance(given, ast.Name):
                 return None
-            if isinstance(given, ast.Name) and [w for w in frame.writes.get(given.id, ()) if isinstance(w, ast.arg)]:
-                found.add(replace(each, parameter=given.id))
-        return frozenset(found)
-
-    def only_if(self, function: Scope, told: Set[frozenset[Wanted]]) -> str | None:
-        """When a function trains, where some of its calls have it do something else: `optimizer is not None`."""
-        wanted = next(iter(told)) if len(told) == 1 else frozenset()
-        calls = self.program.flow.callers.get(function, ())
-        if not wanted or all(self.through(call, function, wanted) is not None for call in calls):
-            return None
-        return " and ".join(sorted(w.text for w in wanted))
+            name, frame = given.id, self.program.frame(call)
+        return None
 
 
-def _said(test: ast.expr, answer: bool) -> Iterator[Wanted]:
-    """What a condition says of plain names, if it is true or not."""
-    if isinstance(test, ast.Name):
-        yield Wanted(test.id, None, None, answer)
-    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _said(test.operand, not answer)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is answer:
+def _calls(way: Way) -> Calls:
+    return tuple(c for c in reversed(way) if isinstance(c, ast.Call))
+
+
+def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """What a condition says of plain names, if it holds or not."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(test.operand, not holds)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
         for value in test.values:
-            yield from _said(value, answer)
-    elif isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and len(test.ops) == 1:
-        operand = test.comparators[0]
-        if isinstance(operand, ast.Constant) and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
-            yield Wanted(test.left.id, type(test.ops[0]), operand.value, answer)
+            yield from _parts(value, holds)
+    elif _asked_for(test):
+        yield test, holds
+
+
+def _asked_for(test: ast.expr) -> str:
+    """The name that a condition is about, if it is `name` or `name == constant`."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        test = test.left if isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)) else test
+    return test.id if isinstance(test, ast.Name) else ""
+
+
+def _code(test: ast.expr, holds: bool, name: str) -> str:
+    """The condition as code: `train`, `not evaluate`, `optimizer is not None`."""
+    if not isinstance(test, ast.Compare):
+        return name if holds else f"not {name}"
+    is_same = isinstance(test.ops[0], (ast.Is, ast.Eq)) is holds
+    words = ("is", "is not") if isinstance(test.ops[0], (ast.Is, ast.IsNot)) else ("==", "!=")
+    operand = ast.unparse(test.comparators[0]).replace("'", '"')
+    return f"{name} {words[not is_same]} {operand}"

@@ -90,6 +90,7 @@ class Conditions:
     """Work out expressions, one world at a time."""
 
     def __init__(self, program: Program) -> None:
+        """Ask a program for them, as one `Conditions` remembers what it has worked out: `program.once(Conditions)`."""
         self.program = program
         self.flow = program.flow
         self._tracer = program.once(Tracer)
@@ -108,11 +109,6 @@ class Conditions:
         """What a condition says in each of several worlds; None where they differ or one is not known."""
         found = {self.truth(test, world, calls) for world in worlds}
         return found.pop() if len(found) == 1 else None
-
-    def depends_on_process(self, test: ast.expr) -> bool:
-        """Whether a condition is known to differ between the processes of one run."""
-        main, other = (self.truth_in(test, worlds_where(p)) for p in (Process.MAIN, Process.OTHER))
-        return main is not None and other is not None and main is not other
 
     def live_branch(self, branching: ast.If, world: World, calls: Calls = ()) -> list[ast.stmt] | None:
         """The branch that runs in a world; None where that is not known."""
@@ -339,7 +335,9 @@ class Conditions:
         classes = [v.cls for v in values if isinstance(v, Instance)]
         makers = [v.name or "" for v in values if isinstance(v, Made)]
         if not all(n.rpartition(".")[2][:1].isupper() for n in makers):
-            return ANYTHING
+            rows = [table.function(n) for n in makers]
+            is_object = all(r is not None and r.returns not in (None, "argument", "self") for r in rows)
+            return Something(is_true=False) if is_object else ANYTHING
         is_plain = all(self.flow.method(c, "__bool__") is self.flow.method(c, "__len__") is None for c in classes)
         return Something(is_true=is_plain)
 

@@ -75,7 +75,7 @@ class Containers(Memory):
     def _instance_member(self, owner: Instance, name: str) -> Values:
         method = self.method(owner.cls, name)
         if method is not None:
-            if method.has_decorator("property"):
+            if method.is_property:
                 self._wake(method)
                 self._add(("var", method, _first(method)), frozenset({owner}))
                 return self._get(("return", method))

@@ -48,7 +48,7 @@ class Flow(Expressions):
             self._own_parameters(unit)
             self._enqueue(unit)
         self._drain()
-        self.lost.update(scope for node, scope in self._handed_on if not self._is_followed(node))
+        self.lost.update(scope for node, scope in self.handed_on if not self._is_followed(node))
 
     def _is_followed(self, node: ast.expr) -> bool:
         """Whether a function that is handed on is handed to a name, or to a function, whose calls are known."""

@@ -380,7 +380,7 @@ class Effects:
             is_bound = any(name in c.writes for c in family) or name in self.program.attribute_writes
             getters_of_all = ("__getattribute__",) if is_bound else ("__getattribute__", "__getattr__")
             runs += [Run(m, node, owner) for m in self._named(value.cls, *getters_of_all)]
-        properties = [m for m in self._methods.get(name, ()) if _is_property(m)]
+        properties = [m for m in self._methods.get(name, ()) if m.is_property]
         if properties and not instances and UNKNOWN in self.kinds.of(owner):
             runs += [Run(m, node, owner) for m in properties]
         return _Direct(EMPTY, tuple(runs)) if runs else _NOTHING
@@ -394,7 +394,7 @@ class Effects:
         for each in [cls, *self.flow.ancestors(cls), *self.flow.descendants(cls)]:
             for child in each.children:
                 is_it = child.is_function and child.name == name
-                if is_it and (_is_property(child) if kind == "property" else _has_accessor(child, kind)):
+                if is_it and (child.is_property if kind == "property" else _has_accessor(child, kind)):
                     found.append(child)
         return found
 
@@ -696,11 +696,6 @@ _LEAVES = {
 
 def _by_name(scope: Scope) -> tuple[str, str, int]:
     return (scope.module, scope.qualified_name, getattr(scope.node, "lineno", 0))
-
-
-def _is_property(function: Scope) -> bool:
-    decorators = getattr(function.node, "decorator_list", [])
-    return any(ast.unparse(d).rpartition(".")[2] in ("property", "cached_property") for d in decorators)
 
 
 def _has_accessor(function: Scope, kind: str) -> bool:

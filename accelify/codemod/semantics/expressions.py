@@ -126,7 +126,7 @@ class Expressions(Calls):
                 called = isinstance(parent, ast.Call) and parent.func is node
                 if not called:
                     self.escaped.add(value.scope)
-                    self._handed_on.add((node, value.scope))
+                    self.handed_on.add((node, value.scope))
                     self._wake(value.scope)
 
     def _attribute(self, node: ast.Attribute) -> Values:

@@ -301,7 +301,7 @@ class Kinds:
         for cls in classes:
             getter = self.flow.method(cls, node.attr)
             if getter is not None:
-                found |= self._of_function(getter) if getter.has_decorator("property") else {"function"}
+                found |= self._of_function(getter) if getter.is_property else {"function"}
         if found:
             return frozenset(found)
         return self._of_member(node)

@@ -53,7 +53,7 @@ class Memory:
         self.callers: dict[Scope, set[ast.Call]] = defaultdict(set)
         self.escaped: set[Scope] = set()  # functions that are handed on as values
         self.lost: set[Scope] = set()  # those of them whose calls are not all known
-        self._handed_on: set[tuple[ast.expr, Scope]] = set()
+        self.handed_on: set[tuple[ast.expr, Scope]] = set()
         self.subclasses: dict[Scope, set[Scope]] = defaultdict(set)
         self._cells: dict[Key, set[Value]] = defaultdict(set)
         self._readers: dict[Key, set[Scope]] = defaultdict(set)

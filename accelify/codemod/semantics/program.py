@@ -325,4 +325,13 @@ class Program:
                 queue.extend(s for s in scope.walk() if s.kind == "function")
             for call in self.calls_in(scope):
                 queue.extend(self.flow.callees.get(call, ()))
+            queue.extend(self._handed_on.get(scope, ()))
+        return found
+
+    @cached_property
+    def _handed_on(self) -> dict[Scope, list[Scope]]:
+        """The functions that each function or module hands to others, which may call them: `Process(target=train)`."""
+        found: dict[Scope, list[Scope]] = {}
+        for node, function in self.flow.handed_on:
+            found.setdefault(self.frame(node), []).append(function)
         return found

@@ -93,6 +93,12 @@ class Scope:
         decorators = getattr(self.node, "decorator_list", [])
         return any(isinstance(d, ast.Name) and d.id == name for d in decorators)
 
+    @property
+    def is_property(self) -> bool:
+        """Whether a method is read like an attribute: `@property`, `@functools.cached_property`."""
+        decorators = getattr(self.node, "decorator_list", [])
+        return any(ast.unparse(d).rpartition(".")[2] in ("property", "cached_property") for d in decorators)
+
     def binds(self, name: str) -> bool:
         return name in self.writes and name not in self.declared_global and name not in self.declared_nonlocal
 

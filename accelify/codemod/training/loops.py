@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.semantics.call_conditions import Wanted, Ways
+from accelify.codemod.semantics.call_conditions import Way, Ways
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.purity import draws_at_random, function_draws
@@ -50,8 +50,8 @@ class Training:
     """The training code of a program.
 
     backwards, steps: the calls. loops: those round each backward pass, through callers, from the inside out. data: what
-    they learn from. frames: the functions on the way to the backward passes. told: what the parameters of functions
-    must be for them to train. phases: the loops that do more than train, with what tells when they do.
+    they learn from. frames: the functions on the way to the backward passes. told: the ways from each of them, with
+    what depends on its parameters. phases: the loops that do more than train, with what tells when they do.
     """
 
     backwards: tuple[ast.Call, ...]
@@ -59,7 +59,7 @@ class Training:
     loops: Mapping[ast.Call, tuple[Loop, ...]]
     data: tuple[Data, ...]
     frames: frozenset[Scope]
-    told: Mapping[Scope, frozenset[frozenset[Wanted]]]
+    told: Mapping[Scope, frozenset[Way]]
     phases: Mapping[ast.AST, Phase] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ class Loops:
                 backwards.append(call)
             elif call.func.attr == "step" and self._is_optimizer_step(call):
                 steps.append(call)
-        told: dict[Scope, set[frozenset[Wanted]]] = {}
+        told: dict[Scope, set[Way]] = {}
         loops = {backward: self.stack(backward, told) for backward in backwards}
         data = dict.fromkeys(d for backward in backwards for d in self._data(backward, loops[backward], steps))
         placed = [d for d in data if d.loop is not None]  # the others belong to helpers that nothing calls
@@ -119,32 +119,31 @@ class Loops:
 
     # Loops round a place, through callers.
 
-    def stack(self, node: ast.AST, told: dict[Scope, set[frozenset[Wanted]]] | None = None) -> list[Loop]:
+    def stack(self, node: ast.AST, told: dict[Scope, set[Way]] | None = None) -> list[Loop]:
         """The loops that hold a node, in its function and in those that call it, from the inside out.
 
-        told: gets the functions on the way, each with what its parameters must be.
+        told: gets the functions on the way, each with the ways that lead on from it.
         """
         found: list[Loop] = []
-        seen: set[tuple[Scope, frozenset[Wanted]]] = set()
-        queue: list[tuple[ast.AST, frozenset[Wanted]]] = [(node, self.ways.to(node))]
+        seen: set[tuple[Scope, Way]] = set()
+        queue: list[tuple[ast.AST, Way]] = [(node, self.ways.begin(node))]
         while queue:
-            current, wanted = queue.pop(0)
+            current, way = queue.pop(0)
             for loop in self.program.loops_round(current):
                 if loop not in found:
                     found.append(loop)
             frame = self._function_round(current)
             if told is not None:
-                told.setdefault(self.program.frame(current), set()).add(wanted)
+                told.setdefault(self.program.frame(current), set()).add(way)
             if frame is not None and sum(f is frame for f, _ in seen) >= _MOST_WAYS:
-                wanted = frozenset()  # conditions upon conditions: any call may get here
-            if frame is None or (frame, wanted) in seen:
+                way = ()  # conditions upon conditions: any call may get here
+            if frame is None or (frame, way) in seen:
                 continue
-            seen.add((frame, wanted))
-            calls = self.program.calls_of(frame)
-            ways = ((call, self.ways.through(call, frame, wanted)) for call in calls)
-            queue.extend((call, way) for call, way in ways if way is not None)
+            seen.add((frame, way))
+            longer = ((call, self.ways.through(call, way)) for call in self.program.calls_of(frame))
+            queue.extend((call, each) for call, each in longer if each is not None)
             if frame in self.flow.escaped:
-                queue.extend((use, self.ways.to(use)) for use in self._uses_of(frame))
+                queue.extend((use, self.ways.begin(use)) for use in self._uses_of(frame))
         return found
 
     def _function_round(self, node: ast.AST) -> Scope | None:

@@ -6,7 +6,7 @@ import ast
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.semantics.call_arguments import Given
+from accelify.codemod.semantics.conditions import WORLDS, Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.values import External
@@ -26,7 +26,7 @@ class Modes:
         self.program = program
         self.roles = roles
         self.harmless = harmless
-        self.given = Given(program, tracer)
+        self.conditions = program.once(Conditions)
 
     def evaluates(self, loop: ast.For, phase: Phase | None) -> bool:
         """Whether models compute in a loop as they do in evaluation; in a loop that also trains, where it does not."""
@@ -65,7 +65,7 @@ class Modes:
             return all(self._is_eval(c, phase) for c in last)
         calls = self.program.calls_of(frame)
         if phase is not None:
-            calls = [c for c in calls if self.given.truth(phase.test, c, frame) is not phase.trains]
+            calls = [c for c in calls if self.conditions.truth_in(phase.test, WORLDS, (c,)) is not phase.trains]
         return bool(depth and calls) and all(self._is_in_eval_mode(c, None, depth - 1) for c in calls)
 
     @staticmethod

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods
-from accelify.codemod.semantics.call_arguments import Given
+from accelify.codemod.semantics.conditions import WORLDS, Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in
@@ -83,7 +83,7 @@ class Phases:
     def __init__(self, program: Program, tracer: Tracer) -> None:
         self.program = program
         self.tracer = tracer
-        self.given = Given(program, tracer)
+        self.conditions = program.once(Conditions)
 
     def of(self, loop: ast.For, training: list[ast.Call]) -> Phase | None:
         """The condition under which all training calls that a loop makes are made."""
@@ -191,7 +191,7 @@ class Phases:
 
     def trains(self, call: ast.Call, frame: Scope, phase: Phase) -> bool | None:
         """Whether a call has its callee's loop train; None where that is not known."""
-        said = self.given.truth(phase.test, call, frame)
+        said = self.conditions.truth_in(phase.test, WORLDS, (call,))
         return None if said is None else said is phase.trains
 
     def _chosen(self, writes: list[ast.AST], phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:

@@ -154,13 +154,32 @@ class Roles:
         return not isinstance(value, Made) or value.node is call
 
     def parameter_owners(self, values: Values, depth: int = 4) -> set[Value]:
-        """The models whose parameters are somewhere in some values."""
+        """The models whose parameters are somewhere in some values: `m.parameters()`, a list of them, `m.weight`."""
         found: set[Value] = set()
         for value in values:
-            if isinstance(value, Parameters):
+            if isinstance(value, Parameters) or (isinstance(value, Member) and self.is_module(value.owner)):
                 found.add(value.owner)
+            elif depth and isinstance(value, Generated):
+                found |= self.parameter_owners(frozenset(self.flow.elements(value)), depth - 1)
             elif depth and isinstance(value, (Collection, View)):
                 found |= self.parameter_owners(self.inside(value), depth - 1)
+        return found
+
+    def wholes(self, model: Value) -> set[Value]:
+        """A model, and the models that it is a part of."""
+        found, queue = {model}, [model]
+        while queue:
+            queue.extend(new := self._holders.get(queue.pop(), set()) - found)
+            found |= new
+        return found
+
+    @cached_property
+    def _holders(self) -> dict[Value, set[Value]]:
+        """Which networks keep each network in an attribute."""
+        found: dict[Value, set[Value]] = {}
+        for write in (w for written in self.program.attribute_writes.values() for w in written):
+            for part in filter(self.is_module, self.program.values(write)):
+                found.setdefault(part, set()).update(filter(self.is_module, self.program.values(write.value)))
         return found
 
     def inside(self, value: Collection | View) -> Values:

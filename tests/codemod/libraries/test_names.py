@@ -151,9 +151,12 @@ def test_texts_and_options_that_mean_a_device() -> None:
 
 
 def test_libraries_that_run_the_training_loop() -> None:
-    assert vocabulary.migrated_by("pytorch_lightning.Trainer") == "pytorch_lightning"
-    assert vocabulary.migrated_by("accelify.runtime") == "accelify.runtime"
-    assert vocabulary.migrated_by("torch.optim") is None
+    assert vocabulary.training_library("lightning.pytorch.loggers") == "lightning"
+    assert vocabulary.training_library("accelify.runtime") == "accelify.runtime"
+    assert vocabulary.training_library("torch.optim") is None
+    assert vocabulary.runs_training("lightning", "Trainer")
+    assert vocabulary.runs_training("fastai", "vision_learner")
+    assert not vocabulary.runs_training("ignite", "Accuracy")
 
 
 def test_variables_of_launchers() -> None:

@@ -69,7 +69,6 @@ STILL_THERE = {
     "semantics.flow_graph": 1,
     "semantics.provenance": 1,
     "semantics.purity": 9,
-    "semantics.single_process": 1,
     "training.certainty": 1,
     "training.harmless": 10,
     "training.outputs": 21,

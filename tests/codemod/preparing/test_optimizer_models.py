@@ -35,6 +35,55 @@ def test_the_models_of_an_optimizer(text: str, models: list[str]) -> None:
     assert owners(text) == models
 
 
+NET = """\
+class Net(nn.Module):
+    def __init__(self):
+        self.body, self.head = nn.Linear(1, 1), nn.Linear(1, 1)
+        self.scale = nn.Parameter(torch.ones(1))
+    def trainable(self):
+        return [p for p in self.parameters() if p.requires_grad]
+    def of_body(self):
+        for p in self.body.parameters():
+            yield p
+    def of_head(self):
+        yield from self.head.parameters()
+    def groups(self):
+        return [{"params": self.body.parameters()}, {"params": [self.head.weight]}]
+def sort(net):
+    few, many = [], []
+    for name, p in net.named_parameters():
+        (few if p.ndim == 1 else many).append(p)
+    return [{"params": few}, {"params": many}]
+net = Net()
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "net.trainable()",
+        "[{'params': net.of_body()}, {'params': net.of_head()}]",
+        "net.groups()",
+        "sort(net)",
+        "[net.body.weight, net.head.bias]",
+        "[*net.of_body()]",
+        "[p for m in [net] for p in m.parameters()]",
+        "[p for k, p in dict(net.named_parameters()).items()]",
+        "itertools.chain(net.body.parameters(), net.head.parameters())",
+        "filter(lambda p: p.requires_grad, net.parameters())",
+    ],
+)
+def test_a_model_whose_parameters_come_another_way(given: str) -> None:
+    assert set(owners(f"import itertools\n{NET}o = torch.optim.SGD({given})\nuse(o)\n")) == {"net"}
+
+
+def test_the_model_has_to_be_there_when_the_optimizer_is() -> None:
+    classes = NET.replace("net = Net()\n", "")
+    assert (
+        owners(f"{classes}def make():\n    m = Net()\n    return torch.optim.SGD(sort(m))\no = make()\nuse(o)\n") == []
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "plain"),
     [("a", True), ("a.b.c", True), ("a['k']", True), ("a[0].b", True), ("a[i]", False), ("f()", False)],

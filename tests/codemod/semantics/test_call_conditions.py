@@ -10,8 +10,10 @@ from tests.codemod.facts import Facts
 
 def to(body: str) -> set[str]:
     """What the parameters must be for a function to get to `here()`."""
-    facts = Facts(f"def f(a, b):\n    {body}\n")
-    return {w.text for w in Ways(facts.program, facts.tracer).to(facts["here()"])}
+    facts = Facts(f"def f(a, b):\n    {body}\nf(0, None)\nf(None, 0)\nf('x', None)\n")
+    ways = Ways(facts.program, facts.tracer)
+    found = ways.only_if(facts.scope("f"), {ways.begin(facts["here()"])})
+    return set(found.split(" and ")) if found else set()
 
 
 @pytest.mark.parametrize(
@@ -35,20 +37,31 @@ def test_what_parameters_must_be(body: str, wanted: set[str]) -> None:
 
 
 def test_through_calls() -> None:
-    facts = Facts("def f(a):\n    if a: here()\ndef g(c):\n    f(c)\nf(True)\nf(False)\nf(x)\n")
+    facts = Facts(
+        "def f(a):\n    if a: here()\ndef g(c):\n    f(c)\ndef h():\n    y = 0\n    f(y)\n"
+        "f(True)\nf(False)\nf(x)\ng(True)\ng(False)\n"
+    )
     ways = Ways(facts.program, facts.tracer)
-    wanted = ways.to(facts["here()"])
-    function = facts.scope("f")
-    assert ways.through(facts.call("f(True)"), function, wanted) == frozenset()
-    assert ways.through(facts.call("f(False)"), function, wanted) is None
-    assert ways.through(facts.call("f(x)"), function, wanted) == frozenset()
-    handed = ways.through(facts.call("f(c)"), function, wanted)
-    assert handed is not None
-    assert {w.text for w in handed} == {"c"}
+    way = ways.begin(facts["here()"])
+    assert ways.through(facts.call("f(True)"), way) == ()
+    assert ways.through(facts.call("f(False)"), way) is None
+    assert ways.through(facts.call("f(y)"), way) is None
+    assert ways.through(facts.call("f(x)"), way) == ()
+    handed = ways.through(facts.call("f(c)"), way)
+    assert handed
+    assert ways.through(facts.call("g(True)"), handed) == ()
+    assert ways.through(facts.call("g(False)"), handed) is None
+    assert ways.only_if(facts.scope("g"), {handed}) == "c"
+
+
+def test_what_no_call_asks_for_may_be_asked_for_later() -> None:
+    facts = Facts("def f(a):\n    if a: here()\nf(False)\n")
+    ways = Ways(facts.program, facts.tracer)
+    assert ways.through(facts.call("f(False)"), ways.begin(facts["here()"])) == ()
 
 
 def test_when_a_function_does_it_at_all() -> None:
     facts = Facts("def f(a):\n    if a: here()\nf(True)\nf(False)\n")
     ways = Ways(facts.program, facts.tracer)
-    assert ways.only_if(facts.scope("f"), {ways.to(facts["here()"])}) == "a"
-    assert ways.only_if(facts.scope("f"), {frozenset()}) is None
+    assert ways.only_if(facts.scope("f"), {ways.begin(facts["here()"])}) == "a"
+    assert ways.only_if(facts.scope("f"), {()}) is None

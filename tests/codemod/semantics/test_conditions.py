@@ -175,7 +175,9 @@ def test_functions_return(text: str, answer: bool | None) -> None:
         ("class A: pass\na = A()\na is None", False),
         ("class A:\n    def __len__(self): return 0\na = A()\na", None),
         ("opt = torch.optim.SGD([], 0.1)\nopt is not None", True),
-        ("x = torch.zeros(1)\nx is None", None),
+        ("x = torch.zeros(1)\nx is None", False),
+        ("x = torch.zeros(1)\nx", None),
+        ("x = unknown.zeros(1)\nx is None", None),
         ("args = argparse.ArgumentParser().parse_args()\nargs.cuda", None),
         ("args = argparse.ArgumentParser().parse_args()\nargs.cuda = False\nargs.cuda", False),
         ("args = argparse.ArgumentParser().parse_args()\nif unknown():\n    args.cuda = False\nargs.cuda", None),
@@ -259,11 +261,52 @@ def test_the_branch_that_is_live() -> None:
         assert conditions.live_branch(choice, world) is (choice.body if world.has_gpu else choice.orelse)
 
 
-def test_a_condition_that_differs_between_processes() -> None:
-    def differs(text: str) -> bool:
-        source = program(IMPORTS + text)
-        return Conditions(source).depends_on_process(last(source))
+@pytest.mark.parametrize(
+    ("test", "call", "truth"),
+    [
+        ("train", "f(True)", True),
+        ("train", "f()", False),
+        ("not train", "f(True)", False),
+        ("train != 'yes'", "f('yes')", False),
+        ("train is None", "f(None)", True),
+        ("train is not None", "f(torch.zeros(1))", True),
+        ("train", "f(torch.optim.SGD(p))", True),
+        ("train", "f(unknown)", None),
+        ("train", "f(*rest)", None),
+        ("train > 3", "f(4)", True),
+        ("other", "f(True)", None),
+        ("train and other", "f(True)", None),
+    ],
+)
+def test_what_a_condition_says_for_a_call(test: str, call: str, truth: bool | None) -> None:
+    source = program(f"import torch\ndef f(train=False):\n    if {test}:  # here\n        pass\n{call}\n")
+    question, called = marked(source, "here"), last(source)
+    assert isinstance(question, ast.If)
+    assert isinstance(called, ast.Call)
+    assert Conditions(source).truth_in(question.test, WORLDS, (called,)) is truth
 
-    assert differs("dist.get_rank() == 0")
-    assert not differs("dist.get_world_size() > 1")
-    assert not differs("unknown()")
+
+ASKING = """\
+rank = dist.get_rank()
+many = dist.get_world_size() > 1
+def is_main():
+    if not dist.is_initialized():
+        return True
+    return dist.get_rank() == 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("if many:\n    pass  # here", {MAIN, OTHER}),
+        ("if many:\n    pass\nelse:\n    pass  # here", {ONE}),
+        ("if not is_main():\n    pass  # here", {OTHER}),
+        ("if flag:\n    pass  # here", {ONE, MAIN, OTHER}),
+        ("def f():\n    pass  # here\nif many:\n    f()", {MAIN, OTHER}),
+        ("def f():\n    pass  # here\nif many:\n    f()\nf()", {ONE, MAIN, OTHER}),
+        ("def f():\n    if not many:\n        return\n    pass  # here\nf()", {MAIN, OTHER}),
+    ],
+)
+def test_where_questions_about_the_group_lead(text: str, where: set[Process]) -> None:
+    assert processes(ASKING + text) == where

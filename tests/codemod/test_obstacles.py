@@ -1,0 +1,51 @@
+"""Why training loops are left alone: source text in, reasons out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.facts import Facts
+
+TRAINING = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+model = nn.Linear(4, 2)
+def train(seed):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data):
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [
+        ("import threading\nthreading.Thread(target=train, args=(1,)).start()", "threading.Thread"),
+        ("from threading import Thread\ndef go(): train(1)\nThread(target=go).start()", "threading.Thread"),
+        ("import multiprocessing as mp\nfor t in [train]: mp.Process(target=t).start()", "multiprocessing.Process"),
+        ("from multiprocessing import Pool\nwith Pool(4) as pool: pool.map(train, range(4))", "multiprocessing.Pool"),
+        (
+            "from concurrent.futures import ThreadPoolExecutor as E\npool = E(4)\npool.submit(train, 1)",
+            "concurrent.futures.ThreadPoolExecutor",
+        ),
+        ("from joblib import Parallel, delayed\nParallel(4)(delayed(train)(s) for s in range(4))", "joblib.Parallel"),
+    ],
+)
+def test_training_beside_the_script(start: str, name: str) -> None:
+    obstacles = Facts(f"{TRAINING}{start}\n").verdict.obstacles
+    assert [message for _, rule, message in obstacles if rule == "distributed" and f"`{name}` runs" in message]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "train(0)",
+        "import threading\nthreading.Thread(target=print).start()\ntrain(0)",
+        "from multiprocessing import Pool\ndef load(i): return i\nwith Pool(4) as pool: pool.map(load, [1])\ntrain(0)",
+        "list(map(train, range(4)))",
+    ],
+)
+def test_what_else_runs_beside_a_script_is_no_obstacle(start: str) -> None:
+    assert not [o for o in Facts(f"{TRAINING}{start}\n").verdict.obstacles if o[1] == "distributed"]

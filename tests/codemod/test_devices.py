@@ -127,9 +127,8 @@ def test_an_inner_model_moved_by_number_follows_its_process() -> None:
     before = f"{trainer}\n        print(gpu)\nfirst = 0"
     made, old = "trainer = Trainer(model, first)", "self.model = model.to(gpu)"
     changed(f"-{old}", "+self.model = model.to(accelerator.device)", before=before, model=made)
-    result = run(script(before=before.replace("        print(gpu)\n", ""), model=made))
-    assert result.status is Status.MIGRATED
-    assert told(result, "`gpu` has to be `accelerator.device`") == 1
+    after = run(script(before=before.replace("        print(gpu)\n", ""), model=made)).after.decode()
+    assert "    def __init__(self, model):\n        self.model = model.to(accelerator.device)" in after
 
 
 @pytest.mark.parametrize(
@@ -256,3 +255,80 @@ def test_flags_that_nothing_fills_in_here_are_not_read() -> None:
     imports = 'from absl import flags\nflags.DEFINE_bool("cuda", True, "a GPU")\nFLAGS = flags.FLAGS'
     result = run(script(imports=imports, model="if FLAGS.cuda:\n    model.cuda()"))
     assert "accelerator = Accelerator()" in result.after.decode()
+
+
+FUNCTION = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+def train({parameter}):
+    {chosen}
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    model = nn.Linear(4, 1).to(place)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    weight = torch.ones(1, device=place)
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x.to(place)) * weight, y.to(place))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+{called}
+"""
+PARSED = 'parser = argparse.ArgumentParser()\nparser.add_argument("--device", default="cuda:0")\n'
+
+
+@pytest.mark.parametrize(
+    ("parameter", "chosen", "called"),
+    [
+        ("place='cpu'", "pass", "train()"),
+        ("*, place='cuda:0'", "pass", "train()"),
+        ("place", "pass", "train('cuda:1')"),
+        ("place", "pass", f"{PARSED}args = parser.parse_args()\ntrain(args.device)"),
+        ("*, device='cpu'", "place = torch.device(device)", "train()"),
+    ],
+)
+def test_a_parameter_that_names_one_device_for_all_processes_goes(parameter: str, chosen: str, called: str) -> None:
+    after = run(FUNCTION.format(parameter=parameter, chosen=chosen, called=called)).after.decode()
+    assert "def train():\n" in after
+    assert "\ntrain()\n" in after
+    assert "device=accelerator.device)" in after or "place = accelerator.device\n" in after
+
+
+@pytest.mark.parametrize("parameter", ["place='cuda'", "place=None"])
+def test_a_parameter_that_may_be_the_processs_own_device_does_no_harm(parameter: str) -> None:
+    result = run(FUNCTION.format(parameter=parameter, chosen="pass", called="train()"))
+    assert result.status is Status.MIGRATED
+    assert "cuda:0" not in result.after.decode()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        (
+            "use = not args.no_cuda and torch.cuda.is_available()\ndevice = torch.device('cuda' if use else 'cpu')",
+            "--cpu",
+        ),
+        ("use = not args.no_cuda\nif use:\n    device = 'cuda'\nelse:\n    device = 'cpu'", "--cpu"),
+        ("args.cuda = not args.no_cuda\ndevice = torch.device('cuda' if args.cuda else 'cpu')", "--cpu"),
+        ("device = torch.device('cuda', args.no_cuda)", "--gpu-ids"),
+        ("number = args.no_cuda\ndevice = f'cuda:{number}'", "--gpu-ids"),
+        ("device = 'cuda:%d' % args.no_cuda", "--gpu-ids"),
+    ],
+)
+def test_an_option_behind_a_variable_is_told_with_what_replaces_it(chosen: str, words: str) -> None:
+    before = f"start = torch.randn(1)\nargs = parse()\n{chosen}"
+    result = run(script(imports="from options import parse", before=before, batch="x, y = x.to(device), y.to(device)"))
+    said = [n.message for n in result.notes if "args.no_cuda no longer chooses" in n.message]
+    assert len(said) == 1, result.notes
+    assert words in said[0]
+
+
+def test_an_option_that_still_keeps_the_script_on_the_cpu_is_not_told() -> None:
+    chosen = "use = not args.no_cuda\ndevice = torch.device('cuda' if use else 'cpu')"
+    text = script(imports="from options import args", before=chosen).replace(
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n', "", 1
+    )
+    result = run(text)
+    assert "Accelerator(cpu=args.no_cuda)" in result.after.decode()
+    assert not told(result, "no longer chooses")

@@ -16,7 +16,6 @@ LEFT = {
     "devices.bringing": 2,
     "devices.moves": 3,
     "devices.own_tensors": 1,
-    "devices.unprepared_models": 2,
     "metrics.batch_evaluations": 7,
     "metrics.lists": 2,
     "metrics.meters": 3,

@@ -273,3 +273,31 @@ def test_what_is_trained_without_a_model_stays_too() -> None:
 def test_nothing_is_brought_to_the_cpu_that_never_left_it() -> None:
     after = rewritten(after="print(model(data.tensors[0]).detach().numpy())").after.decode()
     assert ".cpu()" not in after
+
+
+@pytest.mark.parametrize(
+    ("model", "output"),
+    [
+        ("nn.ModuleList([embed, head])", "head(embed(rows))"),
+        ("nn.Sequential(embed, head)", "head(embed(rows))"),
+        ("nn.ModuleDict({'embed': embed, 'head': head})", "head(embed(rows))"),
+    ],
+)
+def test_what_the_parts_of_a_model_get_is_brought_there(model: str, output: str) -> None:
+    script = textwrap.dedent(f"""\
+        import torch
+        from torch import nn
+        embed, head = nn.Linear(4, 8), nn.Linear(8, 1)
+        model = {model}
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        rows = torch.stack([torch.randn(4) for _ in range(8)])
+        for step in range(2):
+            loss = {output}.pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """)
+    after = run(script).after.decode()
+    assert "torch.randn(4).to(accelerator.device)" in after
+    assert "embed, head = nn.Linear(4, 8), nn.Linear(8, 1)\n" in after
+    assert "accelerator = Accelerator()\n" in after

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
-from accelify.codemod.devices.on_device import read_on_cpu
-from accelify.codemod.devices.single_tensors import Shapes
-from accelify.codemod.devices.unprepared_models import Cold
-from accelify.codemod.libraries import names
+from accelify.codemod.devices.own_tensors import read_on_cpu
+from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries.row import Trait
+from accelify.codemod.preparing.grouping import Group
+from accelify.codemod.preparing.tensors import Tensors
+from accelify.codemod.semantics.provenance import Binding, Tracer
+from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Instance, Made, Member
 
 _PUTS = ("append", "extend", "insert", "add_scalar", "update", "get", "pop", "format", "write")
@@ -211,3 +214,219 @@ class Meetings:
         roots = [v.root for v in self.program.values(call.func) if isinstance(v, Member)]
         made = [v.name or "" for v in roots if isinstance(v, Made)]
         return any(n.startswith(_HOSTED) for n in [*called, *made])
+
+
+_DEPTH = 6
+_TENSORS_OWN = frozenset(
+    "size shape view reshape float long double int unsqueeze squeeze numpy dim permute flatten item data resize_ "
+    "view_as type_as ndim transpose requires_grad_ requires_grad detach clone contiguous argmax numel expand T".split()
+)
+_DATA_SETS = ("torchvision.datasets.", "torch.utils.data.TensorDataset", "torch.utils.data.dataset.TensorDataset")
+_PARTS = ("torch.utils.data.random_split", "torch.utils.data.Subset", "torch.utils.data.dataset.Subset")
+
+
+class Shapes:
+    """Tell by how a thing is made, and by how it is used."""
+
+    def __init__(self, whereabouts: Lattice) -> None:
+        self.whereabouts = whereabouts
+        self.program = whereabouts.program
+        self.tracer = whereabouts.tracer
+        self.tensors = whereabouts.tensors
+
+    def is_tensor(self, node: ast.expr | None, depth: int = _DEPTH) -> bool:
+        """Whether an expression is one tensor."""
+        if node is None or not depth:
+            return False
+        if isinstance(node, ast.BinOp):
+            return self.is_tensor(node.left, depth - 1) or self.is_tensor(node.right, depth - 1)
+        if isinstance(node, ast.Subscript):
+            return self.is_tensor(node.value, depth - 1) or self._is_used_as_one(node)
+        if isinstance(node, ast.Attribute):
+            if node.attr in ("data", "T", "grad"):
+                return self.is_tensor(node.value, depth - 1)
+            written = self.program.attribute_writes.get(node.attr, ())
+            return bool(written) and all(self.is_tensor(self.tracer.assigned(w), depth - 1) for w in written)
+        if isinstance(node, ast.Call):
+            return self._is_made_one(node, depth)
+        if not isinstance(node, ast.Name):
+            return False
+        owner = self.program.scope(node).owner(node.id)
+        writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
+        return bool(writes) and owner is not None and all(self.holds_one(owner, w, depth) for w in writes)
+
+    def _is_made_one(self, call: ast.Call, depth: int) -> bool:
+        if self.tensors.is_creator(call):
+            return True
+        callees = self.program.flow.callees.get(call)
+        if callees:
+            return all(self.is_tensor(r, depth - 1) for r in returned(callees))
+        called = self.program.called(call)
+        rows = [table.function(n) for n in called]
+        is_joined = any(r is not None and r.returns == "tensor" and r.has(Trait.ONE_DEVICE) for r in rows)
+        if is_joined or any(n.startswith("torch.autograd.Variable") for n in called):
+            return True
+        if any(n.startswith("torch.") and n.rpartition(".")[2].islower() for n in called):
+            return any(self.is_tensor(a, depth - 1) for a in call.args)
+        is_method = isinstance(call.func, ast.Attribute) and not called
+        return is_method and self.is_tensor(call.func.value, depth - 1)  # type: ignore[attr-defined]  # a method's
+
+    def holds_one(self, owner: Scope, write: ast.AST, depth: int = _DEPTH) -> bool:
+        """Whether a binding gives its name a tensor."""
+        if isinstance(write, ast.arg):
+            if self._is_name_used_as_one(owner, write.arg):
+                return True
+            calls = self.program.flow.callers.get(owner, ())
+            return bool(calls) and all(
+                self.is_tensor(self.tracer.argument(c, owner, write.arg), depth - 1) for c in calls
+            )
+        if not isinstance(write, ast.Name):
+            return False
+        value = self.tracer.assigned(write)
+        if value is not None and self.is_tensor(value, depth - 1):
+            return True
+        return self._is_of_tensors(write) or self._is_name_used_as_one(owner, write.id)
+
+    def _is_of_tensors(self, write: ast.Name) -> bool:
+        """Whether a name gets a part of a batch of a data set that is known to yield tensors."""
+        if self.whereabouts.is_batch(write):
+            return False
+        source = self._source(write)
+        chains = self.tracer.chains(source) if source is not None else []
+        return bool(chains) and all(self._has_tensors(chain[-1].value) for chain in chains)
+
+    def _source(self, write: ast.Name) -> ast.expr | None:
+        """The loader, or the iterator over it, of whose batch a name gets a part."""
+        statement = self.program.statement(write)
+        if isinstance(statement, (ast.For, ast.AsyncFor)):
+            return statement.iter
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(value, ast.Call):
+            return self.whereabouts.following(value)
+        whole = [p.origin for p in self.whereabouts.of(value) if self.whereabouts.is_batch(p.origin)]
+        return self._source(whole[0]) if len(whole) == 1 and isinstance(whole[0], ast.Name) else None
+
+    def _has_tensors(self, loader: ast.expr | None) -> bool:
+        """Whether a loader collates known data as torch does."""
+        is_plain = isinstance(loader, ast.Call) and all(k.arg not in ("collate_fn", None) for k in loader.keywords)
+        if not is_plain or not any(map(names.is_torch_loader, self.program.called(loader))):  # type: ignore[arg-type]  # a call
+            return False
+        assert isinstance(loader, ast.Call)
+        given = loader.args[0] if loader.args else next((k.value for k in loader.keywords if k.arg == "dataset"), None)
+        return self._yields_tensors(given, _DEPTH)
+
+    def _yields_tensors(self, data: ast.expr | None, depth: int) -> bool:
+        made = [v for v in self.program.values(data) if isinstance(v, Made)]
+        if not made or not depth:
+            return False
+        for value in made:
+            name = value.name or ""
+            of_parts = name.startswith(_PARTS) and isinstance(value.node, ast.Call) and bool(value.node.args)
+            if of_parts and self._yields_tensors(value.node.args[0], depth - 1):  # type: ignore[attr-defined]  # a call
+                continue
+            if not name.startswith(_DATA_SETS):
+                return False
+        return True
+
+    # By use.
+
+    def _is_name_used_as_one(self, owner: Scope, name: str, depth: int = 2) -> bool:
+        return any(self._is_used_as_one(read, depth) for read in owner.reads.get(name, ()))
+
+    def _is_used_as_one(self, read: ast.expr, depth: int = 2) -> bool:
+        parent = self.program.parent(read)
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in _TENSORS_OWN
+        if not isinstance(parent, ast.Call) or parent.func is read:
+            return False
+        if self.tensors.is_loss(parent):
+            return True
+        values = self.program.values(parent.func)
+        if any(isinstance(v, Made) and (v.name or "").startswith("torch.nn.") for v in values):
+            return True
+        given = [(c, p.arg) for c in self.program.flow.callees.get(parent, ()) if depth for p in c.parameters]
+        taken = [(c, name) for c, name in given if self.tracer.argument(parent, c, name) is read]
+        return bool(taken) and all(self._is_name_used_as_one(c, name, depth - 1) for c, name in taken)
+
+
+class Cold:
+    """Such a network is on the CPU while it runs."""
+
+    def __init__(self, tensors: Tensors, tracer: Tracer) -> None:
+        self.tensors = tensors
+        self.tracer = tracer
+        self.program = tensors.program
+        self.roles = tensors.roles
+        self.preparation = tensors.prepared.preparation
+
+    def made_at(self, call: ast.Call) -> list[ast.Call] | None:
+        """Where the networks are made that a call runs cold; None where that cannot be told."""
+        network = self._network(call)
+        held = self.program.values(network)
+        if network is None or not any(map(self.learns, held)) or self.tensors.is_part(network):
+            return []
+        if self.tensors.is_in_model(self.program.frame(call)):
+            return None if isinstance(network, ast.Call) else []
+        if held <= self.preparation.models and self._trains_itself(network):
+            return []
+        found: list[ast.Call] = []
+        for chain in self.tracer.chains(network):
+            items = [b for b in chain if self._is_prepared(b)]
+            if items and not any(self._runs_before(call, g) for b in items for g in self._groups(b)):
+                continue
+            made = chain[-1].value
+            if not isinstance(made, ast.Call) or not any(map(self.roles.is_module, self.program.values(made))):
+                return None
+            found.append(made)
+        return found if found or self.tracer.chains(network) or held <= self.preparation.models else None
+
+    def _network(self, call: ast.Call) -> ast.expr | None:
+        """`net` of `net(x)`, `net.forward(x)` and `net.head(x)`."""
+        node = call.func
+        if isinstance(node, ast.Attribute) and any(map(self._is_network, self.program.values(node.value))):
+            return node.value if self.program.flow.callees.get(call) or self._is_any_network(node) else None
+        return node if self._is_any_network(node) else None
+
+    def _is_any_network(self, node: ast.expr) -> bool:
+        return any(map(self._is_network, self.program.values(node)))
+
+    def _is_network(self, value: object) -> bool:
+        return isinstance(value, (Made, Instance)) and self.roles.is_module(value)
+
+    def _trains_itself(self, network: ast.expr) -> bool:
+        """Whether a network's class prepares itself."""
+        own = [i.frame.parent for i in self.preparation.bare_models if i.text == "self"]
+        return any(isinstance(v, Instance) and v.cls in own for v in self.program.values(network))
+
+    def _is_prepared(self, binding: Binding) -> bool:
+        if any(binding.node is node for kind, node in self.preparation.wrapped if kind == "model"):
+            return True
+        items = [i for i in [*self.preparation.items, *self.preparation.bare_models] if i.kind == "model"]
+        return any(i.frame is binding.scope and i.text == binding.text for i in items)
+
+    def _groups(self, binding: Binding) -> Iterator[Group]:
+        for group in self.preparation.groups:
+            if group.frame is binding.scope and any(i.text == binding.text for i in group.items):
+                yield group
+
+    def _runs_before(self, call: ast.Call, group: Group) -> bool:
+        """Whether a call runs, or may run, before a group is prepared."""
+        if group.anchor is None:
+            return False
+        frame = self.program.frame(call)
+        if frame is group.frame:
+            return self.program.before_end(call, group.anchor)
+        earlier = [c for c in self.program.calls_in(group.frame) if self.program.before_end(c, group.anchor)]
+        started = {s for c in earlier for s in self.program.flow.callees.get(c, ()) if s.name != "__init__"}
+        return frame in self.program.run_from(started)
+
+    def learns(self, value: object) -> bool:
+        """Whether a module has weights, as far as can be seen."""
+        if isinstance(value, Made):
+            return names.has_weights(value.name)
+        if not isinstance(value, Instance) or not self.roles.is_module(value):
+            return False
+        calls = [c for s in value.cls.walk() for c in self.program.calls_in(s)]
+        made = {n for c in calls for n in self.program.called(c)}
+        inside = {v for c in calls for v in self.program.values(c) if isinstance(v, Instance) and v != value}
+        return any(n.endswith("Parameter") or names.has_weights(n) for n in made) or any(map(self.learns, inside))

@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from functools import cached_property
 
-from accelify.codemod.devices.moves import last_name
-from accelify.codemod.devices.options import options_in
+from accelify.codemod.devices.moves import last_name, options_in
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text
 from accelify.codemod.semantics.program import Program
@@ -21,10 +20,6 @@ from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Constant
 from accelify.codemod.training.roles import Roles
-
-if TYPE_CHECKING:
-    from accelify.codemod.devices.moves import Move
-    from accelify.codemod.script import Script
 
 
 class Where(Enum):
@@ -44,6 +39,7 @@ class Destination:
     now: Where
     was: Where
     given: ast.arg | None = None
+    is_given: bool = False  # by an argument, or by the default of an option
 
 
 GPU = Destination(Where.ACCELERATOR, Where.ACCELERATOR)
@@ -88,7 +84,7 @@ class Destinations:
         found = self._of(node)
         self._open.pop()
         if node in self.replaced:
-            return frozenset(replace(d, now=Where.ACCELERATOR, given=None) for d in found or {UNKNOWN})
+            return frozenset(replace(d, now=Where.ACCELERATOR) for d in self.resolved(found or frozenset({UNKNOWN})))
         return found
 
     def _of(self, node: ast.expr) -> Named:
@@ -154,7 +150,8 @@ class Destinations:
             given = [self.tracer.given(c, owner, each.given.arg) for c in calls]
             given = given or [owner.defaults.get(each.given.arg)]
             for node in given:
-                found |= {UNKNOWN} if node is None else self.resolved(self.of(node), depth - 1)
+                inner = {UNKNOWN} if node is None else self.resolved(self.of(node), depth - 1)
+                found |= {replace(d, is_given=True) for d in inner}
         return frozenset(found)
 
     # Variables.
@@ -196,9 +193,24 @@ class Destinations:
         own = [w for w in writes if self.program.values(w.value) & held or ast.unparse(w) == ast.unparse(node)]
         if own:
             return self._any_of(self.tracer.assigned(w) for w in own if not self._does_not_run(w))
+        if node.attr in self._defaults and options_in(node):
+            is_numbered = re.fullmatch(r"cuda:\d+", self._defaults[node.attr]) is not None
+            return frozenset({UNKNOWN, *([replace(NUMBERED, is_given=True)] if is_numbered else [])})
         if node.attr == "device" and (of_tensor := frozenset(self.of_tensor(holder))):
             return of_tensor
         return frozenset({UNKNOWN})
+
+    @cached_property
+    def _defaults(self) -> dict[str, str]:
+        """The defaults of the script's options that are texts: `parser.add_argument("--device", default="cuda:0")`."""
+        found: dict[str, str] = {}
+        for call in self.program.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+                names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+                default = next((k.value for k in call.keywords if k.arg == "default"), None)
+                if names and isinstance(default, ast.Constant) and isinstance(default.value, str):
+                    found[names[-1].lstrip("-").replace("-", "_")] = default.value
+        return found
 
     def _does_not_run(self, node: ast.AST) -> bool:
         """Whether a place is in a branch that does not run on a machine with a GPU."""
@@ -235,6 +247,17 @@ def gpu_texts_at(node: ast.AST) -> bool:
     return re.fullmatch(r"cuda:(\d+|\{\})", _template(node)) is not None
 
 
+def numbers_of_gpus(node: ast.AST) -> Iterator[ast.AST]:
+    """Where some code says which GPU: `f"cuda:{args.gpu}"`, `torch.device("cuda", args.gpu)`, `x.cuda(args.gpu)`."""
+    yield from (text for text in gpu_texts(node) if not isinstance(text, ast.Constant))
+    for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
+        last = ast.unparse(call.func).rpartition(".")[2]
+        if last == "device":
+            yield from call.args[1:2]
+        elif last in ("cuda", "set_device"):
+            yield from call.args[:1]
+
+
 def _template(node: ast.AST) -> str:
     """A text with `{}` for what the script fills in."""
     if isinstance(node, ast.Constant):
@@ -250,40 +273,18 @@ def _template(node: ast.AST) -> str:
     return ""
 
 
-def is_number_of_a_gpu(script: Script, move: Move) -> bool:
-    """Whether a move goes to one GPU by its number, which is another one for each process."""
-    if script.distribution is not None and move.device in script.distribution.devices:
-        return True
-    if isinstance(move.device, ast.Subscript) and _is_one_of_several(move.device):
-        return True
-    held = script.program.values(move.device) if move.device is not None else frozenset()
-    is_whole = bool(held) and all(isinstance(v, Constant) and type(v.value) is int for v in held)
-    return is_whole and not _is_only_parameter(script, move)
-
-
-def _is_one_of_several(device: ast.Subscript) -> bool:
-    """`gpu_ids[0]`"""
-    is_place = isinstance(device.slice, ast.Constant) and type(device.slice.value) is int
-    return is_place and is_device_name(last_name(device)) and last_name(device).endswith("s")
-
-
-def _is_only_parameter(script: Script, move: Move) -> bool:
-    """Whether a move's device is a parameter that only moves read, which would be left over."""
-    frame = script.program.frame(move.call)
-    if not isinstance(move.device, ast.Name) or move.device.id not in {p.arg for p in frame.parameters}:
-        return False
-    devices = {m.device for m in script.devices.moves}
-    return all(r in devices for r in script.program.reads_of(frame, move.device.id))
-
-
-def is_of_process(script: Script, device: ast.expr) -> bool:
-    """Whether all that a device's variable may hold are devices that the script chose, and the accelerator does now."""
-    held = script.program.values(device)
-    return bool(held) and all(map(script.roles.is_device, held))
+def is_by_number(program: Program, device: ast.expr | None) -> bool:
+    """Whether an expression is one GPU by its number, which is another one for each process: `gpu_ids[0]`, `0`."""
+    if isinstance(device, ast.Subscript) and isinstance(device.slice, ast.Constant) and type(device.slice.value) is int:
+        name = last_name(device)
+        if is_device_name(name) and name.endswith("s"):
+            return True
+    held = program.values(device)
+    return bool(held) and all(isinstance(v, Constant) and type(v.value) is int for v in held)
 
 
 def is_where_another_is(device: ast.expr | None) -> bool:
-    """Whether a move brings a value to where another one is, `x.to(y.device)`, which is right in any process."""
+    """Whether a device is that of another value, `y.device`, which is right in every process."""
     if not isinstance(device, ast.Attribute) or device.attr != "device":
         return False
     owner = device.value
@@ -291,11 +292,11 @@ def is_where_another_is(device: ast.expr | None) -> bool:
     return not is_holder and not options_in(device)
 
 
-def is_worker_code(script: Script, node: ast.AST) -> bool:
+def is_worker_code(program: Program, node: ast.AST) -> bool:
     """Whether code is a data set's, which runs in the loader's worker processes."""
-    frame = script.program.frame(node)
+    frame = program.frame(node)
     while frame.parent is not None:
-        if frame.kind == "class" and any("Dataset" in b for b in script.program.flow.external_bases(frame)):
+        if frame.kind == "class" and any("Dataset" in b for b in program.flow.external_bases(frame)):
             return True
         frame = frame.parent
     return False

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.devices.bringing import Bringing, Brought
 from accelify.codemod.devices.conflicts import Meetings
-from accelify.codemod.devices.destinations import Destinations, Where
+from accelify.codemod.devices.destinations import Destinations, Where, is_where_another_is, numbers_of_gpus
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
-from accelify.codemod.devices.moves import Move, Moves
-from accelify.codemod.devices.named_devices import NamedDevices
-from accelify.codemod.devices.on_device import OnDevice, read_on_cpu
-from accelify.codemod.devices.options import CpuSetting, OnGpu, options_in
-from accelify.codemod.devices.own_tensors import Homemade
+from accelify.codemod.devices.moves import Move, Moves, options_in
+from accelify.codemod.devices.options import CpuSetting, NamedDevices, OnGpu, only_value
+from accelify.codemod.devices.own_tensors import Homemade, OnDevice, read_on_cpu
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.settings import Setting
@@ -24,6 +22,7 @@ from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import names_read_in
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -34,11 +33,12 @@ class Devices:
 
     moves: the calls of the changed files that move something to a device, in the order of the text; needless: those
     that do nothing once what they move is prepared. named: the arguments that are options which name a device, where
-    the accelerator has the process's own. lattice: where the tensors live. brought: those that are to come to the
-    accelerator's device, if all are understood; homemade: what a script that names no device gives its models, where
-    they are not. brought_back: those on the device that are to be read in the host's memory, in the order of the text;
-    read_on_host: what is read there only, wherever it is. cpu: what keeps the script on the CPU, such as an option of
-    its own, as the accelerator gets it.
+    the accelerator has the process's own; fixed: the variables and values that would name the same device in every
+    process, or the CPU though the accelerator has a GPU. lattice: where the tensors live. brought: those that are to
+    come to the accelerator's device, if all are understood; homemade: what a script that names no device gives its
+    models, where they are not. brought_back: those on the device that are to be read in the host's memory, in the order
+    of the text; read_on_host: what is read there only, wherever it is. cpu: what keeps the script on the CPU, such as
+    an option of its own, as the accelerator gets it.
     """
 
     tracer: Tracer
@@ -47,6 +47,7 @@ class Devices:
     moves: tuple[Move, ...]
     needless: frozenset[ast.Call]
     named: tuple[ast.expr, ...]
+    fixed: frozenset[ast.expr]
     brought: Brought
     homemade: ast.expr | None
     brought_back: tuple[ast.expr, ...]
@@ -61,6 +62,13 @@ class Devices:
         """Whether a move brings something to the CPU, whatever the device is."""
         return self.known.goes_to_cpu(move)
 
+    def is_of_process(self, device: ast.expr) -> bool:
+        """Whether all that a device's variable may hold are devices that the script chose, or the process's own."""
+        held = self.known.program.values(device)
+        named = self.lattice.devices.resolved(self.lattice.devices.of(device))
+        is_own = bool(named) and all(d.now is Where.ACCELERATOR for d in named)
+        return is_own or (bool(held) and all(map(self.known.roles.is_device, held)))
+
     def is_the_cpu(self, variable: str) -> bool:
         """Whether a variable is the CPU, beside another that is the device."""
         return self.known.is_the_cpu(variable)
@@ -69,23 +77,41 @@ class Devices:
         """Whether a variable sends something other than training to the CPU: `device = torch.device("cpu")`."""
         return self.known.is_for_the_cpu(statement)
 
-    def ignored_options(self, launch: str, *nodes: ast.AST) -> str:
-        """What to say of options that chose a device there, and choose it no more; nothing where all still do."""
-        copied = [value for node in nodes for value in self._copied(node)]
-        options = sorted({option for node in [*nodes, *copied] for option in options_in(node)})
-        if not options or self.cpu is not None:
-            return ""
-        chooses = "chooses" if len(options) == 1 else "choose"
-        return f"{', '.join(options)} no longer {chooses} the device: `{launch} --cpu` or `Accelerator(cpu=True)` does"
+    def ignored_options(
+        self, launch: str, nodes: Sequence[ast.AST], numbering: Sequence[ast.AST] = ()
+    ) -> Iterator[str]:
+        """What to say of each option that chose a device there, and chooses it no more; or a GPU, by its number."""
+        behind = [*nodes, *self._behind(nodes)]
+        numbered = [*numbering, *(n for node in behind for n in numbers_of_gpus(node))]
+        numbers = {o for n in numbered for o in self._options_of(n)}
+        set_here = {ast.unparse(r) for n in behind for r in ast.walk(n) if self._is_set_here(r)}
+        others = {o for node in behind for o in options_in(node)} - numbers - set_here
+        for option in sorted(others) if self.cpu is None else ():
+            yield f"{option} no longer chooses the device: `{launch} --cpu` or `Accelerator(cpu=True)` does"
+        tests = [t.test for n in behind for t in ast.walk(n) if isinstance(t, (ast.If, ast.IfExp))]
+        asked = {o for test in tests for o in self._options_of(test)} if self.cpu is None else set()
+        for option in sorted(numbers):
+            cpu = ", and `--cpu` that there is to be none" if option in asked else ""
+            yield f"{option} no longer chooses the GPU: `{launch} --gpu-ids` does{cpu}"
 
-    def _copied(self, node: ast.AST) -> Iterator[ast.expr]:
-        """What the attributes in some code were given elsewhere, as they are: `self.gpu = args.gpu`."""
-        written = self.known.program.attribute_writes
-        for read in ast.walk(node):
-            for write in written.get(read.attr, ()) if isinstance(read, ast.Attribute) else ():
-                value = self.tracer.assigned(write)
-                if isinstance(value, ast.Attribute) and ast.unparse(write) == ast.unparse(read):
-                    yield value
+    def _options_of(self, node: ast.AST) -> set[str]:
+        return {o for each in (node, *self._behind([node])) for o in options_in(each)}
+
+    def _behind(self, nodes: Iterable[ast.AST], depth: int = 4) -> list[ast.expr]:
+        """What the variables in some code were given: `not args.no_cuda` of `use_cuda`."""
+        reads = [r for n in nodes for r in ast.walk(n) if isinstance(r, (ast.Name, ast.Attribute))]
+        found = [v for r in reads if isinstance(r.ctx, ast.Load) and (v := self._given(r)) is not None]
+        return [*found, *(self._behind(found, depth - 1) if found and depth else ())]
+
+    def _is_set_here(self, node: ast.AST) -> bool:
+        """`args.cuda` of `args.cuda = not args.no_cuda`"""
+        value = self._given(node) if isinstance(node, ast.Attribute) else None
+        return value is not None and bool(options_in(value))
+
+    def _given(self, read: ast.Name | ast.Attribute) -> ast.expr | None:
+        """The one value of a variable; of an attribute, where it is an option or a choice, and not what was parsed."""
+        value = only_value(self.known.program, self.tracer, read)
+        return value if value is not None and not isinstance(value, ast.Call) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,27 +145,49 @@ class Own:
     def mismatched(self, known: Moves, access: Access, cpu: CpuSetting | None, *, is_settled: bool) -> Placed:
         """What a script that names its device has in the host's memory where its rewrite has the rest on the device."""
         holds = OnGpu(self.program.once(Conditions), self.tracer, cpu.wishes if cpu is not None else frozenset()).holds
+        devices = Destinations(self.program, self.roles, self.tracer, (), holds, lambda node: ())
+        plain = self._plain(known, devices)
+        bound = [b.value for b in known.bindings if access.at(b) and not known.is_for_the_cpu(b)]
+        fixed = frozenset(f for f in self._fixed(known, devices, plain, bound) if access.at(f) is not None)
         lattice = Lattice(
             *(self.program, self.roles, self.tracer, self.prepared, self._tensors()),
-            plain=self._plain(known, holds),
+            plain=plain,
             holds=holds,
-            replaced=[b.value for b in known.bindings if access.at(b) and not known.is_for_the_cpu(b)],
+            replaced=[*fixed, *bound],
         )
         mismatches = Mismatches(lattice)
         found = Bringing(lattice, mismatches, access.at).find(is_settled=is_settled) if self.has_model else Brought()
-        return Placed(lattice, replace(found, doubtful=list(mismatches.doubtful)), mismatches.is_tensor)
+        return Placed(lattice, replace(found, doubtful=list(mismatches.doubtful)), mismatches.is_tensor, fixed)
 
-    def _plain(self, known: Moves, holds: Callable[[ast.expr], bool | None]) -> set[Where]:
+    def _fixed(
+        self, known: Moves, plain_devices: Destinations, plain: set[Where], bound: Sequence[ast.expr]
+    ) -> Iterator[ast.expr]:
+        """The variables that name one GPU by its number, or the CPU where the script trained on it by default."""
+        holds = plain_devices.holds
+        devices = Destinations(self.program, self.roles, self.tracer, set(bound), holds, lambda node: ())
+        sites = [m.device for m in known.found if m.device is not None]
+        for call in self.program.calls:
+            if self.program.path(call) in known.files and self._tensors().is_creator(call):
+                sites += [k.value for k in call.keywords if k.arg == "device"]
+        named = [(site, devices.resolved(devices.of(site))) for site in sites if self.effects.changes_nothing(site)]
+        named += [(value, plain_devices.resolved(plain_devices.of(value))) for value in bound]
+        for site, held in named:
+            is_variable = bool(names_read_in(site)) and not is_where_another_is(site)
+            is_trained_on = plain == {Where.HOST} and bool(held) and all(d.now is Where.HOST for d in held)
+            is_given = any(d.now is Where.NUMBERED and d.is_given for d in held)
+            if is_variable and (is_trained_on or is_given):
+                yield site
+
+    def _plain(self, known: Moves, devices: Destinations) -> set[Where]:
         """Where the plain script may have had its models."""
         if not self._homemade().names_a_device():
             return {Where.HOST}
-        devices = Destinations(self.program, self.roles, self.tracer, (), holds, lambda node: ())
         found: set[Where] = set()
         for move in known.found:
             if known.is_needless(move) and not self.prepared.is_batch(move.receiver):
                 tests = [b.test for b, _ in self.program.branches_round(move.call)]
                 found |= {d.was for d in devices.resolved(devices.of(move.device))} & {Where.HOST, Where.ACCELERATOR}
-                found |= {Where.HOST} if any(holds(test) is None for test in tests) else set()
+                found |= {Where.HOST} if any(devices.holds(test) is None for test in tests) else set()
         return found or {Where.ACCELERATOR}
 
     def placed(self, access: Access, tensor: ast.expr | None) -> Placed:
@@ -148,7 +196,7 @@ class Own:
         brought = Brought()
         if tensor is not None:
             brought = self.brought(access, is_settled=True) if self.has_model else Brought(stuck=tensor)
-        return Placed(lattice, brought, Mismatches(lattice).is_tensor)
+        return Placed(lattice, brought, Mismatches(lattice).is_tensor, frozenset())
 
     def _lattice(self) -> Lattice:
         return Lattice(self.program, self.roles, self.tracer, self.prepared, self._tensors())
@@ -156,11 +204,15 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where tensors live, and those that have to live elsewhere; is_tensor: whether an expression is one tensor."""
+    """Where tensors live, and those that have to live elsewhere.
+
+    is_tensor: whether an expression is one tensor. fixed: what names the same device in every process.
+    """
 
     lattice: Lattice
     brought: Brought
     is_tensor: Callable[[ast.expr], bool]
+    fixed: frozenset[ast.expr]
 
 
 def devices_of(
@@ -181,14 +233,16 @@ def devices_of(
     named: list[ast.expr] = []
     if not by_hand:
         found = NamedDevices(program, tracer, set(files), [m for m in moves if m.call not in needless]).find()
-        named = sorted((a for a in found if access.at(a)), key=program.position)
+        others = placed.fixed - {b.value for b in known.bindings} - {m.device for m in moves if m.call in needless}
+        named = sorted({*(a for a in found if access.at(a)), *others}, key=program.position)
     homemade = tensor if not brought.bringing else None
     read = frozenset(_read_on_host(program))
     own_reads = (t for t in read if program.path(t) in files and lattice.is_there(t) and placed.is_tensor(t))
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     return Devices(
-        *(tracer, known, lattice, moves, needless, tuple(named), brought, homemade, tuple(back), read, setting)
+        *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed),
+        *(brought, homemade, tuple(back), read, setting),
     )
 
 

@@ -15,8 +15,6 @@ from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.semantics.values import Argument, Constant, External, Member
 from accelify.codemod.training.roles import Roles
 
-_OPTIONS = ("args", "opt", "opts", "config", "cfg", "hparams", "params")
-
 
 @dataclass(frozen=True)
 class Move:
@@ -70,7 +68,9 @@ class Moves:
         if isinstance(node, ast.Constant):
             return vocabulary.is_device_text(node.value)
         values = self.program.values(node)
-        if any(self.roles.is_device(v) for v in values):
+        if any(
+            self.roles.is_device(v) or (isinstance(v, Member) and vocabulary.is_device_name(v.name)) for v in values
+        ):
             return True
         return vocabulary.is_device_name(last_name(node))
 
@@ -146,8 +146,7 @@ class Moves:
 
     def _is_option(self, value: ast.Attribute) -> bool:
         """Whether an attribute is a setting from outside: `args.device`."""
-        values = self.program.values(value)
-        return all(isinstance(v, (Member, Argument)) for v in values) and last_name(value.value) in _OPTIONS
+        return all(isinstance(v, (Member, Argument)) for v in self.program.values(value)) and is_option(value)
 
     @cached_property
     def _devices(self) -> dict[str, list[ast.expr]]:
@@ -232,3 +231,28 @@ def last_name(node: ast.expr) -> str:
             return last_name(node.value)
         return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def is_option(node: ast.AST) -> bool:
+    """`args.gpu`, `config["train"]["gpu"]`; `args.gpu.index` is more than the option."""
+    is_part = isinstance(node, ast.Attribute) or (
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    )
+    if not is_part or not last_name(node):  # type: ignore[arg-type]  # an expression
+        return False
+    assert isinstance(node, (ast.Attribute, ast.Subscript))
+    if vocabulary.holds_options(ast.unparse(node.value)):
+        return True
+    return is_option(node.value) and not vocabulary.is_device_name(last_name(node.value))
+
+
+def options_in(node: ast.AST) -> set[str]:
+    """The options of a script that are read somewhere: `args.no_cuda`, `config.get("gpu")`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        read = ast.unparse(node.func.value)
+        if vocabulary.holds_options(read) and node.args and isinstance(node.args[0], ast.Constant):
+            return {ast.unparse(ast.Call(node.func, node.args[:1], []))}
+        return set().union(*map(options_in, [node.func.value, *node.args, *node.keywords]))
+    if is_option(node):
+        return {ast.unparse(node)}
+    return set().union(*map(options_in, ast.iter_child_nodes(node)))

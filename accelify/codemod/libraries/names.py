@@ -40,6 +40,11 @@ def is_loss(name: str | None) -> bool:
     return row is not None and row.returns == "loss"
 
 
+def has_weights(name: str | None) -> bool:
+    """Modules that have weights, as far as can be seen: `torch.nn.Linear`, not `torch.nn.ReLU`, nor a loss."""
+    return is_module(name) and not is_loss(name) and not _has_trait(name, Trait.HAS_NO_WEIGHTS)
+
+
 def is_wrapper(name: str | None) -> bool:
     """`nn.DataParallel` and `DistributedDataParallel`."""
     row = table.function(name)

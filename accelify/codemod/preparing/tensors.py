@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from accelify.codemod.libraries import names
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import ClassValue, Collection, Made, Value
 from accelify.codemod.training.roles import Roles
 
 _KEPT = ("Parameter", "Buffer")
@@ -53,7 +55,29 @@ class Tensors:
 
     def is_model(self, node: ast.expr) -> bool:
         held = self.program.values(node)
-        return self.prepared.is_model(node) or (bool(held) and held <= self.prepared.preparation.models)
+        return self.prepared.is_model(node) or (bool(held) and held <= self._moved_along)
+
+    def is_part(self, node: ast.expr) -> bool:
+        """Whether an expression is a module that a prepared model was made of, and that moves with it."""
+        held = self.program.values(node)
+        return bool(held) and held <= self._moved_along and held.isdisjoint(self.prepared.preparation.models)
+
+    @cached_property
+    def _moved_along(self) -> frozenset[Value]:
+        """The prepared models, and the modules that they were made of: `nn.ModuleList([embed, head])`."""
+        found = set(self.prepared.preparation.models)
+        for call in self.program.calls:
+            if self.program.values(call) & self.prepared.preparation.models and not self._hands_back(call):
+                given = (v for a in [*call.args, *(k.value for k in call.keywords)] for v in self.program.values(a))
+                inner = (i for v in given for i in ([v] if not isinstance(v, Collection) else self.roles.inside(v)))
+                found |= {i for i in inner if self.roles.is_module(i) and not self.roles.is_loss(i)}
+        return frozenset(found)
+
+    def _hands_back(self, call: ast.Call) -> bool:
+        """Whether a call makes no model of its own."""
+        made = (v for v in self.program.values(call) if isinstance(v, Made))
+        is_own = any(isinstance(v, ClassValue) for v in self.program.values(call.func))
+        return not is_own and not any(v.node is call for v in made)
 
     def is_in_model(self, frame: Scope) -> bool:
         """Whether code is a method of an `nn.Module`'s."""

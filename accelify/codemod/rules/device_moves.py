@@ -16,10 +16,9 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.devices.destinations import is_number_of_a_gpu, is_of_process, is_where_another_is, is_worker_code
+from accelify.codemod.devices.destinations import is_by_number, is_where_another_is, is_worker_code
 from accelify.codemod.devices.moves import Move
-from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt
-from accelify.codemod.devices.tuple_assignments import without_idle
+from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt, without_idle
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Remove, Replace, When
 from accelify.codemod.result import Tier
@@ -35,7 +34,11 @@ def find(script: Script) -> Iterator[Found]:
     for statement in dict.fromkeys(script.program.statement(call) for call in dropped):
         kept = [m for call, m in dropped.items() if script.program.statement(call) is statement]
         otherwise = tuple(found for move in kept for found in _redirect(script, move))
-        yield Attempt((_drop(script, statement, dropped),), otherwise=otherwise)
+        change = _drop(script, statement, dropped)
+        if any(m.device in script.devices.fixed for m in kept):
+            yield change
+        else:
+            yield Attempt((change,), otherwise=otherwise)
     yield from _helpers(script)
     for move in script.devices.moves:
         if move.call not in dropped:
@@ -192,8 +195,8 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
     path = script.path(move.call)
     accelerator = script.accelerator(move.call)
     literal = move.device is not None and any(isinstance(v, Constant) for v in script.program.values(move.device))
-    inside_data = is_worker_code(script, move.call)
-    is_number = is_number_of_a_gpu(script, move)
+    inside_data = is_worker_code(script.program, move.call)
+    is_number = _is_number(script, move)
     is_own = literal and isinstance(move.device, (ast.Constant, ast.JoinedStr, ast.IfExp))
     if script.devices.goes_to_cpu(move) or is_where_another_is(move.device):
         return
@@ -206,7 +209,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
         assert move.device is not None
-        if not is_of_process(script, move.device):
+        if not script.devices.is_of_process(move.device):
             message = f"stays: `{ast.unparse(move.device)}` has to be `accelerator.device`, and is set elsewhere"
             of = move.device if move.device in script.devices.named else None
             yield Remark(NAME, path, move.call, message, Tier.ADVICE, When.KEPT, of)
@@ -242,6 +245,12 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
             ),
         ),
     )
+
+
+def _is_number(script: Script, move: Move) -> bool:
+    """Whether a move goes to one GPU by its number, or by that of the process."""
+    is_own = script.distribution is not None and move.device in script.distribution.devices
+    return is_own or is_by_number(script.program, move.device)
 
 
 def to_accelerator(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

@@ -21,9 +21,9 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.devices.destinations import gpu_texts
-from accelify.codemod.devices.dumped_options import is_dumped_text
-from accelify.codemod.devices.moves import is_cpu
-from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable
+from accelify.codemod.devices.moves import is_cpu, is_option
+from accelify.codemod.devices.options import is_dumped_text
+from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
 from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -44,7 +44,12 @@ def find(script: Script) -> Iterator[Found]:
         if accelerator is None:
             yield Attempt(tuple(_unnumbered(script, statement)))
             continue
-        yield Attempt(tuple(_bound_to(script, statement, target, accelerator, done)))
+        found = tuple(_bound_to(script, statement, target, accelerator, done))
+        if statement.value in script.devices.fixed:
+            yield from found
+        else:
+            yield Attempt(found)
+    yield from _lost_choices(script)
     yield from _chosen_by_number(script)
     for statement, name in _among_others(script):
         accelerator = script.accelerator(statement)
@@ -70,7 +75,6 @@ def _bound_to(
         done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
         edits: tuple[Edit, ...] = (Remove(choice), Insert(choice, "after", code))
         yield Change(NAME, path, statement.lineno, reason, edits, gives=gives)
-        yield from _lost_choice(script, choice)
         return
     either = either_way(script.effects, statement)
     is_binding = script.devices.known.is_binding
@@ -78,7 +82,6 @@ def _bound_to(
         done.update(either[1])
         edits = (Insert(either[0], "before", code), *(Remove(s) for s in either[1]))
         yield Change(NAME, path, either[0].lineno, reason, edits, gives=gives)
-        yield from _lost_choice(script, statement)
         return
     done.add(statement)
     again = _said_before(script, statement)
@@ -86,7 +89,6 @@ def _bound_to(
         reason = "the accelerator has chosen the device"
         yield Change(NAME, path, again.lineno, reason, (Remove(again),), gives=gives)
         return
-    yield from _lost_choice(script, statement)
     if not script.changes_nothing(statement.value):
         yield Change(NAME, path, statement.lineno, reason, (Insert(statement, "after", code),), gives=gives)
         return
@@ -172,8 +174,6 @@ def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Rema
         edits = tuple(Replace(n, without_number) for n in numbered)
         gives = _variable(script, statement.targets[0])
         yield Change(NAME, path, statement.lineno, "each process has a GPU of its own", edits, gives=gives)
-        if not all(isinstance(n, ast.Constant) for n in numbered):
-            yield from _lost_choice(script, statement)
     elif any(isinstance(n, ast.Constant) and ":" in str(n.value) for n in ast.walk(statement.value)):
         message = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
         yield Remark(NAME, path, statement, message, Tier.REVIEW)
@@ -200,14 +200,29 @@ def without_number(node: cst.CSTNode) -> cst.BaseExpression:
     return cst.SimpleString(f"{quote}cuda{quote}")
 
 
-def _lost_choice(script: Script, statement: ast.stmt) -> Iterator[Remark]:
-    """An option of the script that chose the device chooses it no more."""
-    tests = [a.test for a in script.program.ancestors(statement) if isinstance(a, ast.If)]
-    message = script.devices.ignored_options(
-        script.options.runtime.launch, statement, *filter(_is_about_devices, tests)
-    )
-    if message:
-        yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+def _lost_choices(script: Script) -> Iterator[Remark]:
+    """Each option of the script that chose a device, and chooses it no more."""
+    for node, gone, asked, numbers in _choices(script):
+        for message in script.devices.ignored_options(script.options.runtime.launch, asked, numbers):
+            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW, When.GONE, gone, once=True)
+
+
+def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr], list[ast.expr]]]:
+    """Where a device was chosen, what says so and may go, what the choice went by, and what of that numbers a GPU."""
+    devices, program = script.devices, script.program
+    for binding in devices.known.bindings:
+        around = [a for a in program.ancestors(binding) if isinstance(a, ast.If)]
+        tests = [a.test for a in around if a is program.parent(binding) or _is_about_devices(a.test)]
+        yield binding, binding.value, [binding.value, *tests], []
+        yield from ((binding, number, [number], []) for number in gpu_texts(binding.value))
+    for move in devices.moves:
+        for branching, _ in program.branches_round(move.call):
+            yield branching, branching.test, [branching.test], []
+    numbers = {m.device for m in devices.moves if ast.unparse(m.call.func).endswith(".cuda")}
+    needless = (m.device for m in devices.moves if m.device is not None and devices.is_needless(m))
+    for device in (*devices.named, *needless):
+        if is_option(device):
+            yield device, device, [device], [device] if device in numbers else []
 
 
 def _is_about_devices(test: ast.expr) -> bool:

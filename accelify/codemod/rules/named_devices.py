@@ -3,6 +3,8 @@
     weights.to(args.device)             ->    weights.to(accelerator.device)
     torch.ones(3, device=args.gpu)      ->    torch.ones(3, device=accelerator.device)
     evaluate(net, config["device"])     ->    evaluate(net, accelerator.device)
+    def train(device="cpu"):            ->    def train():
+        data = data.to(device)          ->        data = data.to(accelerator.device)
 
 Why: the option names one GPU, as `cuda:0` is, and each process has another.
 Left alone: an option that the script gives a value itself, where `devices` does it; functions that do more with it than
@@ -17,20 +19,21 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits.values import Attempt, Change, Replace
+from accelify.codemod.edits.values import Attempt, Change, Found, Replace
 from accelify.codemod.script import Script
 
 NAME = "named_devices"
 
 
-def find(script: Script) -> Iterator[Attempt]:
+def find(script: Script) -> Iterator[Found]:
     """A change for each such argument."""
     for argument in script.devices.named:
         accelerator = script.accelerator(argument)
         assert accelerator is not None
         edit = Replace(argument, partial(its_device, accelerator=accelerator), reads=(accelerator.split(".")[0],))
         reason = f"each process has a device of its own, whatever {ast.unparse(argument)} says"
-        yield Attempt((Change(NAME, script.path(argument), argument.lineno, reason, (edit,)),))
+        change = Change(NAME, script.path(argument), argument.lineno, reason, (edit,))
+        yield change if argument in script.devices.fixed else Attempt((change,))
 
 
 def its_device(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

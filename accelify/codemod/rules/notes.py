@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.devices.options import OPTIONS
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.metrics.batch_numbers import picked_by_number
 from accelify.codemod.metrics.decisions import decided_apart
@@ -83,7 +82,6 @@ def find(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(picked), picked, message, Tier.REVIEW)
     yield from _summed(script)
     yield from _particular_devices(script)
-    yield from _lost_choices(script)
 
 
 def _elsewhere(script: Script) -> Iterator[Remark]:
@@ -206,32 +204,6 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
 def _is_numbered(call: ast.Call) -> bool:
     """`torch.device("cuda:1")`"""
     return any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda:") for a in ast.walk(call))
-
-
-def _lost_choices(script: Script) -> Iterator[Remark]:
-    """An option of the script that chose the device, and chooses it no more."""
-    if script.devices.cpu is not None:
-        return
-    needless = [m.device for m in script.devices.moves if m.device is not None and script.devices.is_needless(m)]
-    for device in [*script.devices.named, *needless]:
-        text = ast.unparse(device)
-        if device in script.devices.named or text.startswith(OPTIONS):
-            message = f"{text} no longer chooses the device of this: `{script.options.runtime.launch} --cpu` does"
-            yield Remark(NAME, script.path(device), device, message, Tier.REVIEW, When.GONE, once=True)
-    for path in sorted(script.files):
-        for node in script.program.flow.parsed_of[path].parents:
-            if isinstance(node, (ast.Assign, ast.If)) and _chooses_a_device(node):
-                message = script.devices.ignored_options(
-                    script.options.runtime.launch, node.test if isinstance(node, ast.If) else node
-                )
-                if message:
-                    yield Remark(NAME, path, node, message, Tier.REVIEW, When.GONE, once=True)
-
-
-def _chooses_a_device(node: ast.Assign | ast.If) -> bool:
-    text = ast.unparse(node)
-    is_guard = isinstance(node, ast.If) and ".cuda(" in text
-    return is_guard or ("device" in text and ("cpu" in text or "cuda" in text))
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:

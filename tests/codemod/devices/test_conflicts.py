@@ -6,12 +6,9 @@ import ast
 
 import pytest
 
-from accelify.codemod.devices.conflicts import Meetings
+from accelify.codemod.devices.conflicts import Cold, Meetings, Shapes
 from accelify.codemod.devices.lattice import BATCH, NONE, Lattice, is_open
-from accelify.codemod.devices.on_device import OnDevice
-from accelify.codemod.devices.own_tensors import Homemade
-from accelify.codemod.devices.single_tensors import Shapes
-from accelify.codemod.devices.unprepared_models import Cold
+from accelify.codemod.devices.own_tensors import Homemade, OnDevice
 from accelify.codemod.preparing.tensors import Tensors
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, training

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.devices.destinations import gpu_texts, is_number_of_a_gpu, is_where_another_is
+from accelify.codemod.devices.destinations import gpu_texts, is_by_number, is_where_another_is
 from tests.codemod.facts import texts
 from tests.codemod.training_scripts import training
 
@@ -37,4 +37,4 @@ def test_where_another_value_is(device: str, is_other: bool) -> None:
 def test_a_move_to_one_gpu(move: str, by_number: bool) -> None:
     facts = training(before="device, gpu = torch.device('cuda'), 2\n", end=f"z = torch.zeros(3).{move}\n")
     (found,) = facts.script.devices.moves
-    assert is_number_of_a_gpu(facts.script, found) is by_number
+    assert is_by_number(facts.program, found.device) is by_number

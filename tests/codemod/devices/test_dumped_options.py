@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.devices.dumped_options import is_dumped_text
+from accelify.codemod.devices.options import is_dumped_text
 from tests.codemod.facts import Facts
 
 

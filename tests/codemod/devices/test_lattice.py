@@ -122,7 +122,7 @@ def test_the_branches_that_run_on_a_gpu_and_reach_it_count(text: str, expected: 
     [
         ("def same(t):\n    return t\nsame(torch.ones(1).cuda())\nsame(torch.ones(1))", {(HOST, HOST)}),
         ("def there(t):\n    return t.to(device)\nthere(torch.ones(1))", {(DEVICE, DEVICE)}),
-        ("def put(t, where):\n    return t.to(where)\nput(torch.ones(1), 'cuda:1')", {(NUMBERED, DEVICE)}),
+        ("def put(t, where):\n    return t.to(where)\nput(torch.ones(1), 'cuda:1')", {(DEVICE, DEVICE)}),
         ("def put(t, where='cpu'):\n    return t.to(where)\nput(torch.ones(1))", {(HOST, HOST)}),
         (
             "def put(t):\n    if torch.cuda.is_available():\n        return t.cuda()\n    return t\nput(torch.ones(1))",

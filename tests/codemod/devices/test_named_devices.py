@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.devices.named_devices import NamedDevices
+from accelify.codemod.devices.options import NamedDevices
 from tests.codemod.facts import texts
 from tests.codemod.training_scripts import training
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.devices.on_device import OnDevice, read_on_cpu
+from accelify.codemod.devices.own_tensors import OnDevice, read_on_cpu
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, training
 

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from accelify.codemod.devices.options import Cpu, options_in
+from accelify.codemod.devices.moves import options_in
+from accelify.codemod.devices.options import Cpu
 from accelify.codemod.preparing.settings import Settings
 from tests.codemod.training_scripts import training
 

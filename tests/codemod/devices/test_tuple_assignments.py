@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.devices.tuple_assignments import without_idle
+from accelify.codemod.devices.rebuilt import without_idle
 from tests.codemod.facts import Facts
 
 

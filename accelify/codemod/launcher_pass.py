@@ -91,7 +91,7 @@ class LauncherPass:
             return FileResult(result.path, Status.DECLINED, original.data, original.data, notes=(note,))
         changes = records.changes_of(self.plan, result.path, applied.dropped)
         changes += [replace(c, line=line(c.line), evidence=tuple(map(self._told, c.evidence))) for c in result.changes]
-        notes = records.notes_of(self.plan, result.path, line_after(original.text, text))
+        notes = records.notes_of(self.plan, result.path, {result.path: line_after(original.text, text)})
         notes += [replace(n, evidence=tuple(map(self._told, n.evidence))) for n in result.notes]
         return replace(
             result,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from accelify.codemod.edits.values import Plan
+from accelify.codemod.edits.values import Plan, Remark
 from accelify.codemod.result import ChangeRecord, Note, Tier
+
+Lines = Mapping[str, Callable[[int], int]]
+"""For each file that changes, what gives the line that one of the user's file has become."""
 
 
 def changes_of(made: Plan, path: str, lost: Sequence[str]) -> list[ChangeRecord]:
@@ -18,24 +21,51 @@ def changes_of(made: Plan, path: str, lost: Sequence[str]) -> list[ChangeRecord]
     return records
 
 
-def notes_of(made: Plan, path: str, after: Callable[[int], int]) -> list[Note]:
-    """The notes of a file; `after` gives the line that one of the user's file has become."""
+def notes_of(made: Plan, path: str, lines: Lines) -> list[Note]:
+    """The notes of a file; those that say the same of several places are one, at the first of these."""
     return [
-        Note(after(line_of(r.node) or 1), r.rule, r.tier, r.message, made.evidence(r.path, line_of(r.node)))
-        for r in made.remarks
-        if r.path == path
+        Note(line, first.rule, first.tier, message, made.evidence(path, line_of(first.node)))
+        for first, line, message in _told(made.remarks, path, lines)
     ]
 
 
-def notes_elsewhere(made: Plan, changed: Collection[str]) -> tuple[Note, ...]:
+def notes_elsewhere(made: Plan, changed: Collection[str], lines: Lines) -> tuple[Note, ...]:
     """The notes of files that do not change, which name their places themselves."""
     found = []
-    for remark in sorted(made.remarks, key=lambda r: (r.path, line_of(r.node), r.rule, r.message)):
-        if remark.path not in changed:
-            line = line_of(remark.node)
-            message = f"{remark.path}:{line or 1}: {remark.message}"
-            found.append(Note(1, remark.rule, remark.tier, message, made.evidence(remark.path, line)))
+    for path in sorted({r.path for r in made.remarks} - set(changed)):
+        for first, line, message in sorted(_told(made.remarks, path, lines), key=lambda t: (t[1], t[0].rule, t[2])):
+            evidence = made.evidence(path, line_of(first.node))
+            found.append(Note(1, first.rule, first.tier, f"{path}:{line}: {message}", evidence))
     return tuple(dict.fromkeys(found))
+
+
+def _told(remarks: Iterable[Remark], path: str, lines: Lines) -> Iterator[tuple[Remark, int, str]]:
+    """The notes of a file, each with its line and its words: `... ; also `n` (line 12), line 20`."""
+    alike: dict[tuple[str, Tier, str], list[Remark]] = {}
+    for remark in remarks:
+        if remark.path == path:
+            alike.setdefault((remark.rule, remark.tier, remark.message), []).append(remark)
+    for same in alike.values():
+        first, *others = sorted(same, key=lambda r: line_of(r.node))
+        listed = [(r.path, r.node, r.about) for r in others]
+        listed += [(at, node, "") for r in [first, *others] for at, node in r.also]
+        line = _line(path, first.node, lines)
+        places = dict.fromkeys(_place(at, node, about, path, lines) for at, node, about in listed)
+        own = (f"line {line}", f"{first.about} (line {line})")
+        also = [place for place in places if place not in own]
+        yield first, line, first.text + (f"; also {', '.join(also)}" if also else "")
+
+
+def _place(at: str, node: ast.AST, about: str, path: str, lines: Lines) -> str:
+    line = _line(at, node, lines)
+    place = f"line {line}" if at == path else f"{at}:{line}"
+    return f"{about} ({place})" if about else place
+
+
+def _line(path: str, node: ast.AST, lines: Lines) -> int:
+    """The line that a node has in the end."""
+    line = line_of(node) or 1
+    return lines[path](line) if path in lines else line
 
 
 def changes_in_order(records: Iterable[ChangeRecord]) -> tuple[ChangeRecord, ...]:

@@ -131,18 +131,21 @@ def _rewrite(
         return _declined(named, obstacles, made.evidence)
     by_path = {p.path: p for p in files}
     results, failures = [], []
+    lines: dict[str, Callable[[int], int]] = {}
     for path in sorted({c.path for c in made.changes}):
         outcome = _apply(by_path[path], made)
-        if isinstance(outcome, FileResult):
-            results.append(outcome)
-        else:
+        if isinstance(outcome, str):
             failures.append(Obstacle("gate", path, by_path[path].tree, outcome))
+        else:
+            result, lines[path] = outcome
+            results.append(result)
     if not failures and _would_change_again(files, results, named, options):
         failures.append(Obstacle("gate", named[0].path, named[0].tree, "a second run would change the result again"))
     if failures:
         return _declined(named, failures)
+    results = [replace(r, notes=records.notes_in_order(records.notes_of(made, r.path, lines))) for r in results]
     changed = {r.path for r in results}
-    elsewhere = records.notes_elsewhere(made, changed)
+    elsewhere = records.notes_elsewhere(made, changed, lines)
     results[:1] = [replace(r, notes=(*r.notes, *elsewhere)) for r in results[:1]]
     results += [u for u in unchanged if u.path not in changed]
     return _with_outside_callers(results, made, files, named, project, options) if with_callers else results
@@ -235,8 +238,8 @@ def _declined(
     return results
 
 
-def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
-    """The new file, or the gate that it did not pass."""
+def _apply(parsed: Parsed, made: Plan) -> tuple[FileResult, Callable[[int], int]] | str:
+    """The new file, with what gives the line that an old one has become; or the gate that it did not pass."""
     from accelify.codemod.edits import gates
     from accelify.codemod.edits.apply import apply
     from accelify.codemod.files.lines import line_after
@@ -259,8 +262,7 @@ def _apply(parsed: Parsed, made: Plan) -> FileResult | str:
         return records.fault(trouble)
     text = applied.text if parsed.decoded.notebook is None else parse(parsed.path, data).text
     changes = records.changes_in_order(records.changes_of(made, parsed.path, applied.dropped))
-    notes = records.notes_in_order(records.notes_of(made, parsed.path, line_after(parsed.text, text)))
-    return FileResult(parsed.path, Status.MIGRATED, parsed.data, data, changes, notes)
+    return FileResult(parsed.path, Status.MIGRATED, parsed.data, data, changes), line_after(parsed.text, text)
 
 
 Rewrite = Callable[[Parsed], list[FileResult]]

@@ -11,6 +11,7 @@ from accelify.codemod.files_written.facts import Written
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.options import Options
 from accelify.codemod.precision.precision import Precision
+from accelify.codemod.preparing.batch_sizes import BatchSizes
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.preparing import Preparation
@@ -32,7 +33,8 @@ class Script:
 
     files: those that change for the training: with a backward pass, a prepared thing, or a way of the accelerator.
     wrapping: where a model has been replaced by its wrapper, for a runtime that wraps it. wrappers: the
-    `DataParallel(model)` calls of these files, and of what builds their models. seeds: where the processes may begin to
+    `DataParallel(model)` calls of these files, and of what builds their models. batch_sizes: where the sizes of the
+    training batches are written. seeds: where the processes may begin to
     draw random numbers of their own. distribution: how the script distributes itself; None where it does not.
     """
 
@@ -47,6 +49,7 @@ class Script:
     prepared: Prepared
     wrapping: Wrapping | None
     wrappers: tuple[ast.Call, ...]
+    batch_sizes: BatchSizes
     seeds: Seeds
     access: Access
     devices: Devices

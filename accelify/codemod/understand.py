@@ -19,6 +19,7 @@ from accelify.codemod.obstacles import obstacles_of, updates_by_hand
 from accelify.codemod.options import Options
 from accelify.codemod.precision.apex import Apex
 from accelify.codemod.precision.precision import Precision, Precisions
+from accelify.codemod.preparing.batch_sizes import batch_sizes_of, may_be_divided, parallel_models
 from accelify.codemod.preparing.parallel_wrappers import Wrappers
 from accelify.codemod.preparing.placing import Access, Start
 from accelify.codemod.preparing.prepared import Prepared
@@ -59,6 +60,8 @@ def understand(program: Program, options: Options, precision_stays: Trouble | No
     distribution = _distribution(program, tracer, training) if not options.runtime.wraps_models else None
     if distribution is None:
         training = with_phases(program, tracer, training)
+        if parallel_models(program) and may_be_divided(program, roles, tracer, training):
+            options = replace(options, keep_global_batch=True)  # the batch size was that of all GPUs together
     code = _Code(program, roles, tracer, training, options, distribution, program.once(Chains))
     script = _script(code, _decided(code, precision_stays))
     return Verdict(script, tuple(obstacles_of(script)))
@@ -283,6 +286,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         prepared=layout.prepared,
         wrapping=layout.wrapping,
         wrappers=tuple(Wrappers(program, set(files), run.run, layout.preparation.models).find()),
+        batch_sizes=batch_sizes_of(program, roles, tracer, training, layout.preparation),
         seeds=Seeds(program, training, layout.reach),
         access=access,
         devices=devices_of(own, files, access, own.tensor() if not by_hand else None, layout.cpu, by_hand=by_hand),

@@ -59,5 +59,5 @@ def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Itera
     said: list[Remark | Obstacle] = [*made.remarks, *made.obstacles]
     for found in said:
         if found.path == path and getattr(found.node, "lineno", None) == line:
-            yield f"{found.rule}: {found.message}"
+            yield f"{found.rule}: {found.text if isinstance(found, Remark) else found.message}"
     yield from made.evidence(path, line)

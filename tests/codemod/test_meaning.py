@@ -151,7 +151,7 @@ for i in {steps}:
 def test_slices_are_dealt_out() -> None:
     result = run(NO_LOADER.format(steps="range(0, 40, 8)", index="i:i + 8", end=""))
     assert "for i in accelerator.shard(range(0, 40, 8)):" in result.after.decode()
-    assert told(result, "global batch")
+    assert told(result, "learns from N items")
 
 
 def test_a_full_batch_is_told() -> None:

@@ -154,6 +154,8 @@ class Remark:
     """A note at a node of the original; the report gives its line in the new file.
 
     of: the node that `when` is about, if it is another. once: the same message at another place will do.
+    about: what the `{}` of the message stands for; notes of a file that differ in it alone are told as one.
+    also: further places that the message is about, each with its file.
     """
 
     rule: str
@@ -164,6 +166,13 @@ class Remark:
     when: When = When.ALWAYS
     of: ast.AST | None = None
     once: bool = False
+    about: str = ""
+    also: tuple[tuple[str, ast.AST], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The message with what it is about."""
+        return self.message.replace("{}", self.about)
 
 
 @dataclass(frozen=True)

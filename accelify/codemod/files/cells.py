@@ -41,18 +41,18 @@ def _placed(result: FileResult, notebooks: Mapping[str, Notebook]) -> FileResult
     if own is not None and result.status is Status.MIGRATED:
         after = parse(result.path, result.after).decoded.notebook
 
-    def say(text: str) -> str:
-        return told(text, notebooks, own)
+    def say(text: str, notebook: Notebook | None) -> str:
+        return told(text, notebooks, notebook)
 
     def moved(found: Found, notebook: Notebook | None) -> Found:
-        found = replace(found, evidence=tuple(map(say, found.evidence)))
+        found = replace(found, evidence=tuple(say(e, own) for e in found.evidence))
         if notebook is None:
             return found
         cell, line = notebook.place(found.line)
         return replace(found, cell=cell, line=line)
 
-    changes = tuple(replace(moved(c, own), reason=say(c.reason)) for c in result.changes)
-    notes = [replace(moved(n, after), message=say(n.message)) for n in result.notes]
+    changes = tuple(replace(moved(c, own), reason=say(c.reason, own)) for c in result.changes)
+    notes = [replace(moved(n, after), message=say(n.message, after)) for n in result.notes]
     if after is not None and result.status is not Status.DECLINED:
         notes += [Note(1, "notebooks", Tier.ADVICE, _UNREAD, cell=number) for number in after.unread]
     return replace(result, changes=changes, notes=tuple(notes))

@@ -51,6 +51,11 @@ def is_wrapper(name: str | None) -> bool:
     return row is not None and row.role is Role.WRAPPER and row.returns == "wrapper"
 
 
+def divides_batches(name: str | None) -> bool:
+    """`nn.DataParallel`, which divides each batch between the GPUs of one process."""
+    return is_wrapper(name) and not _has_trait(name, Trait.SPREADS)
+
+
 def returns_its_model(name: str | None) -> bool:
     """Calls whose result is their first argument, seen as a model."""
     return _has_role(name, Role.WRAPPER)

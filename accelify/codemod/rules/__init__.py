@@ -12,6 +12,7 @@ from accelify.codemod.edits.values import Found
 from accelify.codemod.rules import (
     accumulation,
     backward,
+    batch_size,
     checkpoints,
     creation,
     data,
@@ -55,6 +56,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (backward.NAME, backward.find),
     (prepare.NAME, prepare.find),
     (unwrap.NAME, unwrap.find),
+    (batch_size.NAME, batch_size.find),
     (data.NAME, data.find),
     (metrics.NAME, metrics.find),
     (schedules.NAME, schedules.find),

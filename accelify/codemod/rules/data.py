@@ -64,10 +64,6 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             tier=Tier.REVIEW,
         )
         assert data.loop is not None
-        message = "N processes take N items of this loop at a time: the global batch is N times as large"
-        if script.roles.has_no_length(source):
-            message += "; what has no length loses an incomplete last round"
-        yield Remark(NAME, path, data.loop, message, Tier.REVIEW)
         yield from _counted(script, data.loop)
         yield from _scheduled(script, data.loop)
     kinds = {d.kind for d in script.training.data}

@@ -34,21 +34,21 @@ _FEWER = (
 _OF_SHARDS = (About.SUM, About.LIST, About.RUNNING)
 _OWN = {
     About.SUM: (
-        "`{}` adds up this process's share only: reduce it over the processes where the whole is meant",
+        "{} adds up this process's share only: reduce it over the processes where the whole is meant",
         Tier.REVIEW,
     ),
-    About.LIST: ("`{}` collects this process's share only: gather it where the whole is meant", Tier.REVIEW),
+    About.LIST: ("{} collects this process's share only: gather it where the whole is meant", Tier.REVIEW),
     About.RUNNING: (
-        "`{}` is worked out from this process's share only: reduce it over the processes where the whole is meant",
+        "{} is worked out from this process's share only: reduce it over the processes where the whole is meant",
         Tier.REVIEW,
     ),
-    About.UNFINISHED: ("`{}` is this process's share until the loop is over", Tier.ADVICE),
+    About.UNFINISHED: ("{} is this process's share until the loop is over", Tier.ADVICE),
     About.BATCH: ("what is shown of single batches while the loop runs is of this process's own batches", Tier.ADVICE),
     About.STATE: (
-        "later steps compute with `{}`, and each process puts only its share of the data into it: gather it over them",
+        "later steps compute with {}, and each process puts only its share of the data into it: gather it over them",
         Tier.REVIEW,
     ),
-    About.LAST: ("`{}` is of the last batch of this process", Tier.ADVICE),
+    About.LAST: ("{} is of the last batch of this process", Tier.ADVICE),
 }
 _SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
 
@@ -101,7 +101,7 @@ def _own_values(script: Script) -> Iterator[Remark]:
         if report.about in _OF_SHARDS and _goes_over_all(script, report.node, report.loop):
             continue
         message, tier = _OWN[report.about]
-        yield Remark(NAME, script.path(report.node), report.node, message.format(report.text), tier)
+        yield Remark(NAME, script.path(report.node), report.node, message, tier, about=f"`{report.text}`")
 
 
 def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:

@@ -1,0 +1,91 @@
+"""Where is the size of the training batches written, and do all processes divide each batch between them?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.libraries import names
+from accelify.codemod.preparing.preparing import Preparation
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Tracer, wrapped_by
+from accelify.codemod.semantics.values import Instance, Made, Value
+from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.roles import Roles
+
+_POSITION = 1  # of `batch_size` among the arguments of torch's `DataLoader`
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSizes:
+    """Where a program says how large its training batches are.
+
+    loaders: the arguments, else the calls that build the loaders. loops: those that shard items of the script's own.
+    parallel: the calls of `DataParallel` that divided each batch between the GPUs.
+    """
+
+    loaders: tuple[ast.expr, ...] = ()
+    loops: tuple[ast.stmt, ...] = ()
+    parallel: tuple[ast.Call, ...] = ()
+
+
+def batch_sizes_of(
+    program: Program, roles: Roles, tracer: Tracer, training: Training, preparation: Preparation
+) -> BatchSizes:
+    """The sizes of what is prepared and sharded for training."""
+    return BatchSizes(
+        loaders=tuple(dict.fromkeys(_sizes(program, roles, Loops(program, roles, tracer), training.data))),
+        loops=tuple(dict.fromkeys(d.loop for d, _ in preparation.sharded if d.loop is not None)),
+        parallel=parallel_models(program),
+    )
+
+
+def parallel_models(program: Program) -> tuple[ast.Call, ...]:
+    """The calls of `DataParallel` that the script may run: each divides a batch between the GPUs of one process."""
+    return tuple(
+        call
+        for call in program.calls
+        if program.frame(call) in program.reachable
+        and wrapped_by(call) is not None
+        and any(map(names.divides_batches, program.called(call)))
+    )
+
+
+def may_be_divided(program: Program, roles: Roles, tracer: Tracer, training: Training) -> bool:
+    """Whether the processes can divide the batches that are trained on: no loader of them is another library's."""
+    loops = Loops(program, roles, tracer)
+    loaders = [v for s in _sources(training.data) for v in loops.owners(s) if roles.is_loader(v)]
+    return any(d.kind == "loaders" for d in training.data) and all(map(roles.is_torch_loader, loaders))
+
+
+def _sources(data: Iterable[Data]) -> Iterator[ast.expr]:
+    yield from (source for one in data if one.kind == "loaders" for source in one.sources)
+
+
+def _sizes(program: Program, roles: Roles, loops: Loops, data: Iterable[Data]) -> Iterator[ast.expr]:
+    for source in _sources(data):
+        built = [c for v in loops.owners(source) if roles.is_loader(v) for c in _built_at(program, v)]
+        yield from sorted(map(_size, built), key=program.position)
+        if not built:
+            yield source
+
+
+def _built_at(program: Program, loader: Value) -> Iterator[ast.Call]:
+    """The calls that build a loader."""
+    if isinstance(loader, Made) and isinstance(loader.node, ast.Call):
+        yield loader.node
+    elif isinstance(loader, Instance):
+        for call in program.calls:
+            if loader in program.values(call) and any(
+                f.parent is loader.cls for f in program.flow.callees.get(call, ())
+            ):
+                yield call
+
+
+def _size(call: ast.Call) -> ast.expr:
+    """The argument that says how large the batches of a loader are; the call itself where none does."""
+    given = {k.arg: k.value for k in call.keywords}
+    if len(call.args) > _POSITION and not any(isinstance(a, ast.Starred) for a in call.args[: _POSITION + 1]):
+        return call.args[_POSITION]
+    return given.get("batch_size") or given.get("batch_sampler") or call

@@ -1,0 +1,64 @@
+"""Say what the batch size means on N processes, once for a program.
+
+    loader = DataLoader(data, batch_size=64)    each of N processes takes 64 samples for a step: 64 * N together
+
+Why: a learning rate is chosen for a batch size. On N processes a step learns from N batches, and an epoch has 1/N of
+the steps. `--keep-global-batch` writes `Accelerator(split_batches=True)`: the processes divide each batch between them,
+and the learning rate, the steps of an epoch and all schedules stay as they are. So it is done where `nn.DataParallel`
+goes, which divided each batch between the GPUs.
+Left alone: all of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from accelify.codemod.edits.values import Remark
+from accelify.codemod.result import Tier
+from accelify.codemod.script import Script
+
+NAME = "batch_size"
+_PARALLEL = "`DataParallel` divided each batch between the GPUs"
+_RATE = "consider a larger learning rate (often N times, with a warm-up)"
+
+
+def find(script: Script) -> Iterator[Remark]:
+    """One note, at the first place that says how large the training batches are."""
+    sizes = script.batch_sizes
+    if sizes.loaders:
+        message, tier = _of_loaders(script)
+        yield _note(script, sizes.loaders, message, tier)
+    elif sizes.loops:
+        yield _note(script, sizes.loops, _of_loops(script), Tier.REVIEW)
+
+
+def _of_loaders(script: Script) -> tuple[str, Tier]:
+    split, learned = script.options.runtime.sharing, _learned("batches of this size")
+    if script.distribution is not None:
+        return f"{learned}, as before", Tier.ADVICE
+    if script.batch_sizes.parallel and script.options.keep_global_batch:
+        message = f"{_PARALLEL}, and `{split}` divides it between the processes: the learning rate stays right. "
+        return f"{message}A batch needs at least one sample for each process", Tier.REVIEW
+    if script.options.keep_global_batch:
+        return f"`{split}` divides each batch between the processes: the learning rate stays right", Tier.ADVICE
+    keep = "rewrite with `--keep-global-batch` to divide each batch between the processes"
+    return f"{learned}: {_RATE}, or {keep}", Tier.REVIEW
+
+
+def _of_loops(script: Script) -> str:
+    before = f"{_PARALLEL}; now, " if script.batch_sizes.parallel else ""
+    message = f"{before}{_learned('items of this loop')}"
+    if any(script.roles.has_no_length(source) for _, source in script.preparation.sharded):
+        message += " (what has no length loses an incomplete last round)"
+    return f"{message}: {_RATE}, or divide the batch size by `{script.reach.name}.num_processes`"
+
+
+def _learned(items: str) -> str:
+    return f"on N processes a step learns from N {items}, one from each process, and an epoch has 1/N of the steps"
+
+
+def _note(script: Script, places: Sequence[ast.AST], message: str, tier: Tier) -> Remark:
+    first, *others = places
+    also = tuple((script.path(place), place) for place in others)
+    return Remark(NAME, script.path(first), first, message, tier, also=also)

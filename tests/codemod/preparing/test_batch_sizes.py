@@ -1,0 +1,83 @@
+"""Where the sizes of training batches are written, and which calls divided a batch between GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.preparing.batch_sizes import BatchSizes, may_be_divided, parallel_models
+from tests.codemod.facts import Facts, texts
+from tests.codemod.training_scripts import script
+
+
+def found(facts: Facts) -> BatchSizes:
+    return facts.script.batch_sizes
+
+
+@pytest.mark.parametrize(
+    ("loader", "size"),
+    [
+        ("DataLoader(rows, batch_size=16, shuffle=True)", "16"),
+        ("DataLoader(rows, 16)", "16"),
+        ("DataLoader(dataset=rows, batch_size=args.batch_size)", "args.batch_size"),
+        ("DataLoader(rows, batch_sampler=batches)", "batches"),
+        ("DataLoader(rows)", "DataLoader(rows)"),
+    ],
+)
+def test_the_size_is_an_argument_of_the_loader(loader: str, size: str) -> None:
+    facts = Facts(script().replace("DataLoader(rows, batch_size=2)", loader))
+    assert texts(found(facts).loaders) == [size]
+
+
+def test_the_loader_may_be_built_by_a_class_of_the_project() -> None:
+    before = "class Loader(DataLoader):\n    def __init__(self, rows, batch_size):\n        super().__init__(rows)"
+    text = script(before=before).replace("loader = DataLoader(rows, batch_size=2)", "loader = Loader(rows, 8)")
+    assert texts(found(Facts(text)).loaders) == ["8"]
+
+
+def test_the_loader_may_be_built_in_another_file() -> None:
+    main = script(imports="from data import loaders").replace(
+        "loader = DataLoader(rows, batch_size=2)", "loader = loaders(rows)"
+    )
+    data = "from torch.utils.data import DataLoader\ndef loaders(rows):\n    return DataLoader(rows, batch_size=32)\n"
+    facts = Facts({"main.py": main, "data.py": data})
+    (size,) = found(facts).loaders
+    assert (facts.program.path(size), facts.program.line(size)) == ("data.py", 3)
+
+
+def test_a_loader_that_only_evaluates_has_no_say() -> None:
+    facts = Facts(
+        script(before="valid = DataLoader(rows, batch_size=64)", end="for x, y in valid:\n    print(model(x))")
+    )
+    assert texts(found(facts).loaders) == ["2"]
+
+
+def test_items_of_the_scripts_own_are_counted_by_their_loop() -> None:
+    facts = Facts(
+        script().replace("for x, y in loader:", "for i in range(0, len(rows), 8):\n        x, y = rows[i : i + 8]")
+    )
+    assert not found(facts).loaders
+    assert [type(loop).__name__ for loop in found(facts).loops] == ["For"]
+
+
+PARALLEL = ["nn.DataParallel(model)", "torch.nn.parallel.DataParallel(model, device_ids=[0, 1])"]
+PARALLEL += ["nn.parallel.data_parallel.DataParallel(module=model)"]
+
+
+@pytest.mark.parametrize("call", PARALLEL)
+def test_data_parallel_divides_a_batch(call: str) -> None:
+    facts = Facts(script(model=f"if torch.cuda.device_count() > 1:\n    model = {call}"))
+    assert texts(parallel_models(facts.program)) == [call]
+    assert facts.script.options.keep_global_batch
+
+
+def test_distributed_data_parallel_divides_none() -> None:
+    facts = Facts(script(model="model = nn.parallel.DistributedDataParallel(model)"))
+    assert not parallel_models(facts.program)
+
+
+def test_another_librarys_batches_cannot_be_divided() -> None:
+    text = script(imports="from torchtext.data import BucketIterator")
+    facts = Facts(text.replace("DataLoader(rows, batch_size=2)", "BucketIterator(rows, batch_size=2)"))
+    assert not may_be_divided(facts.program, facts.roles, facts.tracer, facts.training)
+    facts = Facts(script())
+    assert may_be_divided(facts.program, facts.roles, facts.tracer, facts.training)

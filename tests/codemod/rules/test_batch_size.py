@@ -1,0 +1,79 @@
+"""One note for each program on what its batch size means on N processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.options import Options
+from accelify.codemod.result import FileResult, Note, Status
+from tests.codemod.pairs import run
+from tests.codemod.training_scripts import script
+
+LOADER = "DataLoader(rows, batch_size=2)"
+
+
+def note(result: FileResult) -> Note:
+    """The one note on the batch size."""
+    assert result.status is Status.MIGRATED, result.notes
+    (found,) = (n for n in result.notes if n.rule == "batch_size")
+    return found
+
+
+def line(result: FileResult, number: int) -> str:
+    return result.after.decode().splitlines()[number - 1].strip()
+
+
+@pytest.mark.parametrize(
+    "written", [f"loader = {LOADER}", "loader = DataLoader(\n    rows,\n    shuffle=True,\n    batch_size=2,\n)"]
+)
+def test_it_stands_at_the_line_of_the_batch_size(written: str) -> None:
+    result = run(script(before="rows = torch.randn(8, 2, 4)").replace(f"loader = {LOADER}", written))
+    found = note(result)
+    assert "batch_size=2" in line(result, found.line)
+    for words in ("N batches of this size", "learning rate", "`--keep-global-batch`"):
+        assert words in found.message
+
+
+def test_several_training_loaders_get_one_note() -> None:
+    text = script(before="rows = torch.randn(8, 2, 4)\nother = DataLoader(rows, batch_size=4)")
+    result = run(text.replace("for x, y in loader:", "for (x, y), _ in zip(loader, other):"))
+    found = note(result)
+    assert "batch_size=4" in line(result, found.line)
+    assert f"also line {found.line + 1}" in found.message
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        "model = nn.DataParallel(model)",
+        "if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model, device_ids=[0, 1])",
+        "model = torch.nn.parallel.DataParallel(module=model)",
+    ],
+)
+def test_without_data_parallel_the_processes_divide_each_batch(wrap: str) -> None:
+    result = run(script(before="rows = torch.randn(8, 2, 4)", model=wrap))
+    assert "Accelerator(split_batches=True)" in result.after.decode()
+    assert "`DataParallel` divided each batch" in note(result).message
+
+
+def test_batches_of_another_library_are_not_divided() -> None:
+    text = script(imports="from torchtext.data import BucketIterator", model="model = nn.DataParallel(model)")
+    result = run(text.replace(LOADER, "BucketIterator(rows, batch_size=2)"))
+    assert "split_batches" not in result.after.decode()
+    assert "--keep-global-batch" in note(result).message
+
+
+def test_the_option_is_told_as_well() -> None:
+    result = run(script(before="rows = torch.randn(8, 2, 4)"), Options(keep_global_batch=True))
+    assert "the learning rate stays right" in note(result).message
+
+
+def test_items_that_the_script_shards_itself() -> None:
+    text = script(before="rows = torch.randn(8, 2, 4)")
+    result = run(
+        text.replace("for x, y in loader:", "for i in range(0, len(rows), 8):\n        x, y = rows[i], rows[i]")
+    )
+    found = note(result)
+    assert "accelerator.shard(" in line(result, found.line)
+    assert "--keep-global-batch" not in found.message
+    assert "divide the batch size by `accelerator.num_processes`" in found.message

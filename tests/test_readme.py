@@ -15,15 +15,23 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def test_the_diff_in_the_first_screen_is_what_comes_out(tmp_path: Path) -> None:
-    diff = blocks("diff")[0]
-    headers, hunk = re.split(r"^@@.*\n", diff, flags=re.MULTILINE)
+def rewritten(folder: Path, *options: str) -> str:
+    """What is printed for the script that the diff in the README changes."""
+    headers, hunk = re.split(r"^@@.*\n", blocks("diff")[0], flags=re.MULTILINE)
     assert headers == "--- a/train.py\n+++ b/train.py\n"
     before = "".join(line[1:] for line in hunk.splitlines(keepends=True) if not line.startswith("+"))
-    (tmp_path / "train.py").write_text(before)
-    command = [sys.executable, "-m", "accelify", "rewrite", "--diff", "train.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == diff
+    (folder / "train.py").write_text(before)
+    command = [sys.executable, "-m", "accelify", "rewrite", *options, "train.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_diff_in_the_first_screen_is_what_comes_out(tmp_path: Path) -> None:
+    assert rewritten(tmp_path, "--diff") == blocks("diff")[0]
+
+
+def test_the_notes_in_the_first_screen_are_what_is_said(tmp_path: Path) -> None:
+    _, shown = next(block for block in blocks("console") if "batch_size" in block).split("\n", 1)
+    assert " ".join(shown.split()) in " ".join(rewritten(tmp_path).split())
 
 
 def test_every_option_that_is_named_exists() -> None:

@@ -160,3 +160,24 @@ def test_a_terminal_stays_a_terminal(shell: Shell) -> None:
     assert b"tty True True" in shown
     os.close(master)
     wait_until(lambda: not shell.processes(), "the ranks to be gone")
+
+
+def test_ranks_draw_the_same_before_there_is_an_accelerator(shell: Shell) -> None:
+    """Data are split, and sets of texts gone through, before there is an `Accelerator()`; no run is as another."""
+    shell.script("""
+import json, os, random
+drawn = [random.random(), list({"cat", "dog", "cow", "hen"})]
+import numpy, torch
+drawn += [numpy.random.rand(), torch.rand(1).item()]
+random.seed(1), torch.manual_seed(1)
+json.dump([drawn, [random.random(), torch.rand(1).item()]], open(f"drawn-{os.environ['RANK']}.json", "w"))
+""")
+    runs = []
+    for _ in range(2):
+        assert shell.run("launch", "--cpu", "--num-processes", "2", "train.py").returncode == 0
+        rank_0, rank_1 = (json.loads((shell.folder / f"drawn-{rank}.json").read_text()) for rank in (0, 1))
+        assert rank_0 == rank_1
+        runs.append(rank_0)
+    (first, first_seeded), (second, second_seeded) = runs
+    assert first_seeded == second_seeded
+    assert all(a != b for a, b in zip(first[:1] + first[2:], second[:1] + second[2:], strict=True))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -48,6 +49,7 @@ class RankLogs(LogsSpecs):
         self.files: dict[int, Path] = {}  # by rank: where its output is
         self.stacks: dict[int, Path] = {}  # by local rank: where it writes its stack when asked
         self.ranks: dict[int, int] = {}  # by local rank
+        self.seed = 0  # of this start: one number for the ranks of all machines
         self._shown_by_tee = Std.from_str(tee) if tee else Std.NONE
 
     @property
@@ -76,6 +78,9 @@ class RankLogs(LogsSpecs):
             variables["ACCELIFY_SHOWN"] = "1" if rank == 0 and not teed else "0"
             variables["ACCELIFY_ONE_LOG"] = "1" if out and not err else "0"
             variables["ACCELIFY_LAUNCHER"] = str(os.getpid())
+            if int(variables["WORLD_SIZE"]) > 1:
+                variables["ACCELIFY_SEED"] = str(self.seed)
+                variables.setdefault("PYTHONHASHSEED", os.environ.get("PYTHONHASHSEED", str(self.seed)))
         return destination
 
 
@@ -96,6 +101,10 @@ class Agent(LocalElasticAgent):
         self._started: set[int] = set()
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        store: Any = worker_group.store
+        attempt = worker_group.spec.max_restarts - self._remaining_restarts
+        drawn = store.compare_set(f"accelify/seed/{attempt}", "", str(secrets.randbits(32)))
+        self._logs.seed = int(drawn)
         pids: dict[int, Any] = super()._start_workers(worker_group)
         self._started.update(pids.values())
         context: Any = self._pcontext

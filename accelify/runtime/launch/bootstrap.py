@@ -2,9 +2,9 @@
 
 The launcher starts this file by its path, once for each rank: `python bootstrap.py script|module NAME ARGS...`.
 It imports neither torch nor the rest of accelify: the script decides what is imported, and when.
-Beside its arguments it reads three variables, which the script does not see: ACCELIFY_SHOWN (1: this
-rank's output goes to the terminal), ACCELIFY_ONE_LOG (1: both streams go to the log that standard output is) and
-ACCELIFY_LAUNCHER (the launcher's process id).
+Beside its arguments it reads four variables, which the script does not see: ACCELIFY_SHOWN (1: this
+rank's output goes to the terminal), ACCELIFY_ONE_LOG (1: both streams go to the log that standard output is),
+ACCELIFY_LAUNCHER (the launcher's process id) and ACCELIFY_SEED (where all ranks' random numbers start).
 """
 
 # The interpreter joins these paths as text, and what the script sees must match to the letter: no pathlib.
@@ -21,12 +21,14 @@ import builtins
 import faulthandler
 import json
 import os
+import random
 import runpy
 import signal
 import socket
 import time
 import traceback
-from importlib.machinery import SourceFileLoader
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType, TracebackType
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
@@ -41,6 +43,9 @@ def main() -> None:
     die_with(int(os.environ.pop("ACCELIFY_LAUNCHER", "0")))
     faulthandler.enable()
     _show_stack_when_asked()
+    seed = os.environ.pop("ACCELIFY_SEED", "")
+    if seed:
+        _start_random_numbers(int(seed))
     one_log = os.environ.pop("ACCELIFY_ONE_LOG", "") == "1"
     if not shown:
         _detach(one_log)
@@ -56,6 +61,40 @@ def main() -> None:
         if not isinstance(error, SystemExit):
             _print_traceback(error, shown)
         raise
+
+
+def _start_random_numbers(seed: int) -> None:
+    """Have every rank draw the same numbers from the first line on, as a script may split its data before all else.
+
+    The seed is another one in each run, as it is without a launcher; what the script seeds itself stays so.
+    """
+    random.seed(seed)
+    sys.meta_path.insert(0, _SeededWhenImported(seed))
+
+
+class _SeededWhenImported:
+    """Finds libraries whose random numbers start somewhere when they are imported, and has them start at the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.seeders = {"numpy.random": "seed", "torch": "manual_seed"}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """As an entry of `sys.meta_path`: the module's own spec, with a loader that seeds it at the end."""
+        seeder = self.seeders.pop(name, None)
+        spec: ModuleSpec | None = PathFinder.find_spec(name, path, target) if seeder else None
+        if spec is None or spec.loader is None or seeder is None:
+            return None
+        load = spec.loader.exec_module
+
+        def load_and_seed(module: ModuleType) -> None:
+            load(module)
+            getattr(module, seeder)(self.seed)
+
+        setattr(spec.loader, "exec_module", load_and_seed)  # noqa: B010  a method, to the type checker
+        return spec
 
 
 def _run_script(path: str, arguments: list[str]) -> None:

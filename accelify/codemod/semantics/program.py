@@ -12,7 +12,7 @@ from accelify.codemod.files.project import Project
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.control_flow import ControlFlow, Position, position
-from accelify.codemod.semantics.dataflow import Flow
+from accelify.codemod.semantics.dataflow.flow import Flow
 from accelify.codemod.semantics.definitions import Definitions
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import NOTHING, External, Instance, Values

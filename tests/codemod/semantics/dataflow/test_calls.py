@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.semantics.calls import Calls
+from accelify.codemod.semantics.dataflow.calls import Calls
 from tests.codemod.facts import Facts, described, values
 
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.semantics.containers import device_of, only
+from accelify.codemod.semantics.dataflow.containers import device_of, only
 from accelify.codemod.semantics.values import Constant, External
 from tests.codemod.facts import Facts, describe, values
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.libraries import names
-from accelify.codemod.semantics.expressions import Expressions
+from accelify.codemod.semantics.dataflow.expressions import Expressions
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
     NOTHING,

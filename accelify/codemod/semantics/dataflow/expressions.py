@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from accelify.codemod.semantics.calls import Calls
-from accelify.codemod.semantics.containers import device_of, only
+from accelify.codemod.semantics.dataflow.calls import Calls
+from accelify.codemod.semantics.dataflow.containers import device_of, only
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
     NOTHING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.semantics.memory import Key, Memory
+from accelify.codemod.semantics.dataflow.memory import Key, Memory
 from accelify.codemod.semantics.scopes import Scope, gone_over
 from accelify.codemod.semantics.values import (
     NOTHING,

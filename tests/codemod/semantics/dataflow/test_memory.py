@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelify.codemod.semantics.memory import Memory
+from accelify.codemod.semantics.dataflow.memory import Memory
 from accelify.codemod.semantics.scopes import Scope
 from tests.codemod.facts import Facts, described
 

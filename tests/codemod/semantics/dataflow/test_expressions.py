@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.semantics.expressions import Expressions
+from accelify.codemod.semantics.dataflow.expressions import Expressions
 from tests.codemod.facts import Facts, values
 
 

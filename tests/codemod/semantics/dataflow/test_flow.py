@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelify.codemod.semantics.dataflow import Flow
+from accelify.codemod.semantics.dataflow.flow import Flow
 from tests.codemod.facts import Facts, values
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable
 
 from accelify.codemod.libraries import methods, names, table
-from accelify.codemod.semantics.containers import PASSED, Containers, device_of, only
+from accelify.codemod.semantics.dataflow.containers import PASSED, Containers, device_of, only
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import (
     NOTHING,

@@ -1,0 +1,1 @@
+"""What every expression of a program may hold: an abstract interpretation, file by file, to a fixed point."""

@@ -40,8 +40,8 @@ class Bring:
 class Brought:
     """What is brought, and what is `read` on the CPU after that.
 
-    unreached: where the accelerator would have to reach. stuck: what is not understood. doubtful: what may be such a
-    tensor, and may be none.
+    origins: what makes the tensors that are on the device from there on. unreached: where the accelerator would have to
+    reach. stuck: what is not understood. doubtful: what may be such a tensor, and may be none.
     """
 
     bringing: list[Bring] = field(default_factory=list)
@@ -49,6 +49,7 @@ class Brought:
     unreached: list[ast.AST] = field(default_factory=list)
     stuck: ast.AST | None = None
     doubtful: list[ast.expr] = field(default_factory=list)
+    origins: frozenset[ast.AST] = frozenset()
 
 
 class Bringing:
@@ -124,7 +125,7 @@ class Bringing:
             for node in bring.there:
                 if not self.meetings.is_all_there(self.whereabouts.of(node)):
                     return self._given_up(node)
-        return Brought(self._joined(bringing), read, self.unreached)
+        return Brought(self._joined(bringing), read, self.unreached, origins=frozenset(self.brought))
 
     def _joined(self, bringing: list[Bring]) -> list[Bring]:
         """The same, with the parts of a batch brought by one statement."""
@@ -254,7 +255,8 @@ class Bringing:
 
     def _at_use(self, operand: ast.expr) -> Bring | None:
         places = self.whereabouts.of(operand)
-        if not places or any(p.where is not Where.HOST for p in places) or not self.shapes.is_tensor(operand):
+        is_known = bool(places) and all(p.where in (Where.HOST, Where.ACCELERATOR) for p in places)
+        if not is_known or not self.shapes.is_tensor(operand):
             return None
         return self._placed("moved", operand)
 

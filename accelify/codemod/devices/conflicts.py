@@ -241,7 +241,7 @@ class Shapes:
         if isinstance(node, ast.BinOp):
             return self.is_tensor(node.left, depth - 1) or self.is_tensor(node.right, depth - 1)
         if isinstance(node, ast.Subscript):
-            return self.is_tensor(node.value, depth - 1) or self._is_used_as_one(node)
+            return self.is_tensor(node.value, depth - 1) or self._is_used_as_one(node) or self._is_a_part(node)
         if isinstance(node, ast.Attribute):
             if node.attr in ("data", "T", "grad"):
                 return self.is_tensor(node.value, depth - 1)
@@ -289,8 +289,20 @@ class Shapes:
 
     def _is_of_tensors(self, write: ast.Name) -> bool:
         """Whether a name gets a part of a batch of a data set that is known to yield tensors."""
-        if self.whereabouts.is_batch(write):
+        return not self.whereabouts.is_batch(write) and self._is_from_tensors(write)
+
+    def _is_a_part(self, node: ast.Subscript) -> bool:
+        """`batch[0]` of such a batch."""
+        whole = node.value
+        owner = self.program.scope(node).owner(whole.id) if isinstance(whole, ast.Name) else None
+        if not isinstance(whole, ast.Name) or owner is None or not isinstance(node.slice, ast.Constant):
             return False
+        writes = self.program.reaching(whole, self.tracer.writes(owner, whole.id))
+        return bool(writes) and all(
+            isinstance(w, ast.Name) and self.whereabouts.is_batch(w) and self._is_from_tensors(w) for w in writes
+        )
+
+    def _is_from_tensors(self, write: ast.Name) -> bool:
         source = self._source(write)
         chains = self.tracer.chains(source) if source is not None else []
         return bool(chains) and all(self._has_tensors(chain[-1].value) for chain in chains)

@@ -237,7 +237,8 @@ def devices_of(
         named = sorted({*(a for a in found if access.at(a)), *others}, key=program.position)
     homemade = tensor if not brought.bringing else None
     read = frozenset(_read_on_host(program))
-    own_reads = (t for t in read if program.path(t) in files and lattice.is_there(t) and placed.is_tensor(t))
+    may_be_there = (t for t in read if program.path(t) in files and lattice.may_be_there(t, brought.origins))
+    own_reads = (t for t in may_be_there if placed.is_tensor(t))
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     return Devices(

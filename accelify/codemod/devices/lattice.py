@@ -159,8 +159,19 @@ class Lattice:
 
     def is_there(self, node: ast.expr) -> bool:
         """Whether an expression always has tensors, all of which are on the accelerator's device."""
+        return self._always_has(node, {Where.ACCELERATOR})
+
+    def may_be_there(self, node: ast.expr, brought: Collection[ast.AST] = ()) -> bool:
+        """Whether an expression always has tensors, some on the device, or `brought` there where they are made.
+
+        The others are in the host's memory.
+        """
+        there = (p.where is Where.ACCELERATOR or p.origin in brought for p in self.of(node))
+        return any(there) and self._always_has(node, {Where.ACCELERATOR, Where.HOST})
+
+    def _always_has(self, node: ast.expr, where: Collection[Where]) -> bool:
         places = self.of(node)
-        if not places or any(p.where is not Where.ACCELERATOR for p in places):
+        if not places or any(p.where not in where for p in places):
             return False
         owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
         if not isinstance(node, ast.Name) or owner is None:
@@ -212,7 +223,16 @@ class Lattice:
         if isinstance(node, (ast.Constant, ast.JoinedStr, ast.Lambda)) or tells_about(node):
             return NONE
         found = self._structural(node)
-        return self._as_batch(found) if self.prepared.is_batch(node) else found
+        if self.prepared.is_batch(node):
+            return self._as_batch(found)
+        return (
+            self._as_left(found, node) if isinstance(node, ast.Attribute) and self.prepared.may_be_left(node) else found
+        )
+
+    @staticmethod
+    def _as_left(found: Places, node: ast.Attribute) -> Places:
+        """The places of a tensor in an object of a batch, which may be left where it is."""
+        return found | {Place(Where.HOST, Where.HOST, node)} if any(p.is_batch for p in found) else found
 
     def _as_batch(self, found: Places) -> Places:
         """The places of (a part of) a batch, of which it is known that a prepared loader yields it."""
@@ -498,7 +518,7 @@ class Lattice:
             if over[0] is not node:
                 return self._element(*over, write)
         if any(self.roles.is_loader(v) for v in self.program.values(node)):
-            return BATCH if self.prepared.is_loader(node) else frozenset({Place(Where.HOST, Where.HOST, write)})
+            return self._yielded(node, write)
         if isinstance(node, (ast.Tuple, ast.List)):
             return self._parts(node.elts, path, write)
         if isinstance(node, ast.Name):
@@ -510,6 +530,15 @@ class Lattice:
             yields = [n.value for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Yield)]
             return self._at_call(node, self._parts(yields, path, write))
         return self._part(node, path, write)
+
+    def _yielded(self, loader: ast.expr, write: ast.Name) -> Places:
+        """What a loader yields: a prepared one on the device; one that may be, in both places."""
+        own = frozenset({Place(Where.HOST, Where.HOST, write)})
+        if self.prepared.yields_objects(loader):
+            return own
+        if self.prepared.is_loader(loader):
+            return BATCH
+        return own | BATCH if self.prepared.may_be_loader(loader) else own
 
     def _gone_over(self, node: ast.Call, path: tuple[int, ...]) -> tuple[ast.expr, tuple[int, ...]] | None:
         """What a call passes on the items of, and at which place of each; None for items that are no tensors."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 
 from accelify.codemod.devices.conflicts import Meeting, Meetings
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
-from accelify.codemod.libraries import table
+from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import Row, Trait
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Value
 
 Calls = tuple[ast.Call, ...]
 _ROUNDS = 12
@@ -45,9 +47,16 @@ class Operand:
         return bool(self.places) and all(p.was is where for p, _ in self.places)
 
     @property
+    def moved_along(self) -> Operand:
+        """The same, for a model that brought to its device what it was called with in the plain script."""
+        was = {Where.HOST: Where.ACCELERATOR}
+        return Operand(tuple((replace(p, was=was.get(p.was, p.was)), source) for p, source in self.places))
+
+    @property
     def is_own_batch(self) -> bool:
-        """Whether they are parts of batches that the plain script may have had in the host's memory."""
-        return any(p.was is Where.HOST for p, _ in self.places) and all(p.is_batch for p, _ in self.places)
+        """Whether they are parts of batches, maybe of prepared loaders, that were in the host's memory."""
+        is_host = any(p.was is Where.HOST for p, _ in self.places)
+        return is_host and all(p.is_batch or p.where is Where.HOST for p, _ in self.places)
 
 
 class Mismatches(Meetings):
@@ -111,7 +120,7 @@ class Mismatches(Meetings):
             return Operand(tuple((p, None) for p in self.lattice.resolved(part, calls)))
         return Operand(tuple(dict.fromkeys(self._sources(part, part, calls))))
 
-    def _sources(self, node: ast.expr, part: ast.expr, calls: Calls) -> Iterator[tuple[Place, ast.expr]]:
+    def _sources(self, node: ast.expr, part: ast.expr, calls: Calls) -> Iterator[tuple[Place, ast.expr | None]]:
         """The tensors of an expression, each with the argument that hands it over, or the expression itself."""
         for place in self.lattice.symbolic(node):
             owner = self.program.scope(place.origin) if isinstance(place.origin, ast.arg) else None
@@ -125,7 +134,8 @@ class Mismatches(Meetings):
                 elif place.is_named:
                     yield from ((p, part) for p in self.lattice.resolved(frozenset({place}), calls))
                 else:
-                    yield from self._sources(given, given, calls[:-1])
+                    operand = Operand(tuple(self._sources(given, given, calls[:-1])))
+                    yield from (operand.moved_along if self._moves_its_inputs(calls[-1]) else operand).places
             else:
                 yield from ((p, part) for p in self.lattice.resolved(frozenset({place})))
 
@@ -169,18 +179,18 @@ class Mismatches(Meetings):
     # What is amiss.
 
     def _compare(self, node: ast.AST, operands: list[Operand]) -> None:
+        is_model = isinstance(node, ast.Call) and self.tensors.is_model_call(node)
+        if isinstance(node, ast.Call) and is_model and self._moves_its_inputs(node):
+            operands = [o.moved_along for o in operands]
         there = [o for o in operands if o.known and all(map(self._is_there, o.known)) and len(o.known) == len(o.places)]
         astray = [o for o in operands if any(p.where is Where.HOST and not self._is_there(p) for p in o.known)]
-        if not there or not astray or self._was_amiss(operands):
+        partly = [o for o in astray if any(p.is_batch for p in o.known) and len(o.known) == len(o.places)]
+        if self._was_amiss(operands):
             return
-        is_model = isinstance(node, ast.Call) and self.tensors.is_model_call(node)
-        can_return = not is_model and all(
-            o.is_now(Where.HOST) and not any(map(self._is_there, o.known)) for o in astray
-        )
-        can_return = can_return and all(o.is_own_batch and not self._is_changed(node, o) for o in there)
-        if can_return:
-            for operand in there:
-                self._bring_back(operand)
+        if not there:
+            self._read_on_host(node, partly, [o for o in astray if o not in partly])
+            return
+        if not astray or (not is_model and self._read_on_host(node, there, astray)):
             return
         was_there = any(o.was(Where.ACCELERATOR) for o in there)
         for operand in astray:
@@ -191,6 +201,25 @@ class Mismatches(Meetings):
                     continue
                 if place.origin is not None and not self._is_a_move(place.origin):
                     self.found.wanted.append((place.origin, source))
+
+    def _read_on_host(self, node: ast.AST, there: list[Operand], others: list[Operand]) -> bool:
+        """Whether batches that are on the device, or may be, can be read in the host's memory, where the rest is."""
+        is_host = all(o.is_now(Where.HOST) and not any(map(self._is_there, o.known)) for o in others)
+        if not others or not is_host or any(not o.is_own_batch or self._is_changed(node, o) for o in there):
+            return False
+        for operand in there:
+            self._bring_back(operand)
+        return True
+
+    def _moves_its_inputs(self, call: ast.Call) -> bool:
+        """Whether a model that is called was inside a wrapper that brings there what it gets."""
+        held = self.program.values(call.func.value if _is_forward(call) else call.func)  # type: ignore[attr-defined]  # checked
+        return bool(held & self._wrapped) and getattr(call.func, "attr", "") != "module"
+
+    @cached_property
+    def _wrapped(self) -> frozenset[Value]:
+        wrappers = (c for c in self.program.calls if any(map(names.moves_its_inputs, self.program.called(c))))
+        return frozenset(v for c in wrappers for v in self.program.values(c))
 
     def _is_changed(self, node: ast.AST, operand: Operand) -> bool:
         """Whether an operand is changed in place, so that a copy in the host's memory will not do."""
@@ -256,6 +285,10 @@ class Mismatches(Meetings):
             return [ast.unparse(a) for a in call.args]
         is_own = isinstance(call.func, ast.Attribute) and call.func.attr in _OF_TENSORS
         return [ast.unparse(call.func.value)] if is_own else []  # type: ignore[attr-defined]  # checked
+
+
+def _is_forward(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "forward"
 
 
 def _needs_one_device(row: Row | None) -> bool:

@@ -53,6 +53,8 @@ class Moves:
         held = self.program.values(receiver)
         if self.program.flow.callees.get(call) or (held and all(isinstance(v, External) for v in held)):
             return None
+        if self.prepared.has_method(receiver, function.attr):
+            return None
         keyword = next((k.value for k in call.keywords if k.arg == "device"), None)
         first = call.args[0] if call.args else keyword
         if function.attr == "cuda":

@@ -90,6 +90,8 @@ class Homemade:
             return self._is_there(node.left, depth) and self._is_there(node.right, depth)
         if isinstance(node, ast.IfExp):
             return self._is_there(node.body, depth) and self._is_there(node.orelse, depth)
+        if self.prepared.may_be_left(node):
+            return False
         if isinstance(node, (ast.Attribute, ast.Subscript)):
             return self._is_there(node.value, depth)
         if isinstance(node, ast.Name):
@@ -168,6 +170,8 @@ class OnDevice:
     def holds(self, node: ast.expr, depth: int = _FOLLOWED) -> bool:
         """Whether an expression is certainly there; one that was brought to the CPU on its way is not."""
         if not depth or brings_to_cpu(node) or self._is_made_on_cpu(node) or tells_about(node):
+            return False
+        if self.prepared.may_be_left(node):
             return False
         if self.prepared.is_batch(node):
             return True

@@ -5,11 +5,12 @@ ROWS = """\
 role=loader returns=loader traits=torch_loader keeps=0
     torch.utils.data: DataLoader
     torchdata.stateful_dataloader: StatefulDataLoader
-    monai.data torch_geometric.data: DataLoader
+    monai.data: DataLoader
     -: DataLoader
-role=loader returns=loader traits=torch_loader keeps=0
+role=loader returns=loader traits=torch_loader+yields_graphs keeps=0
+    torch_geometric.data: DataLoader
     torch_geometric.loader dgl.dataloading: *Loader *Iterator
-traits=torch_loader returns=loader keeps=0
+traits=torch_loader+yields_graphs returns=loader keeps=0
     torch_geometric.loader dgl.dataloading: *
 role=loader returns=loader keeps=0
     torchtext.data torchtext.legacy.data: *Loader *Iterator

@@ -26,6 +26,11 @@ def is_torch_loader(name: str | None) -> bool:
     return _has_trait(name, Trait.TORCH_LOADER)
 
 
+def yields_graphs(name: str | None) -> bool:
+    """Loaders whose batches are objects that move themselves: those of `torch_geometric` and `dgl`."""
+    return _has_trait(name, Trait.YIELDS_GRAPHS)
+
+
 def is_module(name: str | None) -> bool:
     """Classes and factories of `nn.Module`s, losses included; base classes, too."""
     row = table.function(name)
@@ -54,6 +59,11 @@ def is_wrapper(name: str | None) -> bool:
 def divides_batches(name: str | None) -> bool:
     """`nn.DataParallel`, which divides each batch between the GPUs of one process."""
     return is_wrapper(name) and not _has_trait(name, Trait.SPREADS)
+
+
+def moves_its_inputs(name: str | None) -> bool:
+    """Wrappers that bring what they are called with to their model's device: `nn.DataParallel`."""
+    return _has_trait(name, Trait.MOVES_INPUTS)
 
 
 def returns_its_model(name: str | None) -> bool:

@@ -125,7 +125,9 @@ class Trait(Enum):
 
     REDUCES_ITSELF = "reduces_itself"  # a metric whose value is that of all processes
     TORCH_LOADER = "torch_loader"  # torch's DataLoader or a subclass of it
+    YIELDS_GRAPHS = "yields_graphs"  # objects with a `to` of their own
     SPREADS = "spreads"  # its use shows a script that is spread over processes already
+    MOVES_INPUTS = "moves_inputs"  # a model that brings what it is called with to its own device
     HAS_NO_WEIGHTS = "has_no_weights"
     DRAWS_WEIGHTS = "draws_weights"
     DIFFERS_IN_TRAINING = "differs_in_training"  # `train` and `eval` make a difference to it

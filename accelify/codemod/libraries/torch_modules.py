@@ -66,10 +66,10 @@ returns=parameter device=option
     torch.nn: factory_kwargs LinearCrossEntropyOptions
 
 # --- one model in another form ---
-role=wrapper returns=wrapper traits=spreads
+role=wrapper returns=wrapper traits=spreads+moves_inputs
     torch.nn.parallel: DistributedDataParallel distributed.DistributedDataParallel
     apex.parallel: DistributedDataParallel
-role=wrapper returns=wrapper
+role=wrapper returns=wrapper traits=moves_inputs
     torch.nn: DataParallel
     torch.nn.parallel: DataParallel data_parallel.DataParallel
 role=wrapper returns=argument effects=calls

@@ -6,6 +6,7 @@ import ast
 from functools import cached_property
 
 from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.preparing.batch_objects import Batch, Batches
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.handed_back import handed_back
 from accelify.codemod.preparing.preparing import Preparation
@@ -13,7 +14,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.purity import TELLS, tells_about
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Collection, Element, View
+from accelify.codemod.semantics.values import Collection, Element, Value, View
 
 
 class Prepared:
@@ -24,6 +25,7 @@ class Prepared:
         self.tracer = tracer
         self.preparation = preparation
         self._batches: dict[ast.expr, bool] = {}
+        self._yielded = Batches(program)
 
     # Loaders.
 
@@ -92,17 +94,49 @@ class Prepared:
         chains = self.tracer.chains(node)
         return any(self._is_at_key(node, c) or any(self._is_binding(b) for b in c) for c in chains)
 
+    def may_be_loader(self, node: ast.expr) -> bool:
+        """Whether an expression is a prepared loader for some callers, at some keys, or in some rounds of a loop."""
+        if self.is_loader_for_some(node) or self.program.values(node) & self._loaders:
+            return True
+        place = self.tracer.inside(node)
+        is_open = isinstance(place, ast.Subscript) and not isinstance(place.slice, ast.Constant)
+        return is_open and any(self.key_of(chain) is not None for chain in self.tracer.chains(node))
+
+    @cached_property
+    def _loaders(self) -> frozenset[Value]:
+        """The loaders that are prepared under names of their own."""
+        items = [(i, i.frame.owner(i.text)) for i in self.preparation.items if i.kind == "loader"]
+        return frozenset(
+            v for i, owner in items if owner is not None for v in self.program.flow.variable(owner, i.text)
+        )
+
     # Batches.
 
     def is_batch(self, node: ast.expr, depth: int = 4) -> bool:
-        """Whether an expression is always (a part of) a batch of a prepared loader."""
+        """Whether an expression is always (a part of) a batch of a prepared loader, which brings it to the device."""
         if node not in self._batches:
             self._batches[node] = self._is_batch_now(node, depth)
         return self._batches[node]
 
+    def may_be_left(self, node: ast.expr) -> bool:
+        """Whether (a part of) a batch is maybe that of an object whose tensors no loader brings anywhere."""
+        found = {self._yielded.of(v.owner) for v in self.program.values(node) if isinstance(v, Element)}
+        return Batch.LEFT in found or (Batch.UNKNOWN in found and _is_in_an_object(node))
+
+    def has_method(self, node: ast.expr, name: str) -> bool:
+        """Whether a batch is maybe such an object, with a method of the script's own: `batch.cuda()`."""
+        is_left = self.may_be_left(node)
+        return is_left and any(self.program.flow.method(c, name) is not None for c in self._yielded.classes)
+
+    def yields_objects(self, loader: ast.expr) -> bool:
+        """Whether a loader yields objects of a class whose tensors no loader brings anywhere."""
+        return any(self._yielded.of(v) is Batch.LEFT for v in self.program.values(loader))
+
     def _is_batch_now(self, node: ast.expr, depth: int) -> bool:
         values = self.program.values(node)
         if not depth or _is_no_tensor(node) or not any(isinstance(v, Element) for v in values):
+            return False
+        if self.may_be_left(node):
             return False
         root = self._root(node)
         if not all(isinstance(v, (Element, Collection, View)) for v in values) and not self._is_told_apart(root):
@@ -266,6 +300,18 @@ class Prepared:
         row, call = table.member("module", user.attr), self.program.parent(user)
         is_own = isinstance(call, ast.Call) and bool(self.program.flow.callees.get(call))
         return is_own if row is None else row.device is not None
+
+
+def _is_in_an_object(node: ast.expr) -> bool:
+    """Whether a part is taken out by an attribute that no tensor has: `batch.text`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        if isinstance(node, ast.Call):
+            node = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0] if node.args else node.func
+        elif isinstance(node, ast.Attribute) and table.member("tensor", node.attr) is None:
+            return True
+        else:
+            node = node.value
+    return False
 
 
 def _asked(call: ast.Call) -> ast.expr | None:

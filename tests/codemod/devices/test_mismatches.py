@@ -134,6 +134,104 @@ def test_labels_that_were_collected_in_the_hosts_memory_are_compared_there() -> 
     assert "torch.cat(guesses) == torch.cat(labels).cpu()" in run(dedent(text)).after.decode()
 
 
+VALIDATION = "val_loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)\n"
+WRAPPED = "model = nn.DataParallel(model).cuda()"
+
+
+@pytest.mark.parametrize(
+    ("end", "brought"),
+    [
+        (
+            "for a, b in val_loader:\n    b = b.cuda()\n    print((model(a) - b).sum())",
+            "a = a.to(accelerator.device)\n",
+        ),
+        (
+            "with torch.no_grad():\n    print(model(torch.ones(2, 4)).sum())",
+            "torch.ones(2, 4, device=accelerator.device)",
+        ),
+        ("for batch in val_loader:\n    print(model(batch[0]))", "model(batch[0].to(accelerator.device))"),
+        (
+            "def ask(network, rows):\n    return network(rows)\nfor a, b in val_loader:\n    print(ask(model, a))",
+            "a = a.to(accelerator.device)\n",
+        ),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [WRAPPED, "model.cuda()\nmodel = torch.nn.parallel.DataParallel(module=model)"])
+def test_what_the_wrapper_brought_to_the_model_is_brought_there(end: str, brought: str, wrapped: str) -> None:
+    assert brought in migrated(script(before=VALIDATION, model=wrapped, end=end))
+
+
+def test_what_a_model_got_that_no_wrapper_was_put_round_is_taken_for_brought() -> None:
+    end = "for a, b in val_loader:\n    print(model(a))"
+    assert "a.to(" not in migrated(script(before=VALIDATION, model="model.cuda()", end=end))
+
+
+def test_what_the_wrapper_brought_is_read_in_the_hosts_memory() -> None:
+    end = "for a, b in val_loader:\n    print(model(a), a.numpy(), torch.FloatTensor(a))"
+    after = migrated(script(before=VALIDATION, model=WRAPPED, end=end))
+    assert "print(model(a), a.cpu().numpy(), torch.FloatTensor(a.cpu()))" in after
+
+
+def test_batches_inside_a_wrapped_model_are_where_what_it_got_is() -> None:
+    before = """\
+        class Masked(nn.Linear):
+            def forward(self, x, mask=None):
+                return super().forward(x if mask is None else x * mask)
+        """
+    model = f"model = Masked(4, 1)\n{WRAPPED}"
+    after = migrated(script(before=dedent(before), model=model, batch="print(model(x, mask=torch.ones(4)))"))
+    assert "model(x, mask=torch.ones(4, device=accelerator.device))" in after
+
+
+BOTH = "for which in (loader, val_loader):\n    "
+
+
+@pytest.mark.parametrize(
+    ("end", "read"),
+    [
+        (
+            "def labels(data):\n    return [b.numpy() for a, b in data]\nprint(labels(loader), labels(val_loader))",
+            "[b.cpu().numpy() for a, b in data]",
+        ),
+        (
+            "def labels(data):\n    for batch in data:\n        print(torch.FloatTensor(batch[1]))\n"
+            "labels(loader)\nlabels(val_loader)",
+            "torch.FloatTensor(batch[1].cpu())",
+        ),
+        (f"{BOTH}for a, b in which:\n        print(b.numpy())", "b.cpu().numpy()"),
+        (f"{BOTH}for a, b in which:\n        print(model(a.to(device)).cpu() == b)", "== b.cpu()"),
+        (f"{BOTH}a, b = next(iter(which))\n    print(b.numpy())", "b.cpu().numpy()"),
+    ],
+)
+def test_batches_of_a_loader_that_may_be_prepared_are_read_in_the_hosts_memory(end: str, read: str) -> None:
+    assert read in migrated(script(before=VALIDATION, batch=MOVED, model="model.to(device)", end=end))
+
+
+def test_batches_of_loaders_in_a_container_are_read_in_the_hosts_memory() -> None:
+    text = """\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        data = TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))
+        loaders = {"train": DataLoader(data, batch_size=2), "val": DataLoader(data, batch_size=2)}
+        model = nn.Linear(4, 2).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(2):
+            for phase in ["train", "val"]:
+                for x, y in loaders[phase]:
+                    labels = y.numpy()
+                    out = model(x.to(device))
+                    if phase == "train":
+                        loss = nn.functional.cross_entropy(out, y.to(device))
+                        optimizer.zero_grad()
+                        loss.backward()
+                        optimizer.step()
+        """
+    assert "labels = y.cpu().numpy()" in run(dedent(text)).after.decode()
+
+
 def test_what_is_known_of_an_operand() -> None:
     batch = Operand(tuple((place, None) for place in BATCH))
     assert batch.is_own_batch

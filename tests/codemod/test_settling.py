@@ -6,7 +6,7 @@ import ast
 
 from accelify.codemod.edits.values import Attempt, Change, Found, Insert, Plan, Remark, Remove, Replace, When, Wrap
 from accelify.codemod.leftovers import Uses, settle
-from accelify.codemod.semantics.purity import is_pure
+from accelify.codemod.semantics.effects import Effects
 from tests.codemod.facts import Facts
 
 
@@ -20,7 +20,7 @@ def line(facts: Facts, text: str) -> ast.stmt:
 
 
 def settled(facts: Facts, *found: Found) -> Plan:
-    return settle(found, Uses(facts.program, facts.tracer, frozenset(), is_pure))
+    return settle(found, Uses(facts.program, facts.tracer, frozenset(), facts.program.once(Effects).is_pure))
 
 
 def removed(plan: Plan) -> list[str]:

@@ -6,11 +6,12 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
+from accelify.codemod.semantics.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import TELLS, tells_about
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.roles import Roles
 
@@ -201,7 +202,7 @@ class OnDevice:
         if self.prepared.is_model(call.func) or (held and held <= self.prepared.preparation.models):
             return True
         if isinstance(call.func, ast.Attribute) and self.holds(call.func.value, depth):
-            return call.func.attr not in TELLS
+            return not methods.gives_no_tensor(call.func.attr)
         is_torch = any(name.startswith("torch.") for name in self.program.called(call))
         return (is_torch or any(self.roles.is_module(v) for v in held)) and any(self.holds(a, depth) for a in call.args)
 

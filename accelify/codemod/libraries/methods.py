@@ -97,6 +97,19 @@ def is_size(name: str) -> bool:
     return row is not None and Trait.SHAPE_ONLY in row.traits and Trait.ATTRIBUTE not in row.traits
 
 
+def is_about(name: str) -> bool:
+    """Attributes of a tensor that say something of it, and are no tensor: `shape`, `dtype`, `device`."""
+    row = table.member("tensor", name)
+    return row is not None and {Trait.SHAPE_ONLY, Trait.ATTRIBUTE} <= row.traits
+
+
+def gives_no_tensor(name: str) -> bool:
+    """Methods of a tensor that give something else: `numpy`, `tolist`, `item`, `size`."""
+    row = table.member("tensor", name)
+    is_method = row is not None and Trait.ATTRIBUTE not in row.traits
+    return is_method and row is not None and row.returns not in ("tensor", "self", "argument", None)
+
+
 @cache
 def shows(name: str) -> bool:
     """Methods that print, log, plot or format: what they are given is not computed with."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import DRAWS, Device, Effect, Role, Rows, Trait
+from accelify.codemod.libraries.row import DRAWS, Device, Effect, Role, Trait
 
 
 def is_optimizer(name: str | None) -> bool:
@@ -165,10 +165,9 @@ def is_seed(name: str | None) -> bool:
     return _has_role(name, Role.SEED)
 
 
-def joins(name: str | None) -> bool:
-    """Functions that join tensors or arrays in their order: `torch.cat`, `numpy.stack`."""
-    row = table.function(name)
-    return row is not None and row.rows is Rows.CONCATENATES
+def is_clock(name: str | None) -> bool:
+    """`time.time`, `datetime.now`."""
+    return _has_role(name, Role.CLOCK)
 
 
 def is_without_gradient(name: str | None) -> bool:
@@ -215,12 +214,6 @@ def keeps_signature(name: str | None) -> bool:
     row = table.function(name)
     is_context = row is not None and row.returns == "context"
     return is_context or name == "torch.compile" or _has_trait(name, Trait.KEEPS_SIGNATURE)
-
-
-def is_file_reader(name: str | None) -> bool:
-    """Functions that read what is in a file: `torch.load`, `open`; not those that ask whether it is there."""
-    row = table.function(name)
-    return row is not None and Effect.READS_FILES in row.effects and row.returns not in ("number", "string", "list")
 
 
 def runs_command(name: str | None) -> bool:

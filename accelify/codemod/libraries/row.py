@@ -42,6 +42,7 @@ class Effect(Enum):
     DRAWS_PYTHON = "draws_python"
     DRAWS_GIVEN = "draws_given"  # from the generator it belongs to or is given, else from its library's
     DRAWS_IN_TRAINING = "draws_in_training"  # from torch's, while `training` is true
+    UPDATES_IN_TRAINING = "updates_in_training"  # running statistics, while `training` is true
     DRAWS_SYSTEM = "draws_system"  # from the operating system: no seed repeats it
     SEEDS_TORCH = "seeds_torch"
     SEEDS_NUMPY = "seeds_numpy"

@@ -14,7 +14,11 @@ returns=vector_environment effects=simulates+starts
 returns=space
     gym.spaces: *
 effects=simulates mutates=self
-    <environment>: step reset seed close
+    <environment>: step reset
+mutates=self
+    <environment>: close
+effects=seeds_given mutates=self
+    <environment>: seed
 effects=shows+simulates
     <environment>: render
 traits=attribute returns=space
@@ -23,6 +27,7 @@ traits=attribute
     <environment>: spec unwrapped reward_range envs
 effects=draws_given mutates=self
     <space>: sample
+    <replay>: sample sample_batch
 effects=seeds_given mutates=self
     <space>: seed
 returns=number

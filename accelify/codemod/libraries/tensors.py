@@ -28,7 +28,7 @@ returns=self mutates=self device=arguments effects=calls
     <tensor>: apply_
 returns=self mutates=self device=arguments same=arguments
     <tensor>: requires_grad_ share_memory_ detach_
-effects=calls mutates=self traits=one_device
+effects=calls+changes_library mutates=self traits=one_device
     <tensor>: backward
 effects=calls mutates=self
     <tensor>: register_hook register_post_accumulate_grad_hook

@@ -169,7 +169,7 @@ returns=tensor device=arguments
     <module>: __call__ forward
 returns=tensor effects=draws_in_training device=arguments
     <dropout>: __call__ forward
-returns=tensor mutates=self device=arguments
+returns=tensor effects=updates_in_training device=arguments
     <normalization>: __call__ forward
 returns=tensor rows=mean device=arguments role=loss
     <loss>: __call__ forward

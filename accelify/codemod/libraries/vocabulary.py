@@ -22,23 +22,13 @@ _RUN_TRAINING = {
     "fastai": "*[lL]earner fit* Recorder",
     "catalyst": "*Runner Experiment",
 }
-# Which process this is, as torchrun, SLURM, MPI and others say it; and what all processes are told alike.
-_RANK_VARIABLES = frozenset(
-    "RANK LOCAL_RANK GROUP_RANK ROLE_RANK NODE_RANK SLURM_PROCID SLURM_LOCALID SLURM_NODEID OMPI_COMM_WORLD_RANK "
-    "OMPI_COMM_WORLD_LOCAL_RANK PMI_RANK PMIX_RANK MPI_LOCALRANKID MV2_COMM_WORLD_RANK MV2_COMM_WORLD_LOCAL_RANK "
-    "HOROVOD_RANK HOROVOD_LOCAL_RANK CUDA_VISIBLE_DEVICES HOSTNAME".split()
-)
-_GROUP_VARIABLES = frozenset(
-    "WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT SLURM_NTASKS SLURM_NPROCS SLURM_JOB_NUM_NODES "
-    "SLURM_NTASKS_PER_NODE OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE PMI_SIZE MV2_COMM_WORLD_SIZE "
-    "HOROVOD_SIZE HOROVOD_LOCAL_SIZE".split()
-)
 _ASKED_BY_VARIABLE = {
     **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), Asks.RANK),
     **dict.fromkeys(("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), Asks.LOCAL_RANK),
     **dict.fromkeys(("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), Asks.SIZE),
 }
 
+_ENVIRONMENT = re.compile(r"(env|envs|environment)$", re.IGNORECASE)
 _SETTINGS = frozenset("parse_args parse_known_args yaml.load safe_load json.load EasyDict edict Namespace".split())
 
 _ANSWERED_BY_WRAPPER = frozenset(
@@ -85,19 +75,14 @@ def runs_training(library: str, name: str) -> bool:
     return name == "*" or any(fnmatchcase(name, pattern) for pattern in _RUN_TRAINING[library].split())
 
 
-def is_rank_variable(name: str) -> bool:
-    """Whether an environment variable differs between the processes of a run."""
-    return name in _RANK_VARIABLES
-
-
-def is_launcher_variable(name: str) -> bool:
-    """Whether a launcher sets an environment variable: for the rank, the size of the group, the address."""
-    return name in _RANK_VARIABLES or name in _GROUP_VARIABLES
-
-
 def asked_by_variable(name: str) -> Asks | None:
     """What an environment variable says of the run: that of the rank, the number of processes."""
     return _ASKED_BY_VARIABLE.get(name)
+
+
+def is_environment_name(text: str) -> bool:
+    """The names of what simulates: `env`, `self.train_envs`."""
+    return _ENVIRONMENT.search(text) is not None
 
 
 def reads_settings(name: str) -> bool:

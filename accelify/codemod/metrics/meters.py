@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.libraries import names
 from accelify.codemod.metrics.lists import Lists
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import CLOCKS
 from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.meters import Meter, Meters
@@ -73,7 +73,7 @@ class Metering:
             if (v := _value(self.tracer, w)) is not None
         ]
         calls = [n for v in [value, *assigned] for n in ast.walk(v) if isinstance(n, ast.Call)]
-        return any(self.program.called(c) & CLOCKS for c in calls)
+        return any(names.is_clock(n) for c in calls for n in self.program.called(c))
 
     def _reads_after(self, name: str, loop: Loop) -> list[ast.Name]:
         """Where a meter is read once a loop is over, by its name or by that of a list it was put into before."""

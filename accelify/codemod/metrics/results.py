@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from accelify.codemod.libraries import names
 from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import CLOCKS
-from accelify.codemod.semantics.scopes import Scope, names_in
-from accelify.codemod.training.harmless import kept_in
+from accelify.codemod.semantics.scopes import Scope, names_in, names_written_in
 from accelify.codemod.training.meters import Meter
 from accelify.codemod.training.phases import Phase
 
@@ -85,7 +84,7 @@ class Remains:
         writes = self.frame.writes.get(name, ())
         values = [self.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
         return len(values) == len(writes) and all(
-            isinstance(v, ast.Call) and bool(self.program.called(v) & CLOCKS) for v in values
+            isinstance(v, ast.Call) and any(map(names.is_clock, self.program.called(v))) for v in values
         )
 
     @property
@@ -114,3 +113,26 @@ def stored_in(*nodes: ast.AST) -> list[str]:
     """The names that are bound in some nodes."""
     parts = (n for node in nodes for n in ast.walk(node))
     return [n.id for n in parts if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
+def kept_in(node: ast.AST) -> set[str]:
+    """The variables that hold nothing but what some code has made itself: results of calls and calculations, lists."""
+    made: set[str] = set()
+    other: set[str] = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Assign):
+            is_made = isinstance(part.value, (ast.Call, ast.BinOp, ast.Compare, ast.List, ast.Dict, ast.ListComp))
+            for target in part.targets:
+                (made if is_made else other).update(names_written_in(target))
+        elif isinstance(part, (ast.For, ast.AsyncFor)):
+            other.update(names_written_in(part.target))
+        elif isinstance(part, ast.arg):
+            other.add(part.arg)
+    return made - other
+
+
+def is_in(node: ast.expr, kept: set[str]) -> bool:
+    """Whether an expression is a place in one of some variables."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in kept

@@ -6,12 +6,12 @@ import ast
 import itertools
 from collections.abc import Iterable
 
-from accelify.codemod.metrics.results import Remains, stored_in
+from accelify.codemod.libraries import names
+from accelify.codemod.metrics.results import Remains, is_in, stored_in
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import CLOCKS
 from accelify.codemod.semantics.scopes import names_in
-from accelify.codemod.training.harmless import Harmless, is_in
+from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.meters import Meters
 from accelify.codemod.training.phases import Phase
 
@@ -231,7 +231,8 @@ class Rounds(Remains):
         """Whether a value depends on the rounds before; None where that cannot be, or where it does more."""
         if not self._calls_are_harmless(node) or any(isinstance(n, (ast.NamedExpr, ast.Await)) for n in ast.walk(node)):
             return None
-        found = any(isinstance(n, ast.Call) and self.program.called(n) & CLOCKS for n in ast.walk(node))
+        calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+        found = any(names.is_clock(name) for c in calls for name in self.program.called(c))
         for name in self._names(node):
             if name.id in defined and name.id not in self._running:
                 continue

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from accelify.codemod.libraries.row import Effect
+from accelify.codemod.semantics.effects import Effects
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.purity import draws_weights
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops import Training
 
@@ -222,9 +223,28 @@ class Grouper:
         for index in range(end + 1, len(block) if end >= 0 and texts else 0):
             if any(self._uses(block[index], item) for item in items):
                 break
-            if draws_weights(self.program, block[index], texts):
+            if self._draws_weights(block[index], texts):
                 end = index
         return end
+
+    def _draws_weights(self, statement: ast.stmt, models: set[str]) -> bool:
+        """Whether a statement draws weights of some models anew: `net.apply(init)`, `net.reset_parameters()`."""
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        parts = list(ast.walk(statement))
+        if not any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) in models for n in parts):
+            return False
+        calls = [n for n in parts if isinstance(n, ast.Call)]
+        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
+        inner = [c for f in run for c in self.program.calls_in(f)]
+        return any(self._fills_at_random(c, models) for c in [*calls, *inner])
+
+    def _fills_at_random(self, call: ast.Call, models: set[str]) -> bool:
+        rows = self.program.once(Effects).kinds.called(call) or ()
+        if any(Effect.DRAWS_TORCH in row.effects and row.mutates for row in rows):
+            return True
+        runs_on_parts = any(Effect.CALLS in row.effects and row.returns == "self" for row in rows)
+        return runs_on_parts and isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) in models
 
     def _uses(self, statement: ast.stmt, item: Item) -> bool:
         """Whether a statement needs an item prepared: it reads a loader, or it trains."""

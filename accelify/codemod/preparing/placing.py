@@ -10,8 +10,8 @@ from accelify.codemod.edits.values import Insert
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.preparing.reach import Reach, constructor
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.purity import draws_at_random
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.training.draws import draws
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -208,8 +208,7 @@ class Start:
         frame = self.program.frame(statement)
         before = [c for c in self.program.calls_in(frame) if self.program.before_end(c, statement)]
         return any(
-            draws_at_random(self.program, c) or any(self.roles.is_module(v) for v in self.program.values(c))
-            for c in before
+            draws(self.program, c) or any(self.roles.is_module(v) for v in self.program.values(c)) for c in before
         )
 
     def is_needed_before(self, statement: ast.stmt) -> bool:

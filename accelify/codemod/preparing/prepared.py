@@ -10,9 +10,9 @@ from accelify.codemod.preparing.batch_objects import Batch, Batches
 from accelify.codemod.preparing.grouping import Group, Item
 from accelify.codemod.preparing.handed_back import handed_back
 from accelify.codemod.preparing.preparing import Preparation
+from accelify.codemod.semantics.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
-from accelify.codemod.semantics.purity import TELLS, tells_about
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Collection, Element, Value, View
 
@@ -336,7 +336,7 @@ def brings_to_cpu(node: ast.expr) -> bool:
 def _is_no_tensor(node: ast.expr) -> bool:
     """`x.size(0)`, `x.numpy().copy()`: what a tensor says of itself, or became."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
-        if tells_about(node) or (isinstance(node, ast.Attribute) and node.attr in TELLS):
+        if tells_about(node) or (isinstance(node, ast.Attribute) and methods.gives_no_tensor(node.attr)):
             return True
         node = node.func if isinstance(node, ast.Call) else node.value
     return False

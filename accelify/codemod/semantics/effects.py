@@ -536,7 +536,7 @@ class Effects:
             return found
         rows = self.kinds.called(node)
         if rows is None:
-            return found | _Direct(Summary(unknown=node))
+            return found | _Direct(Summary(unknown=frozenset({node})))
         for row in rows:
             found = found | self._of_row(row, node)
         return found
@@ -584,13 +584,13 @@ class Effects:
                 inner = [s for s in value.scope.walk() if s is not value.scope and s.is_function]
                 found = found | _Direct(EMPTY, tuple(Run(s, at) for s in inner))
             elif isinstance(value, (ClassValue, Instance)):
-                return _Direct(Summary(unknown=decorator))
+                return _Direct(Summary(unknown=frozenset({decorator})))
         named = self.kinds.name_of(target)
         is_accessor = isinstance(target, ast.Attribute) and target.attr in ("setter", "getter", "deleter")
         if not is_accessor and (not values or named):
             rows = [table.function(n) for n in named]
             if not rows or None in rows:
-                return found | _Direct(Summary(unknown=decorator))
+                return found | _Direct(Summary(unknown=frozenset({decorator})))
         return found
 
     def _is_wrapped(self, node: ast.Call) -> bool:
@@ -620,7 +620,9 @@ class Effects:
             assert isinstance(value, ClassValue)
             for base in self.flow.external_bases(value.scope):
                 row = table.function(base)
-                found = found | (_Direct(Summary(unknown=node)) if row is None else self._of_row(row, node))
+                found = found | (
+                    _Direct(Summary(unknown=frozenset({node}))) if row is None else self._of_row(row, node)
+                )
         return found
 
     def _seen_without_flow(self, node: ast.Call) -> set[Scope]:
@@ -680,7 +682,7 @@ class Effects:
             runs += [Run(m, call, None, (), True) for v in held for m in self._named(v.cls, _RUN_BY[name], "__str__")]
         rows = [r for n in names if (r := table.function(n)) is not None]
         if not runs and not rows and any(UNKNOWN in self.kinds.of(g) for g in given):
-            return _Direct(Summary(unknown=call))
+            return _Direct(Summary(unknown=frozenset({call})))
         effects = frozenset(e for r in rows for e in r.effects) - {Effect.CALLS, *OF_FILES}
         return _Direct(Summary(effects=effects) if effects else EMPTY, tuple(runs))
 

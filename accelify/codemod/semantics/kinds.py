@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from accelify.codemod.libraries import table
+from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Row
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -334,6 +334,15 @@ class Kinds:
         if isinstance(value, External):
             return _kind_of(table.function(value.name))
         return _UNKNOWN
+
+
+def tells_about(node: ast.expr) -> bool:
+    """`x.shape[0]`: what a tensor says of itself is no tensor."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        if isinstance(node, ast.Attribute) and methods.is_about(node.attr):
+            return True
+        node = node.value
+    return False
 
 
 def _row_of(kind: str, method: str) -> tuple[Row, ...]:

@@ -27,8 +27,10 @@ class LibraryCalls:
     def does(self, row: Row, call: ast.Call) -> Summary:
         """What a call does by its row, apart from the functions that it is given and runs."""
         if row.has(Effect.RUNS_CODE):
-            return Summary(unknown=call, effects=row.effects - {Effect.RUNS_CODE, Effect.CALLS, *OF_FILES})
+            return Summary(unknown=frozenset({call}), effects=row.effects - {Effect.RUNS_CODE, Effect.CALLS, *OF_FILES})
         effects = row.effects - {Effect.CALLS, *OF_FILES}
+        if Effect.DRAWS_IN_TRAINING in effects and self._is_always_in_training(call):
+            effects = (effects - {Effect.DRAWS_IN_TRAINING}) | {Effect.DRAWS_TORCH}
         places = self._changed_by(row, call)
         generator = next((k.value for k in call.keywords if k.arg == "generator"), None)
         if generator is not None and effects & DRAWS and ast.unparse(generator) != "None":
@@ -42,6 +44,11 @@ class LibraryCalls:
         if not effects and not places:
             return used
         return used | Summary(writes=frozenset(places), effects=effects)
+
+    def _is_always_in_training(self, call: ast.Call) -> bool:
+        """Whether a function, as `F.dropout`, is not told whether the model is trained: then it takes it that it is."""
+        is_told = len(call.args) > 2 or any(k.arg in (None, "training", "train") for k in call.keywords)
+        return bool(self.kinds.name_of(call.func)) and not is_told
 
     def _changed_by(self, row: Row, call: ast.Call) -> set[Place]:
         """The places that a call changes in place."""

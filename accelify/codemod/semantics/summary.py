@@ -56,7 +56,7 @@ class Summary:
     files_read: frozenset[FileUse] = frozenset()
     files_written: frozenset[FileUse] = frozenset()
     leaves: frozenset[Leave] = frozenset()
-    unknown: ast.AST | None = None  # a call of which nothing is known
+    unknown: frozenset[ast.AST] = frozenset()  # the calls of which nothing is known
 
     @property
     def is_empty(self) -> bool:
@@ -66,7 +66,7 @@ class Summary:
     @property
     def is_unknown(self) -> bool:
         """Whether the code may do anything; `unknown` is to blame."""
-        return self.unknown is not None
+        return bool(self.unknown)
 
     @property
     def only_reads(self) -> bool:
@@ -100,10 +100,6 @@ class Summary:
         """Whether the code writes to the screen, the log or a figure, and does nothing else."""
         return self.shows and replace(self, effects=self.effects - _SHOWN).only_reads
 
-    def changes_outside(self, *scopes: Scope) -> frozenset[Place]:
-        """The places changed that are none of the given scopes' own variables."""
-        return frozenset(p for p in self.writes if p.scope not in scopes or not p.is_variable)
-
     def __or__(self, other: Summary) -> Summary:
         """What one or the other does."""
         if other is EMPTY or self is other:
@@ -116,7 +112,7 @@ class Summary:
             self.files_read | other.files_read,
             self.files_written | other.files_written,
             self.leaves | other.leaves,
-            self.unknown or other.unknown,
+            self.unknown | other.unknown,
         )
 
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.codemod.libraries import methods
+from accelify.codemod.semantics.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import asks_environment, tells_about
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.training.draws import asks_environment
 
 Slot = tuple[Scope | None, str]  # a variable; an attribute, of whatever object; what a function gives
 _RESULT = "return"  # no variable can be called so

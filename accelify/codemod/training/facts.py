@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from accelify.codemod.libraries.runtimes import Runtime
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import function_draws
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Argument, Instance, Member
+from accelify.codemod.training.draws import function_draws
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles, stepped

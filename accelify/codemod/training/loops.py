@@ -11,7 +11,6 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.call_conditions import Way, Ways
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.purity import draws_at_random, function_draws
 from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.semantics.values import (
     Argument,
@@ -25,6 +24,7 @@ from accelify.codemod.semantics.values import (
     Value,
     View,
 )
+from accelify.codemod.training.draws import draws, function_draws
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles, stepped
@@ -296,7 +296,7 @@ class Loops:
         inside = set(loops)
         for call in self.program.calls:
             if (
-                draws_at_random(self.program, call)
+                draws(self.program, call)
                 and self.program.frame(call) in self.program.reachable
                 and any(loop in inside for loop in self.stack(call))
             ):

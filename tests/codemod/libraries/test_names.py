@@ -99,7 +99,7 @@ from accelify.codemod.libraries import names, vocabulary
         (names.takes_a_device, "torch.zeros torch.rand torch.eye", "torch.Tensor torch.from_numpy torch.cat"),
         (names.draws, "torch.rand numpy.random.choice random.random", "torch.nn.functional.dropout torch.zeros"),
         (names.is_seed, "torch.manual_seed random.seed transformers.set_seed", "torch.rand numpy.random.get_state"),
-        (names.joins, "torch.cat torch.stack numpy.append numpy.vstack", "torch.split torch.dstack"),
+        (names.is_clock, "time.time datetime.datetime.now timeit.default_timer", "time.sleep datetime.timedelta"),
         (names.is_without_gradient, "torch.no_grad torch.inference_mode", "torch.enable_grad"),
         (names.sets_gradient, "torch.no_grad torch.enable_grad", "torch.autocast"),
         (names.clips_gradients, "torch.nn.utils.clip_grad_norm_", "torch.nn.utils.parameters_to_vector"),
@@ -113,7 +113,6 @@ from accelify.codemod.libraries import names, vocabulary
             "torch.no_grad torch.inference_mode torch.compile staticmethod property functools.wraps torch.autocast",
             "functools.partial mylib.decorate torch.nn.DataParallel",
         ),
-        (names.is_file_reader, "torch.load open pandas.read_csv cv2.imread", "os.path.exists os.listdir torch.save"),
         (names.runs_command, "os.system subprocess.run subprocess.Popen", "threading.Thread exec"),
         (names.copies_file, "shutil.copy os.rename shutil.move", "os.remove torch.save"),
         (names.makes_folder, "os.makedirs os.mkdir", "tempfile.mkdtemp torch.utils.tensorboard.SummaryWriter"),
@@ -157,10 +156,3 @@ def test_libraries_that_run_the_training_loop() -> None:
     assert vocabulary.runs_training("lightning", "Trainer")
     assert vocabulary.runs_training("fastai", "vision_learner")
     assert not vocabulary.runs_training("ignite", "Accuracy")
-
-
-def test_variables_of_launchers() -> None:
-    assert all(map(vocabulary.is_rank_variable, ("RANK", "LOCAL_RANK", "SLURM_PROCID")))
-    assert not any(map(vocabulary.is_rank_variable, ("WORLD_SIZE", "HOME")))
-    assert all(map(vocabulary.is_launcher_variable, ("RANK", "WORLD_SIZE", "MASTER_ADDR")))
-    assert not vocabulary.is_launcher_variable("HOME")

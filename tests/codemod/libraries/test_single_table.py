@@ -66,10 +66,7 @@ STILL_THERE = {
     "semantics.aliases": 1,
     "semantics.flow_graph": 1,
     "semantics.provenance": 1,
-    "semantics.purity": 9,
     "training.certainty": 1,
-    "training.harmless": 10,
-    "training.outputs": 21,
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from accelify.codemod.metrics.results import Remains, stored_in
+from accelify.codemod.metrics.results import Remains, is_in, kept_in, stored_in
+from tests.codemod.facts import Facts
 from tests.codemod.metrics.loops import in_loop
 
 BODY = """\
@@ -34,3 +35,11 @@ def test_what_nobody_asks_for() -> None:
 def test_names_that_are_bound() -> None:
     _facts, loop = in_loop("a = 1\nb.c = 2\nd, e = f()")
     assert set(stored_in(*loop.body)) == {"a", "d", "e"}
+
+
+def test_variables_that_hold_what_the_code_made() -> None:
+    facts = Facts("def f(x):\n    a = g()\n    b = x\n    c = []\n    for d in c: pass\n    a = x\n    c[0].y = 1\n")
+    kept = kept_in(facts["def f"])
+    assert kept == {"c"}
+    assert is_in(facts.expression("c[0].y"), kept)
+    assert not is_in(facts.expression("x"), kept)

@@ -122,7 +122,7 @@ def told(text: str) -> set[str]:
     """The same, as the summary has it."""
     source = program(WORLD + text + "\nrun(x, t, o)")
     found = Effects(source).of(source.named[0].tree.body[-1])
-    assert not found.is_unknown, ast.unparse(found.unknown)  # type: ignore[arg-type]  # it is unknown
+    assert not found.is_unknown, [ast.unparse(n) for n in found.unknown]
     names = {
         "torch": {Effect.DRAWS_TORCH, Effect.SEEDS_TORCH, Effect.DRAWS_IN_TRAINING},
         "numpy": {Effect.DRAWS_NUMPY, Effect.SEEDS_NUMPY},

@@ -34,6 +34,8 @@ def test_what_changes_in_place() -> None:
 def test_random_numbers() -> None:
     assert does("torch.randn(3)").effects == {Effect.DRAWS_TORCH}
     assert does("torch.randn(3, generator=g)").effects == {Effect.DRAWS_GIVEN}
+    assert does("torch.nn.functional.dropout(x)").effects == {Effect.DRAWS_TORCH}
+    assert does("torch.nn.functional.dropout(x, training=False)").effects == {Effect.DRAWS_IN_TRAINING}
 
 
 def test_files_and_the_screen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from accelify.codemod.edits.values import Plan, Remark
 from accelify.codemod.result import ChangeRecord, Note, Tier
@@ -53,7 +54,9 @@ def _told(remarks: Iterable[Remark], path: str, lines: Lines) -> Iterator[tuple[
         places = dict.fromkeys(_place(at, node, about, path, lines) for at, node, about in listed)
         own = (f"line {line}", f"{first.about} (line {line})")
         also = [place for place in places if place not in own]
-        yield first, line, first.text + (f"; also {', '.join(also)}" if also else "")
+        named = (_place(at, node, "", path, lines) for at, node in first.lines)
+        text = replace(first, message=first.message.replace("{lines}", ", ".join(dict.fromkeys(named)))).text
+        yield first, line, text + (f"; also {', '.join(also)}" if also else "")
 
 
 def _place(at: str, node: ast.AST, about: str, path: str, lines: Lines) -> str:

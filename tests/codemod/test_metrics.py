@@ -697,7 +697,7 @@ def test_a_sum_written_out_is_told_like_any_other(batch: str, end: str, is_told:
 def test_a_schedule_for_steps_that_others_take_is_told_of(total: str, where: str, is_told: bool) -> None:
     made = f"rows = torch.ones(8)\nscheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps={total})"
     notes = run(script(prepared=made, **{where: "scheduler.step()"})).notes
-    assert any("as long as the schedule is" in n.message for n in notes) is is_told
+    assert any("follows a count of steps" in n.message for n in notes) is is_told
 
 
 @pytest.mark.parametrize(

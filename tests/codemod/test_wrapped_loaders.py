@@ -130,7 +130,7 @@ for x, y in halves(loader):
 """
     result = run(HEAD + text.replace("    STEP\n", indent(STEP, "    ")))
     assert "for x, y in accelerator.shard(halves(loader)):" in result.after.decode()
-    assert any("divide the number of steps" in n.message for n in result.notes)
+    assert any("divide its numbers of steps" in n.message for n in result.notes)
 
 
 def test_what_a_generator_makes_of_a_loader_that_is_prepared_is_not_dealt_out_again() -> None:

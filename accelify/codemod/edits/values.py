@@ -155,7 +155,7 @@ class Remark:
 
     of: the node that `when` is about, if it is another. once: the same message at another place will do.
     about: what the `{}` of the message stands for; notes of a file that differ in it alone are told as one.
-    also: further places that the message is about, each with its file.
+    also: further places that the message is about, each with its file. lines: what its `{lines}` stands for.
     """
 
     rule: str
@@ -168,11 +168,13 @@ class Remark:
     once: bool = False
     about: str = ""
     also: tuple[tuple[str, ast.AST], ...] = ()
+    lines: tuple[tuple[str, ast.AST], ...] = ()
 
     @property
     def text(self) -> str:
-        """The message with what it is about."""
-        return self.message.replace("{}", self.about)
+        """The message with what it is about, and with the lines of the original."""
+        lines = (f"line {getattr(node, 'lineno', 1)}" for _, node in self.lines)
+        return self.message.replace("{}", self.about).replace("{lines}", ", ".join(dict.fromkeys(lines)))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which bars, schedules and rounds are told how many steps one process would take, where each takes a share?"""
+"""What is counted in steps, of which an epoch has fewer the more processes there are: bars, schedules, intervals?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accelify.codemod.libraries import names
+from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.values import Made
 
 if TYPE_CHECKING:
@@ -27,13 +29,6 @@ def overstated_bars(script: Script) -> Iterator[ast.expr]:
                     yield total
 
 
-def overlong_schedules(script: Script) -> Iterator[ast.expr]:
-    """The `total_steps=len(data) // batch_size` of schedulers that step in loops that are dealt out."""
-    for given, is_by_batch in _told(script):
-        if any(is_by_batch) and _has_length(script, given) and _counts_all(script, given):
-            yield given
-
-
 def shrunken_schedules(script: Script) -> Iterator[ast.expr]:
     """The `T_max=len(loader)` of schedulers that step once an epoch: in one process the loader is N times as long."""
     for given, is_by_batch in _told(script):
@@ -43,14 +38,8 @@ def shrunken_schedules(script: Script) -> Iterator[ast.expr]:
 
 def _told(script: Script) -> Iterator[tuple[ast.expr, list[bool]]]:
     """What a scheduler is told beside its optimizer, and of each of its steps, whether it is in a loop dealt out."""
-    steps: dict[ast.Call, list[bool]] = {}
-    for step in script.program.calls:
-        if isinstance(step.func, ast.Attribute) and step.func.attr == "step":
-            is_by_batch = _is_in_a_share(script, step, DEPTH)
-            for value in script.program.values(step.func.value):
-                if isinstance(value, Made) and script.roles.is_scheduler(value) and isinstance(value.node, ast.Call):
-                    steps.setdefault(value.node, []).append(is_by_batch)
-    for call, shares in steps.items():
+    for call, steps in _stepped_schedulers(script).items():
+        shares = [_is_in_a_share(script, step, DEPTH) for step in steps]
         yield from ((given, shares) for given in [*call.args[1:], *(k.value for k in call.keywords)])
 
 
@@ -60,6 +49,165 @@ def _is_in_a_share(script: Script, call: ast.AST, depth: int) -> bool:
         return True
     callers = script.program.flow.callers.get(script.program.frame(call), ()) if depth else ()
     return any(_is_in_a_share(script, caller, depth - 1) for caller in callers)
+
+
+class StepCounts:
+    """Find what is decided by a count of steps alone: not by the part of an epoch, `step / len(loader)`."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.program = script.program
+        self.chains = script.metrics.measured.chains
+        self._open: set[tuple[ast.AST, bool]] = set()
+
+    def learning_rates(self) -> Iterator[ast.AST]:
+        """Where a learning rate is set from a count of steps, and the schedulers that count steps for themselves."""
+        for parsed in self.program.files:
+            for node in parsed.parents:
+                if not isinstance(node, (ast.Assign, ast.AugAssign)) or not self._sets_learning_rate(node):
+                    continue
+                if self.program.frame(node) in self.program.reachable and self._follows_steps(node):
+                    yield node
+        for call, steps in _stepped_schedulers(self.script).items():
+            if any(_is_in_a_share(self.script, s, DEPTH) and self._counts_each(s) for s in steps):
+                given = [*call.args[1:], *(k.value for k in call.keywords)]
+                overlong = [g for g in given if _has_length(self.script, g) and _counts_all(self.script, g)]
+                if overlong or not any(map(self._is_count, given)):
+                    yield overlong[0] if overlong else call
+
+    def intervals(self) -> Iterator[ast.AST]:
+        """The conditions in training loops that come true at some counts of steps, but for those that step."""
+        for loop in self.script.metrics.shared_loops:
+            for node in ast.walk(loop):
+                steps = isinstance(node, ast.If) and any(
+                    self.program.inside(s, node) for s in self.script.training.steps
+                )
+                if isinstance(node, (ast.If, ast.While)) and not steps and self._is_at_counts(node.test):
+                    yield node
+
+    def _is_at_counts(self, test: ast.expr) -> bool:
+        """Whether a condition counts steps, and not only up to the first."""
+        for node in ast.walk(test):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self.counts(node):
+                return True
+            if isinstance(node, ast.Compare) and not isinstance(node.left, ast.BinOp) and self.counts(node):
+                limits = [getattr(c, "value", None) for c in [node.left, *node.comparators]]
+                if not any(limit in (0, 1) for limit in limits):
+                    return True
+        return False
+
+    def _counts_each(self, step: ast.Call) -> bool:
+        """Whether `scheduler.step()` counts by itself, or is told a count of steps."""
+        return not step.args or self.counts(step.args[0])
+
+    def _sets_learning_rate(self, node: ast.Assign | ast.AugAssign) -> bool:
+        """`group["lr"] = ...` for one of an optimizer's groups."""
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return any(
+            isinstance(t, ast.Subscript)
+            and isinstance(t.slice, ast.Constant)
+            and t.slice.value == "lr"
+            and self._is_group(t.value)
+            for t in targets
+        )
+
+    def _is_group(self, node: ast.expr) -> bool:
+        if any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for n in ast.walk(node)):
+            return True
+        found = self.chains.definitions(node) if isinstance(node, ast.Name) else frozenset()
+        holders = (self.program.parent(d.node) for d in found if d.kind in (Kind.LOOP, Kind.ASSIGNMENT))
+        heads = [h.iter if isinstance(h, ast.For) else h.value for h in holders if isinstance(h, (ast.For, ast.Assign))]
+        return any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for h in heads for n in ast.walk(h))
+
+    def _follows_steps(self, node: ast.Assign | ast.AugAssign, depth: int = DEPTH) -> bool:
+        """Whether what is set, or whether it is set, comes from a count of steps."""
+        if self.counts(node.value):
+            return True
+        if isinstance(node, ast.AugAssign) and _is_in_a_share(self.script, node, depth) and not self._is_chosen(node):
+            return True
+        return self._is_reached_by_count(node, depth)
+
+    def _is_chosen(self, node: ast.AST) -> bool:
+        return any(True for _ in self.program.branches_round(node))
+
+    def _is_reached_by_count(self, node: ast.AST, depth: int) -> bool:
+        if any(self.counts(branching.test) for branching, _ in self.program.branches_round(node)):
+            return True
+        calls = self.program.calls_of(self.program.frame(node)) if depth else []
+        return any(self._is_reached_by_count(call, depth - 1) for call in calls)
+
+    def _is_count(self, node: ast.expr) -> bool:
+        """Whether a value is worked out from the number of this process's steps."""
+        return bool(self.script.metrics.ranks.of(node).of(Mark.STEPS))
+
+    def counts(self, node: ast.expr) -> bool:
+        """Whether a value depends on a count of steps in another way than by its part of such a count."""
+        return self._follows(node, whole=True)
+
+    def _follows(self, node: ast.expr, *, whole: bool) -> bool:
+        """Whether a value comes from a count of steps; with `whole`, not from a part of one, `step / len(loader)`."""
+        if (node, whole) in self._open or not self._is_count(node):
+            return False
+        self._open.add((node, whole))
+        found = not (whole and self._is_part(node)) and self._is_made_from(node, whole)
+        self._open.discard((node, whole))
+        return found
+
+    def _is_part(self, node: ast.expr) -> bool:
+        """Whether two counts of steps are divided or compared, which comes out the same for any number of processes."""
+        sides: list[ast.expr] = []
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)):
+            sides = [node.left, node.right]
+        elif isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+        return bool(sides) and all(self._follows(side, whole=False) for side in sides)
+
+    def _is_made_from(self, node: ast.expr, whole: bool) -> bool:
+        if isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):
+            return any(self._is_given(d, whole) for d in found)
+        if isinstance(node, ast.Call):
+            callees = self.program.flow.callees.get(node, ())
+            if callees:
+                returned = (n.value for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Return))
+                return any(value is not None and self._follows(value, whole=whole) for value in returned)
+            if "len" in self.program.called(node):
+                return True
+        return any(self._follows(n, whole=whole) for n in _parts(node))
+
+    def _is_given(self, definition: Definition, whole: bool) -> bool:
+        """Whether a definition gives a count of steps."""
+        ranks, node = self.script.metrics.ranks, definition.node
+        if ranks.running_in(definition) is not None:
+            return True
+        if definition.kind is Kind.LOOP:
+            return any(a in ranks.rounds for a in self.program.ancestors(node))
+        if definition.kind is Kind.PARAMETER and isinstance(node, ast.arg):
+            function = self.program.scope(node)
+            given = [self.chains.given(c, function, node.arg) for c in self.program.calls_of(function)]
+            return any(g is not None and self._follows(g, whole=whole) for g in given)
+        parent = self.program.parent(node)
+        assigned = self.script.tracer.assigned(node) if isinstance(node, ast.expr) else None
+        value = parent.value if isinstance(parent, ast.AugAssign) else assigned
+        return value is not None and self._follows(value, whole=whole)
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.keyword):
+            yield part.value
+        elif isinstance(part, ast.expr):
+            yield part
+
+
+def _stepped_schedulers(script: Script) -> dict[ast.Call, list[ast.Call]]:
+    """The calls that make schedulers, with those of their `step`."""
+    steps: dict[ast.Call, list[ast.Call]] = {}
+    for step in script.program.calls:
+        if isinstance(step.func, ast.Attribute) and step.func.attr == "step":
+            for value in script.program.values(step.func.value):
+                if isinstance(value, Made) and script.roles.is_scheduler(value) and isinstance(value.node, ast.Call):
+                    steps.setdefault(value.node, []).append(step)
+    return steps
 
 
 def overlong_rounds(script: Script) -> Iterator[ast.expr]:

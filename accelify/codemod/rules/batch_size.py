@@ -11,30 +11,36 @@ Left alone: all of it.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Remark
+from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "batch_size"
 _PARALLEL = "`DataParallel` divided each batch between the GPUs"
+_ITEMS = {True: "batches of this size", False: "items of this loop"}
 _RATE = "consider a larger learning rate (often N times, with a warm-up)"
 
 
 def find(script: Script) -> Iterator[Remark]:
     """One note, at the first place that says how large the training batches are."""
     sizes = script.batch_sizes
-    if sizes.loaders:
-        message, tier = _of_loaders(script)
-        yield _note(script, sizes.loaders, message, tier)
-    elif sizes.loops:
-        yield _note(script, sizes.loops, _of_loops(script), Tier.REVIEW)
+    if not sizes.loaders and not sizes.loops:
+        return
+    first, *others = ((script.path(place), place) for place in sizes.loaders or sizes.loops)
+    counted = tuple((script.path(node), node) for node in StepCounts(script).intervals())
+    learned = (
+        f"on N processes a step learns from N {_ITEMS[bool(sizes.loaders)]}, one from each process, and an epoch has"
+    )
+    learned += f" 1/N of the steps{' (counted in {lines})' if counted else ''}"
+    message, tier = _of_loaders(script, learned) if sizes.loaders else (_of_loops(script, learned), Tier.REVIEW)
+    yield Remark(NAME, *first, message, tier, also=tuple(others), lines=counted)
 
 
-def _of_loaders(script: Script) -> tuple[str, Tier]:
-    split, learned = script.options.runtime.sharing, _learned("batches of this size")
+def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
+    split = script.options.runtime.sharing
     if script.distribution is not None:
         return f"{learned}, as before", Tier.ADVICE
     if script.batch_sizes.parallel and script.options.keep_global_batch:
@@ -46,19 +52,8 @@ def _of_loaders(script: Script) -> tuple[str, Tier]:
     return f"{learned}: {_RATE}, or {keep}", Tier.REVIEW
 
 
-def _of_loops(script: Script) -> str:
+def _of_loops(script: Script, learned: str) -> str:
     before = f"{_PARALLEL}; now, " if script.batch_sizes.parallel else ""
-    message = f"{before}{_learned('items of this loop')}"
     if any(script.roles.has_no_length(source) for _, source in script.preparation.sharded):
-        message += " (what has no length loses an incomplete last round)"
-    return f"{message}: {_RATE}, or divide the batch size by `{script.reach.name}.num_processes`"
-
-
-def _learned(items: str) -> str:
-    return f"on N processes a step learns from N {items}, one from each process, and an epoch has 1/N of the steps"
-
-
-def _note(script: Script, places: Sequence[ast.AST], message: str, tier: Tier) -> Remark:
-    first, *others = places
-    also = tuple((script.path(place), place) for place in others)
-    return Remark(NAME, script.path(first), first, message, tier, also=also)
+        learned += " (what has no length loses an incomplete last round)"
+    return f"{before}{learned}: {_RATE}, or divide the batch size by `{script.reach.name}.num_processes`"

@@ -65,7 +65,6 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         )
         assert data.loop is not None
         yield from _counted(script, data.loop)
-        yield from _scheduled(script, data.loop)
     kinds = {d.kind for d in script.training.data}
     draws = "random" in kinds or ("loaders" in kinds and script.run.draws_in_its_data)
     if draws and not _sets_learning_rate(script):
@@ -103,19 +102,6 @@ def _counted(script: Script, loop: ast.AST) -> Iterator[Remark]:
         ):
             message = "each process has only its own share of this counter's values, so some may never get here"
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
-
-
-def _scheduled(script: Script, loop: ast.AST) -> Iterator[Remark]:
-    """A schedule that goes on with each round, of which each process has fewer than one process had."""
-    for call in script.program.calls:
-        if (
-            isinstance(call.func, ast.Attribute)
-            and call.func.attr == "step"
-            and loop in script.program.loops_round(call)
-            and any(script.roles.is_scheduler(v) for v in script.program.values(call.func.value))
-        ):
-            message = "N processes step this once for N items: divide the number of steps that it was made for by N"
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _sets_learning_rate(script: Script) -> bool:

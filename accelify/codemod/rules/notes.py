@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.metrics.batch_numbers import picked_by_number
 from accelify.codemod.metrics.decisions import decided_apart
-from accelify.codemod.metrics.progress import overlong_rounds, overlong_schedules, overstated_bars, shrunken_schedules
+from accelify.codemod.metrics.progress import overlong_rounds, overstated_bars, shrunken_schedules
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.result import Tier
@@ -66,11 +66,15 @@ def find(script: Script) -> Iterator[Remark]:
                 yield from _evaluation(script, node)
     yield from _elsewhere(script)
     yield from _uneven(script)
+    divides = script.options.keep_global_batch and not script.preparation.sharded
     for lengths, message, tier in (
-        (overstated_bars, _STEPS, Tier.ADVICE),
-        (overlong_schedules, f"{_STEPS}, and as long as the schedule is", Tier.REVIEW),
-        (overlong_rounds, f"{_STEPS}, and `next` fails after them", Tier.REVIEW),
-        (shrunken_schedules, _FEWER, Tier.REVIEW),
+        ()
+        if divides
+        else (
+            (overstated_bars, _STEPS, Tier.ADVICE),
+            (overlong_rounds, f"{_STEPS}, and `next` fails after them", Tier.REVIEW),
+            (shrunken_schedules, _FEWER, Tier.REVIEW),
+        )
     ):
         for length in lengths(script):
             yield Remark(NAME, script.path(length), length, message, tier)

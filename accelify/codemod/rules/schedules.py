@@ -2,9 +2,13 @@
 
     scheduler.step(loss)    ->    scheduler.step(accelerator.reduce(loss, "mean"))
 
+    group["lr"] = base * min(1, step / 1000)    follows a count of steps, of which an epoch has 1/N
+
 Why: a scheduler that waits for a plateau compares losses, and each process has its own: their learning rates would
-part, and the copies of the model with them.
-Left alone: what is everyone's already: a sum that is reduced, an evaluation that stays whole or is gathered.
+diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs: a note says
+so.
+Left alone: what is everyone's already: a sum that is reduced, an evaluation that is not sharded or is gathered; and
+schedules that count epochs, or parts of one, as `step / len(loader)` does.
 """
 
 from __future__ import annotations
@@ -17,31 +21,44 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
+from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "schedules"
+_FEWER = "the learning rate follows a count of steps, and on N processes an epoch has 1/N of the steps"
 
 
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each step of a scheduler that is told what one process alone has seen; else a note."""
+    yield from _counted(script)
     for call in script.program.calls:
         given = _given(script, call)
         if given is None or not script.metrics.ranks.is_own(given):
             continue
         path, text, accelerator = script.path(call), ast.unparse(given), script.accelerator(call)
         if accelerator is None or script.distribution is not None or not script.options.runtime.has("reduce"):
-            message = f"each process has its own `{text}`, so their learning rates may part: reduce it over them first"
+            message = f"each process has its own `{text}`, so their learning rates may diverge: reduce it first"
             yield Remark(NAME, path, call, message, Tier.REVIEW)
             continue
         yield Change(
             NAME,
             path,
             call.lineno,
-            f"`{text}` of all processes, whose learning rates would part otherwise",
+            f"`{text}` of all processes, whose learning rates would diverge otherwise",
             (Replace(given, partial(mean, accelerator=accelerator), (given,), (accelerator.split(".")[0],)),),
             tier=Tier.REVIEW,
         )
+
+
+def _counted(script: Script) -> Iterator[Remark]:
+    """Schedules that count steps, where an epoch has fewer of them than in one process."""
+    if script.distribution is not None or (script.options.keep_global_batch and not script.preparation.sharded):
+        return
+    keep = "" if script.preparation.sharded else ", or rewrite with `--keep-global-batch`"
+    message = f"{_FEWER}: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
+    for node in StepCounts(script).learning_rates():
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _given(script: Script, call: ast.Call) -> ast.expr | None:

@@ -1,8 +1,10 @@
-"""Facts about bars, schedules and rounds that are told how many steps one process would take."""
+"""Facts about what counts steps: bars, schedules, learning rates set by hand, intervals."""
 
 from __future__ import annotations
 
-from accelify.codemod.metrics.progress import overlong_schedules, overstated_bars, shrunken_schedules
+import pytest
+
+from accelify.codemod.metrics.progress import StepCounts, overstated_bars, shrunken_schedules
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, script, training
 
@@ -18,17 +20,114 @@ def test_bars() -> None:
     assert bars("10") == []
 
 
+def rates(**slots: str) -> list[str]:
+    """What makes learning rates follow a count of steps."""
+    return texts(StepCounts(training(**slots).script).learning_rates())
+
+
 def schedule(steps: str, step: str = STEP, end_of_epoch: str = "") -> tuple[list[str], list[str]]:
     set_up = f"scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, {steps})\n"
     found = training(set_up=set_up, step=step, end_of_epoch=end_of_epoch).script
-    return texts(overlong_schedules(found)), texts(shrunken_schedules(found))
+    return texts(StepCounts(found).learning_rates()), texts(shrunken_schedules(found))
 
 
 def test_schedules_that_step_with_each_batch() -> None:
     assert schedule("len(rows) // 2", STEP + "scheduler.step()\n") == (["len(rows) // 2"], [])
     assert schedule("len(loader)", STEP + "scheduler.step()\n") == ([], [])
+    (found,) = schedule("1000", STEP + "scheduler.step()\n")[0]
+    assert found.startswith("torch.optim.lr_scheduler.CosineAnnealingLR(")
 
 
 def test_schedules_that_step_with_each_epoch() -> None:
     assert schedule("len(loader)", end_of_epoch="scheduler.step()\n") == ([], ["len(loader)"])
     assert schedule("10", end_of_epoch="scheduler.step()\n") == ([], [])
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "t_total = len(rows) // 2\nscheduler = transformers.get_linear_schedule_with_warmup(optimizer, 10, t_total)",
+        "n = 5000\nscheduler = transformers.get_cosine_schedule_with_warmup(optimizer, 10, num_training_steps=n)",
+        "scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, step / 1000))",
+    ],
+)
+def test_schedulers_may_be_told_in_any_words(steps: str) -> None:
+    assert len(rates(imports="import transformers", set_up=steps, step=STEP + "scheduler.step()")) == 1
+
+
+@pytest.mark.parametrize(
+    ("set_up", "step"),
+    [
+        (
+            "total = 3 * len(loader)\nscheduler = lrs.LambdaLR(optimizer, lambda step: 1 - step / total)",
+            "scheduler.step()",
+        ),
+        ("scheduler = lrs.OneCycleLR(optimizer, 0.1, epochs=3, steps_per_epoch=len(loader))", "scheduler.step()"),
+    ],
+)
+def test_schedulers_may_be_told_the_length_of_the_prepared_loader(set_up: str, step: str) -> None:
+    assert rates(imports="import torch.optim.lr_scheduler as lrs", set_up=set_up, step=STEP + step) == []
+
+
+SET = "for group in optimizer.param_groups:\n    group['lr'] = {}\n"
+ADJUST = "def adjust(optimizer, step):\n    for group in optimizer.param_groups:\n        group['lr'] = {}\n"
+NOAM = """\
+class Noam:
+    def __init__(self, optimizer, warmup):
+        self.optimizer, self.warmup, self.n = optimizer, warmup, 0
+    def step(self):
+        self.n += 1
+        for group in self.optimizer.param_groups:
+            group['lr'] = min(self.n ** -0.5, self.n * self.warmup ** -1.5)
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"set_up": "n = 0", "batch": "n += 1\n" + SET.format("0.1 * min(n / 1000, 1)")},
+        {"set_up": "n = 0", "batch": "n = n + 1\nrate = 0.1 * 0.9 ** (n // 100)\n" + SET.format("rate")},
+        {"set_up": "n = 0", "batch": "n += 1\nif n in (100, 200):\n    optimizer.param_groups[0]['lr'] *= 0.1"},
+        {"set_up": "n = 0\n" + ADJUST.format("0.1 / step"), "batch": "n += 1\nadjust(optimizer, n)"},
+        {"set_up": "n = 0\n" + ADJUST.format("0.1"), "batch": "n += 1\nif n == 500:\n    adjust(optimizer, n)"},
+        {"batch": "optimizer.param_groups[0]['lr'] *= 0.999"},
+        {"set_up": NOAM + "wrapped = Noam(optimizer, 20)", "step": STEP.replace("optimizer.step", "wrapped.step")},
+    ],
+)
+def test_learning_rates_that_are_set_from_a_count_of_steps(slots: dict[str, str]) -> None:
+    assert len(rates(**slots)) == 1
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"epoch": SET.format("0.1 * 0.1 ** (epoch // 30)")},
+        {"set_up": ADJUST.format("0.1 * step"), "epoch": "adjust(optimizer, epoch)"},
+        {"set_up": "n = 0", "batch": "n += 1\n" + SET.format("0.1 * (1 - n / (2 * len(loader)))")},
+        {
+            "set_up": "n, total = 0, 2 * len(loader)",
+            "batch": "n += 1\nif n < total:\n    " + SET.format("0.1").replace("\n", "\n    "),
+        },
+        {"set_up": "log = {}\nn = 0", "batch": "n += 1\nlog['lr'] = n"},
+    ],
+)
+def test_learning_rates_that_are_not(slots: dict[str, str]) -> None:
+    assert rates(**slots) == []
+
+
+def intervals(batch: str) -> list[str]:
+    found = StepCounts(training(set_up="n = 0", batch=f"n += 1\n{batch}").script).intervals()
+    return [text.partition(":")[0] for text in texts(found)]
+
+
+def test_intervals_and_limits_count_steps() -> None:
+    assert intervals("if n % 100 == 0:\n    print(n)") == ["if n % 100 == 0"]
+    assert intervals("if n >= 5000:\n    break") == ["if n >= 5000"]
+    assert intervals("if not n % 10:\n    print(n)") == ["if not n % 10"]
+
+
+def test_the_first_step_and_the_last_are_no_intervals() -> None:
+    assert intervals("if n == 1:\n    print(n)") == []
+    assert intervals("if n % len(loader) == 0:\n    print(n)") == []
+    assert intervals("if epoch % 2 == 0:\n    print(n)") == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from accelify.codemod.options import Options
@@ -77,3 +79,12 @@ def test_items_that_the_script_shards_itself() -> None:
     assert "accelerator.shard(" in line(result, found.line)
     assert "--keep-global-batch" not in found.message
     assert "divide the batch size by `accelerator.num_processes`" in found.message
+
+
+@pytest.mark.parametrize("test", ["n % 10 == 0", "not n % 10", "n > 500"])
+def test_it_names_what_counts_steps(test: str) -> None:
+    batch = f"n += 1\nif {test}:\n    print(n)"
+    result = run(script(before="rows = torch.randn(8, 2, 4)\nn = 0", batch=batch))
+    (number,) = re.findall(r"\(counted in line (\d+)\)", note(result).message)
+    assert line(result, int(number)) == f"if {test}:"
+    assert "counted in" not in note(run(script(before="rows = torch.randn(8, 2, 4)\nn = 0"))).message

@@ -23,8 +23,9 @@ from accelify.runtime.data.loader import is_loader, skip_first_batches
 from accelify.runtime.data.metrics import Metrics
 from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.preparation import DataPreparation
-from accelify.runtime.data.random_state import RankSeed, share_random_state
+from accelify.runtime.data.random_state import share_random_state
 from accelify.runtime.data.sharding import Sharding
+from accelify.runtime.data.streams import RankSeed, choose_streams
 from accelify.runtime.gradients.accumulation import Accumulation
 from accelify.runtime.gradients.distributed import choose_strategy
 from accelify.runtime.gradients.optimizers import is_scheduler
@@ -104,7 +105,8 @@ class Accelerator:
         world = join(environment, cpu=own.cpu, timeout=given.process_group.timeout)
         collectives = collectives_of(world)
         share_random_state(world, collectives)
-        passes = LoaderPasses()
+        self._streams = choose_streams(world, collectives)
+        passes = LoaderPasses(self._streams)
         project = project_configuration(project_dir, project_config)
         compiling = TorchDynamoPlugin.settle(dynamo_plugin, dynamo_backend)
         self._device_placement = device_placement
@@ -125,12 +127,12 @@ class Accelerator:
             strategy=self._strategy,
             precision=self._precision,
             accumulation=self._accumulation,
+            draws=self._streams,
             holds_schedulers=step_scheduler_with_optimizer,
             compile_options=None if compiling is None else asdict(compiling),
         )
         self._data = DataPreparation(
             world=world,
-            collectives=collectives,
             passes=passes,
             sharding=Sharding(
                 rank=world.rank,
@@ -141,7 +143,7 @@ class Accelerator:
             ),
         )
         self._metrics = Metrics(world=world, collectives=collectives, passes=passes)
-        self._rank_seed = RankSeed(world=world, at_exit=self._strategy.wait_at_exit)
+        self._rank_seed = RankSeed(world=world, streams=self._streams, at_exit=self._strategy.wait_at_exit)
         self._checkpoints = Checkpoints(
             world=world,
             collectives=collectives,
@@ -151,6 +153,7 @@ class Accelerator:
                 schedulers=self._training.schedulers,
                 loaders=self._data.loaders,
                 scaler=self._precision.scaler,
+                streams=self._streams,
             ),
             project=project,
         )

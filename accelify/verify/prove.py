@@ -34,6 +34,7 @@ REMOVABLE = {
 # With these, ranks get into each other's way; it is not the size of the batch.
 FILE_ERRORS = ("EOFError", "OSError", "File", "PermissionError", "_pickle.UnpicklingError", "NotADirectoryError")
 NO_GPU = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver")
+ALIKE = "random numbers that each rank draws for itself in loops over its data drawn alike by all"
 ADDED_UP = "losses that are sums over the batch added up over the ranks"
 
 
@@ -147,6 +148,9 @@ def gather(request: Request, runner: Runner, project: Project, rewritten: Rewrit
             made = (*made, f"{ADDED_UP} ({many.ranks[0].backwards[0].at})")
     if any(nature.kind == "draw" for nature in many.ranks[0].natures):  # some are not one draw for each row
         made = tuple(words for words in made if not words.startswith(REMOVABLE["draw"]))
+    alike = [nature.at for nature in many.ranks[0].natures if nature.kind == "alike"]
+    if alike and not any(words.startswith(REMOVABLE["draw"]) for words in made):
+        made = (*made, f"{ALIKE} ({alike[0]})")
     return Evidence(first, one, baseline, many, rewritten.notes, made, cannot_split)
 
 

@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 
+from accelify.codemod.libraries.runtimes import ACCELIFY, RUNTIMES, Runtime
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.pairs import left_alone, migrated, run, script
@@ -483,16 +484,18 @@ class Pairs(Dataset):
 """
 
 
-def test_a_data_set_in_another_file_that_draws_its_samples_draws_others_in_each_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=RUNTIMES)
+def test_a_data_set_that_draws_its_samples_needs_nothing_where_the_runtime_draws_others_in_each_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: Runtime
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("pairs.py").write_text(PAIRS)
     loader = "loader = DataLoader(Pairs(torch.randn(8, 4)), batch_size=2)"
     Path("train.py").write_text(script(imports="from pairs import Pairs", model=loader))
-    result = next(r for r in rewrite_together(("train.py",), Options()) if r.path == "train.py")
-    assert "accelerator.seed_by_rank()" in result.after.decode()
-    assert any("the data set draws" in c.reason for c in result.changes)
+    result = next(r for r in rewrite_together(("train.py",), Options(runtime=runtime)) if r.path == "train.py")
+    assert "accelerator.seed_by_rank()" not in result.after.decode()
+    is_alike = any("draw the same random numbers in their data sets" in note.message for note in result.notes)
+    assert is_alike == (runtime is not ACCELIFY)
 
 
 OWN_LOSS = """\

@@ -25,7 +25,9 @@ from accelify.runtime import (
 from accelify.runtime.data.loader import prepare_loader
 from accelify.runtime.data.one_process import OneProcess
 from accelify.runtime.data.passes import LoaderPasses
+from accelify.runtime.data.streams import Streams
 from accelify.runtime.world.collectives import Collectives
+from tests.runtime import noisy_models
 
 
 @pytest.fixture
@@ -62,6 +64,11 @@ def test_the_same_numbers_bit_for_bit(accelerator):
     numpy.random.seed(1)
     plain = train(None)
     assert train(accelerator) == plain
+
+
+@pytest.mark.parametrize("kind", noisy_models.KINDS)
+def test_models_that_live_on_noise_come_out_bit_for_bit(accelerator, kind):
+    assert noisy_models.train(kind, accelerator) == noisy_models.train(kind)
 
 
 def test_the_very_same_objects(accelerator):
@@ -331,8 +338,8 @@ def test_seeds_reach_every_library():
 
 def test_a_loader_moves_its_batches_where_the_device_is_another():
     loader = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
-    source = OneProcess(loader, Collectives())
-    prepared = prepare_loader(loader, source, LoaderPasses(), torch.device("meta"))
+    streams = Streams(Collectives(), torch.device("cpu"))
+    prepared = prepare_loader(loader, OneProcess(loader, streams), LoaderPasses(streams), torch.device("meta"))
     assert [batch[0].device.type for batch in prepared] == ["meta", "meta"]
     assert isinstance(prepared, DataLoader)
     assert copy.deepcopy(prepared).batch_size == 2

@@ -3,8 +3,8 @@
     for i in range(0, len(x), batch_size):    ->    for i in accelerator.shard(range(0, len(x), batch_size)):
 
 Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is dealt out, an
-equal number to each process. Batches drawn at random get random numbers of their own in each process, and so do data
-sets that draw what they hand out.
+equal number to each process. Batches drawn at random get random numbers of their own in each process; for
+loops over data that are dealt out, and data sets that draw what they hand out, the runtime does that.
 Left alone: the mini-batches of what an environment told this process, which no other has; and a full batch, which more
 processes cannot divide. A note says so.
 """
@@ -66,8 +66,9 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         assert data.loop is not None
         yield from _counted(script, data.loop)
     kinds = {d.kind for d in script.training.data}
-    draws = "random" in kinds or ("loaders" in kinds and script.run.draws_in_its_data)
-    if draws and not _sets_learning_rate(script):
+    if "loaders" in kinds and script.run.draws_in_its_data and not script.options.runtime.has("seed_by_rank"):
+        yield from _drawn_alike(script)
+    if "random" in kinds and not _sets_learning_rate(script):
         yield from _random(script)
     elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
         backward = script.training.backwards[0]
@@ -128,13 +129,9 @@ def _is_learning_rate(target: ast.expr) -> bool:
     return isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value == "lr"
 
 
-def _without_seeds(script: Script) -> Iterator[Remark | Obstacle]:
-    """Where no call gives each process random numbers of its own and leaves one process its numbers."""
+def _drawn_alike(script: Script) -> Iterator[Remark]:
+    """Where nothing gives each process random numbers of its own for its data sets."""
     backward = script.training.backwards[0]
-    if any(d.kind == "random" for d in script.training.data):
-        message = "training data are drawn at random, and Accelerate gives processes no random numbers of their own"
-        yield Obstacle(NAME, script.path(backward), backward, message)
-        return
     message = "seeded alike, all processes draw the same random numbers in their data sets, each for its own samples"
     yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
@@ -149,10 +146,9 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
         return
     if not script.options.runtime.has("seed_by_rank"):
-        yield from _without_seeds(script)
+        message = "training data are drawn at random, and Accelerate gives processes no random numbers of their own"
+        yield Obstacle(NAME, script.path(backward), backward, message)
         return
-    is_dealt = not any(d.kind == "random" for d in script.training.data)
-    drawn = "what the data set draws at random" if is_dealt else "training data are drawn at random"
     places = [(s, script.reach.expression(script.program.frame(s))) for s in _where_random_numbers_part(script)]
     for after, accelerator in places:
         if accelerator is not None:
@@ -160,13 +156,11 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
                 rule=NAME,
                 path=script.path(after),
                 line=after.lineno,
-                reason=f"{drawn}: {_OWN}",
+                reason=f"training data are drawn at random: {_OWN}",
                 edits=(Insert(after, "after", f"{accelerator}.seed_by_rank()", order=6),),
                 tier=Tier.REVIEW,
             )
     if not places:
-        return
-    if is_dealt:
         return
     yield Remark(
         NAME,

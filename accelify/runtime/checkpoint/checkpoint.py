@@ -36,8 +36,9 @@ from accelify.runtime.checkpoint.manifest import (
     stage,
     verify,
 )
-from accelify.runtime.data.loader import generators_of, is_apart, load_state, state_of
-from accelify.runtime.data.random_state import device_state, global_state, set_device_state, set_global_state, set_seed
+from accelify.runtime.data.loader import generators_of, load_state, state_of
+from accelify.runtime.data.random_state import set_seed
+from accelify.runtime.data.streams import Streams
 from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.divergence import find_divergence, named_parameters
@@ -63,6 +64,7 @@ class RunState:
     optimizers: list[Any]
     schedulers: list[Any]
     loaders: list[Any]
+    streams: Streams
     scaler: Any = None
     custom: list[Any] = field(default_factory=list)
 
@@ -160,8 +162,9 @@ class Checkpoints:
         weights = [model.state_dict() for model in self.run.models]
         for hook in self._save_hooks.values():
             hook(self.run.models, weights, str(writing.folder))
-        own = f"rng-rank{self._world.rank}"
-        rows, entries = {own: inline_row(own, self._random_state())}, []
+        random = self._random_state()
+        rows = {f"{kind}-rank{self._world.rank}": inline_row(kind, state) for kind, state in random.items()}
+        entries: list[Entry] = []
         if self._world.rank == 0:
             rows["loaders"] = inline_row("loaders", [state_of(loader) for loader in self.run.loaders])
             for name, state in self._common_states(weights).items():
@@ -206,11 +209,9 @@ class Checkpoints:
             warnings.warn(f"an old checkpoint could not be removed: {error}", stacklevel=2)
 
     def _random_state(self) -> dict[str, Any]:
-        loaders = {
-            "apart": [is_apart(loader) for loader in self.run.loaders],
-            "generators": [generators_of(loader) for loader in self.run.loaders],
-        }
-        return global_state() | device_state(self._world.device) | loaders
+        """What all ranks draw from, what this one does in a loop, and what its loaders' own generators do."""
+        shared, own = self.run.streams.state()
+        return {"rng": shared, "own": own, "generators": [generators_of(loader) for loader in self.run.loaders]}
 
     # -- loading
 
@@ -277,13 +278,14 @@ class Checkpoints:
         return {**{name: saved[name] for name in names}, "random": self._random_state_in(saved, manifest)}
 
     def _random_state_in(self, states: States, manifest: Manifest) -> Any:
-        """This rank's; a rank that did not exist then takes the state that all ranks had, or a seed of its own."""
+        """This rank's; a rank that did not exist then takes the states that all ranks had, or a seed of its own."""
         saved, rank = manifest.about["processes"], self._world.rank
+        kinds = ("rng", "own", "generators")
         if rank < saved:
-            return states[f"rng-rank{rank}"]
-        if states.is_same([f"rng-rank{other}" for other in range(saved)]):
-            return states["rng-rank0"]
-        return {"seed": zlib.crc32(f"{manifest.digest} {rank}".encode())}
+            return {kind: states[f"{kind}-rank{rank}"] for kind in kinds}
+        alike = [kind for kind in kinds if states.is_same([f"{kind}-rank{other}" for other in range(saved)])]
+        seed = zlib.crc32(f"{manifest.digest} {rank}".encode())
+        return {"seed": seed} | {kind: states[f"{kind}-rank0"] for kind in alike}
 
     def _restore(self, states: dict[str, Any], models: list[nn.Module], options: dict[str, Any]) -> None:
         run = self.run
@@ -306,12 +308,10 @@ class Checkpoints:
 
     def _restore_loaders(self, states: list[Any], random: dict[str, Any]) -> None:
         loaders = self.run.loaders
-        apart, generators = random.get("apart", []), random.get("generators", [])
-        each = itertools.zip_longest(apart[: len(loaders)], generators[: len(loaders)])
-        own = itertools.chain(each, itertools.repeat((False, None)))
+        generators = itertools.chain(random.get("generators", []), itertools.repeat(None))
         problems = [
-            load_state(loader, state, is_apart=bool(is_apart), generators=left)
-            for loader, state, (is_apart, left) in zip(loaders, states, own, strict=False)
+            load_state(loader, state, generators=left)
+            for loader, state, left in zip(loaders, states, generators, strict=False)
         ]
         if len(loaders) != len(states):
             problems.append(f"{len(loaders)} loaders are prepared, and {len(states)} were")
@@ -320,11 +320,10 @@ class Checkpoints:
                 warnings.warn(f"load_state: the data cannot go on exactly where it was: {problem}", stacklevel=2)
 
     def _restore_random(self, state: dict[str, Any]) -> None:
-        if "seed" in state:
+        if "rng" in state:
+            self.run.streams.load_state(state["rng"], state.get("own"))
+        else:
             set_seed(state["seed"])
-            return
-        set_global_state(state)
-        set_device_state(state, self._world.device)
 
 
 def _numbered(kind: str, index: int) -> str:

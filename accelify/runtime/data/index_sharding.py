@@ -17,7 +17,7 @@ from torch.utils.data import (
 )
 
 from accelify.runtime.data.passes import NO_BATCH, Epoch, Step
-from accelify.runtime.data.random_state import SharedRandom, WorkerStart, states_of, unchanged_generators
+from accelify.runtime.data.random_state import WorkerStart, states_of, unchanged_generators
 from accelify.runtime.data.resume import (
     PassStart,
     Replay,
@@ -29,7 +29,7 @@ from accelify.runtime.data.resume import (
     seeding_state,
 )
 from accelify.runtime.data.sharding import Sharding, shard_items, shard_rows, split_indices, split_rows, taker
-from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.data.streams import SharedRandom, Streams
 
 # Iterators of indices that are all there: nothing is drawn any more.
 HOLDERS: tuple[type[Any], ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
@@ -45,14 +45,14 @@ class ByIndex:
         self,
         loader: DataLoader[Any],
         sharding: Sharding,
-        collectives: Collectives,
+        streams: Streams,
         sampler_sharding: Sharding | None = None,
     ) -> None:
         """sampler_sharding: how the sampler's indices are sharded, where that is not as the loader's batches are."""
         self._loader = loader
         self._sharding = sharding
         self._sampler_sharding = sampler_sharding or sharding
-        self._collectives = collectives
+        self._streams = streams
         self._kept: tuple[DataLoader[Any], ShardedSampler] | None = None
         self.per_step = sharding.batches_per_step
         self._seeded: torch.Tensor | None = None
@@ -72,12 +72,9 @@ class ByIndex:
             # As a plain loader does: other loaders may begin before this one is asked for its first batch.
             sampler.at_first = lambda: self._share_random_state(sampler, start)
             return Epoch(iter(inner), sampler.steps)
-        is_resumed = start.before is not None
         shared = self._share_random_state(sampler, start)
         if self._kept is None or not sampler.is_begun:
-            if not is_resumed:
-                start.is_apart = shared is not None and not shared.is_in_step
-            inner.worker_init_fn = self._worker_start(start.is_apart)
+            inner.worker_init_fn = self._worker_start()
             sampler.replay = replay_of(inner, start, self.per_step)
         with shared.drawing() if shared else nullcontext():
             batches = iter(inner)
@@ -96,7 +93,7 @@ class ByIndex:
         private = [*owners, self._loader.generator]
         if start.before or any(type(owner) not in (SequentialSampler, BatchSampler) for owner in owners):
             libraries = draws_from(self._loader)
-            sampler.random = SharedRandom(self._collectives, private, start.before, libraries)
+            sampler.random = SharedRandom(self._streams, private, start.before, libraries)
             start.before = sampler.random.before
         else:
             start.before = states_of(private, draws_from(self._loader))
@@ -115,10 +112,10 @@ class ByIndex:
         else:
             self._seeded = seeding_state(self._loader)
 
-    def _worker_start(self, is_apart: bool) -> Any:
-        """What workers do at their start: where this rank draws by itself (`seed_by_rank`), so do they."""
+    def _worker_start(self) -> Any:
+        """What workers do at their start: each rank's draw numbers of its own."""
         own = self._loader.worker_init_fn
-        return WorkerStart(own, self._sharding.rank) if is_apart else own
+        return WorkerStart(own, self._sharding.rank) if self._streams.differ else own
 
     def _inner(self) -> tuple[DataLoader[Any], ShardedSampler]:
         """The user's loader with its indices sharded: a shallow copy, so that later changes of theirs count."""
@@ -259,8 +256,8 @@ def _attribute(sampler: Any, names: tuple[str, ...]) -> object:
 class AlreadySharded(ByIndex):
     """The batches of this rank's sampler, all of them."""
 
-    def __init__(self, loader: DataLoader[Any], sampler: Any, sharding: Sharding, collectives: Collectives) -> None:
-        super().__init__(loader, sharding, collectives, Sharding())
+    def __init__(self, loader: DataLoader[Any], sampler: Any, sharding: Sharding, streams: Streams) -> None:
+        super().__init__(loader, sharding, streams, Sharding())
         self.per_step = sharding.size
         self._sampler = sampler
 

@@ -17,6 +17,7 @@ from accelify.runtime.data.passes import LoaderPass, LoaderPasses
 from accelify.runtime.data.random_state import private_states, set_private_states
 from accelify.runtime.data.resume import PassStart, Source, is_reread, owners_of, samplers_of
 from accelify.runtime.data.sources import ByDataset
+from accelify.runtime.data.streams import Streams
 
 
 def is_loader(value: object) -> bool:
@@ -75,14 +76,16 @@ class _Prepared:
         """A pass from this start on."""
         own = vars(self)
         progress: Progress = own["_progress"]
-        epoch = own["_source"].begin(start)
+        streams: Streams = own["_passages"].streams
+        with streams.shared():
+            epoch = own["_source"].begin(start)
         try:
             length = own["_source"].count(start.position)
         except TypeError:
             length = None
         loader_pass: LoaderPass = own["_passages"].begin(epoch, own["_device"], length, progress.end)
         progress.begin(start, loader_pass)
-        return loader_pass
+        return streams.loop(loader_pass, is_resumed=start.position > 0)
 
     def begin_after(self, count: int) -> Iterator[Any]:
         """A pass without its first `count` batches, however far a loaded checkpoint was in it."""
@@ -180,23 +183,12 @@ def state_of(loader: Any) -> dict[str, Any] | None:
     }
 
 
-def is_apart(loader: Any) -> bool:
-    """Whether, in the pass under way, this rank's workers draw other numbers than rank 0's."""
-    if not isinstance(loader, _Prepared):
-        return False
-    own = vars(loader)
-    start: PassStart = own["_progress"].next_start(own["_source"].per_step, None)
-    return start.is_apart
-
-
 def generators_of(loader: Any) -> list[Any]:
     """The states that the generators of a prepared loader, its samplers and its dataset are in."""
     return private_states(owners_of(vars(loader)["_loader"])) if isinstance(loader, _Prepared) else []
 
 
-def load_state(
-    loader: Any, state: dict[str, Any] | None, *, is_apart: bool = False, generators: list[Any] | None = None
-) -> str | None:
+def load_state(loader: Any, state: dict[str, Any] | None, *, generators: list[Any] | None = None) -> str | None:
     """Let the loader's next pass go on where a checkpoint was; what makes that inexact, if anything does."""
     if not isinstance(loader, _Prepared) or state is None:
         return None
@@ -226,7 +218,7 @@ def load_state(
     if position and workers != state["workers"]:
         problem = problem or f"{workers} workers draw other random numbers, if any, than {state['workers']} did"
     can_repeat = (workers, own["_source"].per_step) == (state["workers"], state["per_step"])
-    start = PassStart(position, state["before"], state["seeded"], can_repeat, state["iteration"], is_apart)
+    start = PassStart(position, state["before"], state["seeded"], can_repeat, state["iteration"])
     progress.waiting = None if start.is_new else start
     return problem
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from accelify.runtime.data.passes import Epoch
-from accelify.runtime.data.random_state import SharedRandom, states_of, unchanged_generators
+from accelify.runtime.data.random_state import states_of, unchanged_generators
 from accelify.runtime.data.resume import (
     PassStart,
     Replay,
@@ -24,7 +24,7 @@ from accelify.runtime.data.resume import (
     replay_of,
     seeding_state,
 )
-from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.data.streams import SharedRandom, Streams
 
 
 class OneProcess:
@@ -32,9 +32,9 @@ class OneProcess:
 
     per_step = 1
 
-    def __init__(self, loader: Any, collectives: Collectives) -> None:
+    def __init__(self, loader: Any, streams: Streams) -> None:
         self._loader = loader
-        self._collectives = collectives
+        self._streams = streams
         self._workers: Workers | None = None
         if isinstance(loader, DataLoader) and loader.persistent_workers and not iterates_itself(loader):
             self._workers = Workers(loader)
@@ -45,7 +45,7 @@ class OneProcess:
         if start.before is not None:
             # What is left out of a map-style dataset is not fetched: its own generators are where they were left.
             kept = [] if is_reread(self._loader) else [self._loader.dataset]
-            with unchanged_generators(kept), SharedRandom(self._collectives, owners, start.before).drawing():
+            with unchanged_generators(kept), SharedRandom(self._streams, owners, start.before).drawing():
                 return Epoch(self._pass(start))
         if isinstance(self._loader, DataLoader) and not self._loader.num_workers and draws_first(self._loader):
             return Epoch(itertools.chain(self._noting(start), self._pass(start)))

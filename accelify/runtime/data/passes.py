@@ -13,6 +13,7 @@ from typing import Any  # batches are whatever the user's loader yields
 
 import torch
 
+from accelify.runtime.data.streams import Streams
 from accelify.runtime.world import tensors
 
 # Units: batches of one pass that may be on a GPU before their computation has begun; each takes memory of its own there
@@ -160,7 +161,8 @@ class LoaderPasses:
         """The same object: a copied loader's passes are known here, too."""
         return self
 
-    def __init__(self) -> None:
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
         # The one that moved last.
         self.moved: weakref.ref[LoaderPass] | None = None
         self._open: list[weakref.ref[LoaderPass]] = []

@@ -17,7 +17,6 @@ from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.sequences import IterableShard, SequenceShard
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.sources import choose_source, in_order
-from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
 
 # Units: levels of attributes below a loader in which others are looked for, and elements of a list among these
@@ -34,12 +33,11 @@ class DataPreparation:
     `sharding` is one object for all loaders: what is changed there holds for their next passes.
     """
 
-    def __init__(self, *, world: World, collectives: Collectives, sharding: Sharding, passes: LoaderPasses) -> None:
+    def __init__(self, *, world: World, sharding: Sharding, passes: LoaderPasses) -> None:
         self.loaders: list[Any] = []
         self.sharding = sharding
         self.passes = passes
         self._world = world
-        self._collectives = collectives
         self._evaluation_shards: dict[int, tuple[Any, Any]] = {}
 
     def prepare(self, loader: Any, device: torch.device | None) -> Any:
@@ -49,19 +47,23 @@ class DataPreparation:
         if self._world.size > 1 and is_sharded(given):
             return given
         loader = in_order(given, self.sharding)
-        prepared = prepare_loader(loader, choose_source(loader, self.sharding, self._collectives), self.passes, device)
+        prepared = prepare_loader(
+            loader, choose_source(loader, self.sharding, self.passes.streams), self.passes, device
+        )
         if not any(prepared is old for old in self.loaders):
             self.loaders.append(prepared)
         return prepared
 
     def shard(self, elements: Any, *, is_even: bool) -> Any:
         """This rank's shard; an uneven one of a loader has batches of one process, each of which no other rank has."""
-        if self._world.size == 1 or not is_loader(elements):
-            return sequences.shard(elements, self._world.rank, self._world.size, is_even)
+        if self._world.size == 1:
+            return elements
+        if not is_loader(elements):
+            return sequences.shard(elements, self._world.rank, self._world.size, self.passes.streams.loop, is_even)
         if is_sharded(elements, anew=not is_even):
             return elements
         if is_even:
-            return sequences.shard(elements, self._world.rank, self._world.size)
+            return sequences.shard(elements, self._world.rank, self._world.size, self.passes.streams.loop)
         # With the loader itself: its number stands for it as long as it is there.
         if id(elements) not in self._evaluation_shards:
             shard = self._evaluation_shard(elements)
@@ -74,7 +76,7 @@ class DataPreparation:
         """A loader of this rank's batches, each of which no other rank has; on the device that the given one uses."""
         own = vars(loader) if is_prepared(loader) else {"_loader": in_order(loader, self.sharding), "_device": None}
         uneven = replace(self.sharding, split_batches=False, even_batches=False)
-        source = choose_source(own["_loader"], uneven, self._collectives, keeps_batches=True)
+        source = choose_source(own["_loader"], uneven, self.passes.streams, keeps_batches=True)
         return prepare_loader(own["_loader"], source, self.passes, own["_device"])
 
     @contextmanager

@@ -1,8 +1,7 @@
-"""Random states: one stream from which all ranks draw the same numbers, beside each rank's own."""
+"""Random states of the three libraries, of devices, and of generators that samplers hold: read, set, compared."""
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import pickle
 import random
@@ -67,95 +66,22 @@ def share_random_state(world: World, collectives: Collectives) -> None:
         set_device_state(theirs, world.device)
 
 
-class SharedRandom:
-    """Draws that are the same on every rank, as rank 0 would have drawn them.
-
-    A rank whose own stream stood where rank 0's stood keeps in step with it, as if it had drawn itself; any other
-    rank's own stream is left where it was. Generators that the owners hold privately are set to rank 0's state.
-    """
-
-    def __init__(
-        self,
-        collectives: Collectives,
-        owners: Iterable[object],
-        before: States | None = None,
-        libraries: Iterable[str] = LIBRARIES,
-    ) -> None:
-        """With `before`, draw again what was drawn from that state; every rank's own stream stays where it is.
-
-        Only what is drawn from these `libraries` is shared.
-        """
-        private = list(_private_generators(owners))
-        mine = _states(global_state(libraries), private)
-        is_alike = before is None and collectives.is_alike(
-            "a pass over a loader begins, random state", digest(mine)[:12]
-        )
-        self.before = mine if is_alike else before or collectives.broadcast_object(mine)
-        if not is_alike:
-            for generator, state in zip(private, self.before["private"], strict=before is None):
-                _restore(generator, state)
-        # The shared streams that are not this rank's own; where it is in step, it draws from its own.
-        self._apart: dict[str, Any] = {
-            name: state
-            for name, state in self.before["shared"].items()
-            if before is not None or not (is_alike or _same(mine["shared"][name], state))
-        }
-        self._inside = False
-
-    @contextmanager
-    def drawing(self) -> Iterator[None]:
-        """Draw from the shared stream inside."""
-        if self._inside or not self._apart:
-            yield
-            return
-        own = global_state(self._apart)
-        set_global_state(self._apart)
-        self._inside = True
-        try:
-            yield
-        finally:
-            self._inside = False
-            self._apart = global_state(self._apart)
-            set_global_state(own)
-
-    @property
-    def is_in_step(self) -> bool:
-        """Whether this rank draws what rank 0 draws."""
-        return "torch" not in self._apart
-
-    def diverge(self) -> None:
-        """Keep each rank's own stream from here on unchanged by what is drawn from the shared one."""
-        self._apart = global_state(self.before["shared"]) | self._apart
-
-
-def draw_items(items: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:
-    """Items that are made from the shared stream, one after the other."""
-    shared.diverge()
-    while True:
-        with shared.drawing():
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-        yield item
-
-
 def states_of(owners: Iterable[object], libraries: Iterable[str] = LIBRARIES) -> States:
     """This process's random states, and those of the generators that the owners hold."""
-    return _states(global_state(libraries), list(_private_generators(owners)))
+    return states_with(global_state(libraries), list(private_generators(owners)))
 
 
 def private_states(owners: Iterable[object]) -> list[Any]:
     """The states of the generators that the owners hold."""
-    return [_state(generator) for generator in _private_generators(owners)]
+    return [_state(generator) for generator in private_generators(owners)]
 
 
 def set_private_states(owners: Iterable[object], states: list[Any]) -> None:
     """Set the generators that the owners hold, if they are as many as the states."""
-    generators = list(_private_generators(owners))
+    generators = list(private_generators(owners))
     if len(generators) == len(states):
         for generator, state in zip(generators, states, strict=True):
-            _restore(generator, state)
+            restore(generator, state)
 
 
 @contextmanager
@@ -166,28 +92,9 @@ def unchanged_generators(owners: Sequence[object]) -> Iterator[None]:
     set_private_states(owners, before)
 
 
-def _states(shared: dict[str, Any], private: list[Any]) -> States:
+def states_with(shared: dict[str, Any], private: list[Any]) -> States:
+    """The states of the libraries, beside those of these generators."""
     return {"shared": shared, "private": [_state(generator) for generator in private]}
-
-
-class RankSeed:
-    """Random numbers of each rank's own, from where the script asks for them; rank 0 draws what it always did."""
-
-    def __init__(self, *, world: World, at_exit: Callable[[], None]) -> None:
-        """`at_exit`: what a rank does at the script's end, to which the ranks may come at different times then."""
-        self.is_used = False
-        self._world = world
-        self._at_exit = at_exit
-        self._own_seed: int | None = None
-
-    def apply(self) -> None:
-        """Give this rank a stream of its own; said again it changes nothing, unless the script has seeded anew."""
-        if self._world.size > 1 and not self.is_used:
-            self.is_used = True
-            atexit.register(self._at_exit)
-        if self._world.rank and torch.initial_seed() != self._own_seed:
-            set_seed(torch.initial_seed(), device_specific=True, rank=self._world.rank)
-            self._own_seed = torch.initial_seed()
 
 
 class WorkerStart:
@@ -241,17 +148,30 @@ def set_device_state(states: dict[str, Any], device: torch.device) -> None:
         xla.module("core.xla_model").set_rng_state(states["xla"])
 
 
-def _same(left: Any, right: Any) -> bool:
+def seeded_state(seed: int, device: torch.device) -> dict[str, Any]:
+    """The states of the three libraries and the device when they have just been seeded with this."""
+    states = {
+        "torch": torch.Generator().manual_seed(seed).get_state(),
+        "python": random.Random(seed).getstate(),
+        "numpy": numpy.random.RandomState(seed % 2**32).get_state(),
+    }
+    if device.type == "cuda":
+        return states | {"cuda": torch.Generator(device).manual_seed(seed).get_state()}
+    return states | ({"xla": seed % 2**32} if device.type == "xla" else {})
+
+
+def is_same(left: Any, right: Any) -> bool:
+    """Whether these are the same states of one library."""
     if isinstance(left, torch.Tensor):
         return torch.equal(left, right)
     if isinstance(left, numpy.ndarray):
         return bool((left == right).all())
     if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(_same(*pair) for pair in zip(left, right, strict=True))
+        return len(left) == len(right) and all(is_same(*pair) for pair in zip(left, right, strict=True))
     return bool(left == right)
 
 
-def _private_generators(owners: Iterable[object]) -> Iterator[Any]:
+def private_generators(owners: Iterable[object]) -> Iterator[Any]:
     """The generators that samplers hold as attributes, each once, in an order that all ranks share."""
     found: set[int] = set()
     # How deep an object was looked into: it may be met again nearer to an owner.
@@ -287,7 +207,8 @@ def _state(generator: Any) -> Any:
     return generator.get_state()
 
 
-def _restore(generator: Any, state: Any) -> None:
+def restore(generator: Any, state: Any) -> None:
+    """Set a private generator to a state that it was in."""
     if isinstance(generator, (torch.Generator, numpy.random.RandomState)):
         generator.set_state(state)
     elif isinstance(generator, random.Random):

@@ -31,7 +31,7 @@ class PassStart:
     A pass without a random state takes the one it finds, and writes it here. `seeded` is the state of the generator
     that gave the workers' seed, where that was not drawn together with the epoch's order. `can_repeat`: whether as
     many workers of as many processes were given the batches before; `iteration`: how many passes had come to their
-    end; `is_apart`: whether this rank's workers draw other numbers than rank 0's.
+    end.
     """
 
     position: int = 0
@@ -39,7 +39,6 @@ class PassStart:
     seeded: torch.Tensor | None = None
     can_repeat: bool = False
     iteration: int = 0
-    is_apart: bool = False
 
     @property
     def is_new(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, overload  # elements are the user's
 
 import numpy
@@ -12,6 +12,8 @@ import torch
 from accelify.errors import AccelifyError
 
 _NEVER = object()
+# What makes an iterator one in whose loop each rank draws random numbers of its own.
+AsLoop = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 class CannotShard(AccelifyError, TypeError):
@@ -21,9 +23,13 @@ class CannotShard(AccelifyError, TypeError):
 class SequenceShard(Sequence[Any]):
     """A view of a sequence that holds one rank's elements."""
 
-    def __init__(self, sequence: Any, rank: int, size: int) -> None:
+    def __init__(self, sequence: Any, positions: Sequence[int], as_loop: AsLoop) -> None:
         self._sequence = sequence
-        self._positions = _positions(len(sequence), rank, size)
+        self._positions = positions
+        self._as_loop = as_loop
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._as_loop(self._sequence[position] for position in self._positions)
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -41,15 +47,19 @@ class SequenceShard(Sequence[Any]):
 class IterableShard:
     """One rank's elements of an iterable that has a length but no indices; can be iterated again if that can."""
 
-    def __init__(self, iterable: Any, rank: int, size: int) -> None:
+    def __init__(self, iterable: Any, rank: int, size: int, as_loop: AsLoop) -> None:
         self._iterable = iterable
         self._rank = rank
         self._size = size
+        self._as_loop = as_loop
 
     def __len__(self) -> int:
         return -(-len(self._iterable) // self._size)
 
     def __iter__(self) -> Iterator[Any]:
+        return self._as_loop(self._elements())
+
+    def _elements(self) -> Iterator[Any]:
         first: list[Any] = []
         for items in _rounds(iter(self._iterable), self._size):
             first = first or items
@@ -62,42 +72,67 @@ class IterableShard:
         return getattr(self._iterable, name)
 
 
-def shard(elements: Any, rank: int, size: int, is_even: bool = True) -> Any:
-    """This rank's shard, of the type that came in where it can be; in one process the same object.
+class ListShard(list[Any]):
+    """A list of one rank's elements; everywhere else, in a copy say, it is a plain one."""
+
+    def __init__(self, elements: Iterable[Any], as_loop: AsLoop) -> None:
+        super().__init__(elements)
+        self._as_loop = as_loop
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._as_loop(super().__iter__())
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
+        return list, (self[:],)
+
+
+class TupleShard(tuple[Any, ...]):
+    """A tuple of one rank's elements; everywhere else, in a copy say, it is a plain one."""
+
+    _as_loop: AsLoop
+
+    def __new__(cls, elements: Iterable[Any], as_loop: AsLoop) -> TupleShard:
+        made = super().__new__(cls, elements)
+        made._as_loop = as_loop
+        return made
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._as_loop(super().__iter__())
+
+    def __reduce__(self) -> tuple[type[tuple[Any, ...]], tuple[tuple[Any, ...]]]:
+        return tuple, (self[:],)
+
+
+def shard(elements: Any, rank: int, size: int, as_loop: AsLoop, is_even: bool = True) -> Any:
+    """This rank's shard, like what came in where it can be; loops over it are made by `as_loop`.
 
     With a length: every rank gets `ceil(length / N)` elements, completed by going round to the start.
     Without (a generator, `zip`, `enumerate`): every N-th element as it comes; an incomplete last round is dropped.
     Uneven shards hold each element once: nothing is completed, and nothing dropped.
     Raises: CannotShard for a set, whose order differs from process to process.
     """
-    if size == 1:
-        return elements
     if isinstance(elements, (set, frozenset)):
         raise CannotShard("shard: a set has another order in every process; give it sorted(...) instead")
-    if not is_even:
-        return _uneven(elements, rank, size)
-    if isinstance(elements, (list, tuple)):
-        shard_items = [elements[position] for position in _positions(len(elements), rank, size)]
-        return shard_items if isinstance(elements, list) else tuple(shard_items)
-    if isinstance(elements, (torch.Tensor, numpy.ndarray)):
-        return elements[list(_positions(len(elements), rank, size))]
-    if isinstance(elements, range) and len(elements) % size == 0:
-        return elements[rank::size]
     if isinstance(elements, Sized) and hasattr(elements, "__getitem__") and not hasattr(elements, "keys"):
-        return SequenceShard(elements, rank, size)
-    if isinstance(elements, Sized):
-        return IterableShard(elements, rank, size)
-    if isinstance(elements, Iterable):
-        return (items[rank] for items in _rounds(iter(elements), size) if len(items) == size)
-    raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
+        length = len(elements)
+        positions = _positions(length, rank, size) if is_even else range(rank, length, size)
+        return _elements_at(elements, positions, as_loop)
+    if isinstance(elements, Sized) and is_even:
+        return IterableShard(elements, rank, size, as_loop)
+    if not isinstance(elements, Iterable):
+        raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
+    if not is_even:
+        return as_loop(itertools.islice(elements, rank, None, size))
+    return as_loop(items[rank] for items in _rounds(iter(elements), size) if len(items) == size)
 
 
-def _uneven(elements: Any, rank: int, size: int) -> Any:
-    if isinstance(elements, (list, tuple, range, torch.Tensor, numpy.ndarray)):
-        return elements[rank::size]
-    if isinstance(elements, Iterable):
-        return itertools.islice(elements, rank, None, size)
-    raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
+def _elements_at(sequence: Any, positions: Sequence[int], as_loop: AsLoop) -> Any:
+    if isinstance(sequence, (torch.Tensor, numpy.ndarray)):
+        return sequence[list(positions)]
+    if not isinstance(sequence, (list, tuple)):
+        return SequenceShard(sequence, positions, as_loop)
+    taken = (sequence[position] for position in positions)
+    return ListShard(taken, as_loop) if isinstance(sequence, list) else TupleShard(taken, as_loop)
 
 
 def contiguous_part(inputs: Any, rank: int, size: int, is_padded: bool) -> Any:

@@ -25,27 +25,26 @@ from accelify.errors import AccelifyError
 from accelify.runtime.data.index_sharding import AlreadySharded, ByIndex, is_sharding_sampler
 from accelify.runtime.data.one_process import OneProcess
 from accelify.runtime.data.passes import Epoch, Step, epoch_of
-from accelify.runtime.data.random_state import SharedRandom, draw_items
 from accelify.runtime.data.resume import PassStart, Source, iterates_itself, owners_of, samplers_of
 from accelify.runtime.data.sharding import Sharding, shard_items, slices, taker
+from accelify.runtime.data.streams import SharedRandom, Streams, draw_items
 from accelify.runtime.world import tensors
-from accelify.runtime.world.collectives import Collectives
 
 
-def choose_source(loader: Any, sharding: Sharding, collectives: Collectives, *, keeps_batches: bool = False) -> Source:
+def choose_source(loader: Any, sharding: Sharding, streams: Streams, *, keeps_batches: bool = False) -> Source:
     """The way to divide this loader, and why: by indices where they decide everything, else by batches.
 
     keeps_batches: whether the batches must be those of one process, which shards of a dataset have no knowledge of.
     """
     if sharding.size == 1:
-        return OneProcess(loader, collectives)
+        return OneProcess(loader, streams)
     if sharding.dispatches and not keeps_batches:
-        return Dispatched(loader, sharding, collectives)
+        return Dispatched(loader, sharding, streams)
     if not isinstance(loader, DataLoader):
-        return ByBatch(loader, sharding, collectives)
+        return ByBatch(loader, sharding, streams)
     for sampler in samplers_of(loader):
         if is_sharding_sampler(sampler, sharding):
-            return AlreadySharded(loader, sampler, sharding, collectives)
+            return AlreadySharded(loader, sampler, sharding, streams)
     cannot_index = sharding.split_batches and (loader.batch_sampler is None)
     is_iterable = isinstance(loader.dataset, IterableDataset)
     if (
@@ -53,10 +52,10 @@ def choose_source(loader: Any, sharding: Sharding, collectives: Collectives, *, 
         and not (sharding.split_batches or keeps_batches)
         and can_shard_itself(loader.dataset, sharding.size)
     ):
-        return ByDataset(loader, sharding, collectives)
+        return ByDataset(loader, sharding, streams)
     if is_iterable or iterates_itself(loader) or cannot_index:
-        return ByBatch(loader, sharding, collectives)
-    return ByIndex(loader, sharding, collectives)
+        return ByBatch(loader, sharding, streams)
+    return ByIndex(loader, sharding, streams)
 
 
 def in_order(loader: Any, sharding: Sharding) -> Any:
@@ -74,17 +73,17 @@ def in_order(loader: Any, sharding: Sharding) -> Any:
 class ByBatch:
     """Every N-th batch of anything that yields batches; with `split_batches`, a slice of each."""
 
-    def __init__(self, loader: Any, sharding: Sharding, collectives: Collectives) -> None:
+    def __init__(self, loader: Any, sharding: Sharding, streams: Streams) -> None:
         self._loader = loader
         self._sharding = sharding
-        self._collectives = collectives
+        self._streams = streams
         self.per_step = sharding.batches_per_step
         self.seeded: torch.Tensor | None = None
 
     def begin(self, start: PassStart) -> Epoch:
         """A pass over the loader, of which this rank keeps its shard."""
         loader = self._loader
-        shared = SharedRandom(self._collectives, owners_of(loader), start.before)
+        shared = SharedRandom(self._streams, owners_of(loader), start.before)
         start.before = shared.before
         with shared.drawing():
             batches = iter(loader)
@@ -115,16 +114,16 @@ class Dispatched:
     Every step is a message, so all processes must take equally many.
     """
 
-    def __init__(self, loader: Any, sharding: Sharding, collectives: Collectives) -> None:
+    def __init__(self, loader: Any, sharding: Sharding, streams: Streams) -> None:
         self._loader = loader
         self._sharding = sharding
-        self._collectives = collectives
+        self._streams = streams
         self.per_step = sharding.batches_per_step
         self.seeded = None
 
     def begin(self, start: PassStart) -> Epoch:
         """A pass of the loader in process 0."""
-        shared = SharedRandom(self._collectives, owners_of(self._loader), start.before)
+        shared = SharedRandom(self._streams, owners_of(self._loader), start.before)
         start.before = shared.before
         # The others draw nothing: where the ranks' own streams are in step, they stay so.
         shared.diverge()
@@ -135,7 +134,7 @@ class Dispatched:
         while True:
             items, error = _next(rounds)
             instead = None if error is None else _Failure(f"{type(error).__name__}: {error}")
-            mine = self._collectives.scatter_object(items or [instead] * self._sharding.size)
+            mine = self._streams.collectives.scatter_object(items or [instead] * self._sharding.size)
             if error is not None:
                 raise error
             if isinstance(mine, _Failure):
@@ -195,13 +194,13 @@ class ByDataset:
     has no more gets its first batch again, which does not count.
     """
 
-    def __init__(self, loader: DataLoader[Any], sharding: Sharding, collectives: Collectives) -> None:
+    def __init__(self, loader: DataLoader[Any], sharding: Sharding, streams: Streams) -> None:
         self._loader = loader
         self._sharding = sharding
-        self._collectives = collectives
+        self._streams = streams
         self.per_step = sharding.size
         self.seeded: torch.Tensor | None = None
-        self._batch_count: int = max(collectives.gather_object(_batch_count(self._shard())))
+        self._batch_count: int = max(streams.collectives.gather_object(_batch_count(self._shard())))
 
     def _shard(self) -> DataLoader[Any]:
         inner: DataLoader[Any] = copy(self._loader)
@@ -215,11 +214,13 @@ class ByDataset:
 
     def begin(self, start: PassStart) -> Epoch:
         """A pass of this rank's shard."""
-        shared = SharedRandom(self._collectives, owners_of(self._loader), start.before)
+        shared = SharedRandom(self._streams, owners_of(self._loader), start.before)
         start.before = shared.before
         # Sharded in each pass: what was set on the dataset since, such as its epoch, goes into the shard.
         with shared.drawing():
-            batches = iter(self._shard())
+            batches: Iterator[Any] = iter(self._shard())
+        if not self._loader.num_workers:
+            batches = _first_shared(batches, shared)
         rest = itertools.islice(batches, start.position // self.per_step, None)
         return epoch_of(self._even(rest)) if self._sharding.even_batches else Epoch(rest)
 
@@ -227,7 +228,7 @@ class ByDataset:
         first: Any = None
         for batch in itertools.chain(batches, itertools.repeat(None)):
             mine = 0 if batch is None else tensors.rows(batch) or 1
-            valid = self._collectives.counts(mine)
+            valid = self._streams.collectives.counts(mine)
             if not any(valid):
                 return
             if first is None and 0 in valid:
@@ -236,7 +237,7 @@ class ByDataset:
                 )
             first = batch if first is None else first
             kept = first if batch is None else batch
-            rows = self._collectives.counts(tensors.rows(kept) or 1) if 0 in valid else valid
+            rows = self._streams.collectives.counts(tensors.rows(kept) or 1) if 0 in valid else valid
             yield kept, Step(rows=tuple(rows), valid=tuple(valid))
 
     def count(self, position: int = 0) -> int:
@@ -244,6 +245,13 @@ class ByDataset:
         if self._batch_count < 0:
             raise TypeError("a dataset that shards itself and has no length")
         return max(self._batch_count - position // self.per_step, 0)
+
+
+def _first_shared(batches: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:
+    """The batches, the first of which is made from the shared stream: a dataset may draw its order there."""
+    with shared.drawing():
+        first = list(itertools.islice(batches, 1))
+    yield from itertools.chain(first, batches)
 
 
 class EmptyShard(AccelifyError):

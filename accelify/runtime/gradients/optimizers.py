@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any  # step's arguments are the optimizer's own
+from typing import Any, Protocol  # step's arguments are the optimizer's own
 
 import numpy
 import torch
@@ -48,11 +49,32 @@ class _MeanLoss:
         return mean_loss
 
 
+class Draws(Protocol):
+    """The random numbers from which an optimizer may draw in its step, as Langevin dynamics do."""
+
+    def begin_step(self) -> None:
+        """Let all ranks draw the same from here on."""
+
+    def end_step(self) -> None:
+        """Let each rank draw again as before."""
+
+
+class _SharedDraws:
+    """A step hook, before and after: what the step draws is the same on all ranks, whose parameters must be."""
+
+    def __init__(self, change: Callable[[], None]) -> None:
+        self._change = change
+
+    def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._change()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepping:
     """What decides when optimizers and schedulers step: their number of ranks, the precision, the windows."""
 
     collectives: Collectives
+    draws: Draws
     world_size: int
     precision: Precision
     accumulation: Accumulation
@@ -69,6 +91,10 @@ class Stepping:
         hooks = optimizer._optimizer_step_pre_hooks.values()
         if self.world_size > 1 and not any(isinstance(hook, _MeanLoss) for hook in hooks):
             optimizer.register_step_pre_hook(_MeanLoss(self.collectives))
+            # Those of torch draw nothing, and need no hooks that take time.
+            if not type(optimizer).__module__.startswith("torch.optim"):
+                optimizer.register_step_pre_hook(_SharedDraws(self.draws.begin_step))
+                optimizer.register_step_post_hook(_SharedDraws(self.draws.end_step))
         return optimizer
 
     def prepare_scheduler(self, scheduler: Any, times: int = 1) -> Any:

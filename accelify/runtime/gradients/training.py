@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from accelify.errors import AccelifyError
 from accelify.runtime.gradients.accumulation import Accumulation
-from accelify.runtime.gradients.optimizers import Stepping, steps_of
+from accelify.runtime.gradients.optimizers import Draws, Stepping, steps_of
 from accelify.runtime.gradients.precision import Precision
 from accelify.runtime.gradients.strategy import Strategy
 from accelify.runtime.world.collectives import Collectives
@@ -48,6 +48,7 @@ class Training:
         strategy: Strategy,
         precision: Precision,
         accumulation: Accumulation,
+        draws: Draws,
         holds_schedulers: bool = True,
         compile_options: dict[str, Any] | None = None,
     ) -> None:
@@ -61,7 +62,11 @@ class Training:
         self._precision = precision
         self._accumulation = accumulation
         self._stepping = Stepping(
-            collectives=collectives, world_size=world.size, precision=precision, accumulation=accumulation
+            collectives=collectives,
+            draws=draws,
+            world_size=world.size,
+            precision=precision,
+            accumulation=accumulation,
         )
         self._holds_schedulers = holds_schedulers
         self._compile_options = compile_options

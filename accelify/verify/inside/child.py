@@ -40,6 +40,7 @@ def run(order: dict[str, Any]) -> NoReturn:
         from accelify.verify.inside import synthetic
 
         synthetic.install(recorder, order["synthetic"])
+    _share_random_numbers()
     _share_batches(recorder, order["split"])
     if order["summed"]:
         _add_up_losses()
@@ -70,6 +71,19 @@ def _seed(seed: int) -> None:
     numpy.random.seed(seed)
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def _share_random_numbers() -> None:
+    """Have every rank draw what one process draws, in loops over its data, too: only that can be compared."""
+    from accelify.runtime.accelerator import Accelerator
+
+    real = Accelerator.__init__
+
+    def start(self: Accelerator, **settings: Any) -> None:
+        real(self, **settings)
+        self._streams.share_always()
+
+    Accelerator.__init__ = start  # type: ignore[method-assign]
 
 
 def _share_batches(recorder: Recorder, split: bool) -> None:

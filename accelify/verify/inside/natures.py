@@ -3,6 +3,7 @@
 Dropout draws a mask for the rows at hand; BatchNorm computes with the rows at hand; augmentation draws in the order of
 fetching; a script may draw noise in its training step. Comparable means: no dropout, BatchNorm with its running
 statistics, augmentation seeded by the sample's index, noise as the rows of one draw for the whole batch.
+What else is drawn in a loop over a shard, all ranks draw alike.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any  # torch's functions take what they take
@@ -21,6 +22,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
+from accelify.runtime.data.streams import Loop
 from accelify.verify.inside.record import Recorder
 from accelify.verify.inside.rows import Rows
 
@@ -87,6 +89,7 @@ def install(recorder: Recorder, comparable: bool, rank: int) -> None:
     _watch_batch_norm(natures)
     _watch_fetching(natures)
     _watch_draws(natures, recorder, rows)
+    _watch_loops(natures)
     _watch_seeds(natures, recorder)
 
 
@@ -261,6 +264,24 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
 
 def _is_library(filename: str) -> bool:
     return filename.startswith(OURS) and filename != functional.__file__  # gumbel_softmax draws there
+
+
+def _watch_loops(natures: Natures) -> None:
+    """Notice random numbers drawn in loops over shards, where the ranks would draw their own and draw alike here."""
+    following: Callable[[Loop], Any] = Loop.__next__
+    left: dict[int, tuple[Any, ...]] = {}
+
+    def handed(loop: Loop) -> Any:
+        before = left.pop(id(loop), None)
+        if before is not None and not (
+            _is_same(before[1], _other_streams()) and before[0].equal(torch.get_rng_state())
+        ):
+            natures.tell("alike")
+        item = following(loop)
+        left[id(loop)] = torch.get_rng_state(), _other_streams()
+        return item
+
+    Loop.__next__ = handed  # type: ignore[method-assign, assignment]
 
 
 def _watch_seeds(natures: Natures, recorder: Recorder) -> None:

@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.preparation import DataPreparation, ShardedTwice
 from accelify.runtime.data.sharding import Sharding
+from accelify.runtime.data.streams import Streams
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
 
@@ -17,9 +18,8 @@ def data(rank=0, size=2, **options):
     """The data of one rank, whose loaders draw nothing at random: nothing is sent."""
     return DataPreparation(
         world=World(device=torch.device("cpu"), rank=rank, size=size),
-        collectives=Collectives(),
         sharding=Sharding(rank=rank, size=size, **options),
-        passes=LoaderPasses(),
+        passes=LoaderPasses(Streams(Collectives(), torch.device("cpu"))),
     )
 
 

@@ -8,15 +8,18 @@ import collections
 import itertools
 
 import pytest
+import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
 from accelify.runtime.data.loader import load_state, prepare_loader, state_of
 from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.sources import choose_source
+from accelify.runtime.data.streams import Streams
 from accelify.runtime.world.collectives import Collectives
 from tests.runtime.training import Rows, loader_of, seed
 
+STREAMS = Streams(Collectives(), torch.device("cpu"))
 KINDS = ("sequential", "shuffle", "generator", "subset", "weighted", "replacement", "drop_last", "pairs", "elements")
 CASES = [
     (kind, workers, split)
@@ -36,7 +39,7 @@ def ranks(size, kind, workers, *, split=False, state=None):
         else:
             loader = loader_of(kind, workers)
         sharding = Sharding(rank=rank, size=size, split_batches=split)
-        prepared = prepare_loader(loader, choose_source(loader, sharding, Collectives()), LoaderPasses(), None)
+        prepared = prepare_loader(loader, choose_source(loader, sharding, STREAMS), LoaderPasses(STREAMS), None)
         if state is not None:
             assert load_state(prepared, state) is None
         yield prepared
@@ -88,15 +91,15 @@ def test_three_processes_go_on_with_others_and_others_as_three(before, after):
 def test_a_sampler_that_divides_the_data_itself_says_what_is_seen_again():
     _, state = drawn(ranks(1, "shuffle", 0), 3)
     loader = DataLoader(Rows(), batch_size=3, sampler=DistributedSampler(Rows(), num_replicas=2, rank=0))
-    source = choose_source(loader, Sharding(rank=0, size=2), Collectives())
-    problem = load_state(prepare_loader(loader, source, LoaderPasses(), None), state)
+    source = choose_source(loader, Sharding(rank=0, size=2), STREAMS)
+    problem = load_state(prepare_loader(loader, source, LoaderPasses(STREAMS), None), state)
     assert problem == "the sampler divides the data itself, so that the last batches (1) are seen again"
 
 
 def test_batches_that_came_as_they_were_ready_cannot_be_told_apart():
     def prepared():
         loader = DataLoader(Rows(), batch_size=3, num_workers=1, in_order=False)
-        return prepare_loader(loader, choose_source(loader, Sharding(), Collectives()), LoaderPasses(), None)
+        return prepare_loader(loader, choose_source(loader, Sharding(), STREAMS), LoaderPasses(STREAMS), None)
 
     _, state = drawn([prepared()], 3)
     assert "some come again, some not at all" in load_state(prepared(), state)

@@ -21,7 +21,7 @@ class Anew:
 
 
 def test_an_iterator_that_begins_anew_is_dealt_out_once() -> None:
-    assert [list(shard(Anew(), rank, 2)) for rank in range(2)] == [[1, 3, 5], [2, 4, 6]]
+    assert [list(shard(Anew(), rank, 2, iter)) for rank in range(2)] == [[1, 3, 5], [2, 4, 6]]
 
 
 class Table:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from accelify.runtime.data.streams import Streams
 from accelify.runtime.gradients.accumulation import Accumulation
 from accelify.runtime.gradients.precision import Precision
 from accelify.runtime.gradients.strategy import Strategy
@@ -38,6 +39,7 @@ def training(strategy=None, **options):
         strategy=strategy,
         precision=Precision(),
         accumulation=accumulation,
+        draws=Streams(collectives, torch.device("cpu")),
         **options,
     )
     return made, accumulation

@@ -90,7 +90,8 @@ class Settings:
             return None
         writes = self.tracer.writes(owner, node.id)
         if owner is home or owner is home.root:
-            if owner is not home and any(self.program.frame(w).kind == "function" for w in writes):
+            frames = {self.program.frame(w) for w in writes} - {home}  # `global args` may be set in the home itself
+            if owner is not home and any(f.kind == "function" for f in frames):
                 return None
             return ast.Name(node.id, ast.Load()) if self._is_known_after(writes) else None
         if owner.kind != "function" or len(writes) != 1:

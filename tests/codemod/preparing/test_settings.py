@@ -70,3 +70,29 @@ def test_without_one_home_nothing_is_settled() -> None:
     facts = Facts("use(1)\n")
     reach = Reacher(facts.program, "accelerator", {}).solve()
     assert Settings(facts.program, facts.roles, facts.tracer, reach).settle(facts.expression("1")) is None
+
+
+GLOBAL = """\
+import argparse, torch
+args = None
+def main():
+    global args
+    args = argparse.ArgumentParser().parse_args()
+    need()
+    train()
+def train():
+    use(args.amp)
+main()
+"""
+
+
+def test_a_global_that_only_the_home_sets() -> None:
+    def setting(text: str) -> Setting | None:
+        facts = Facts(text)
+        reach = Reacher(facts.program, "accelerator", {facts.scope("main"): facts.call("need()")}).solve()
+        return Settings(facts.program, facts.roles, facts.tracer, reach).settle(facts.call("use(").args[0])
+
+    found = setting(GLOBAL)
+    assert found is not None
+    assert (found.text, texts(found.after)) == ("args.amp", ["args = argparse.ArgumentParser().parse_args()"])
+    assert setting(GLOBAL + "def other():\n    global args\n    args = 1\n") is None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from accelify.codemod.edits.values import (
     AddParameter,
@@ -147,6 +148,12 @@ class _Ledger:
 
     # What goes.
 
+    @cached_property
+    def read_whole(self) -> set[Scope]:
+        """The functions and modules in which `exec`, `globals` or their like may read any variable."""
+        calls = (c for c in self.program.calls if any(map(names.reads_variables, self.program.called(c))))
+        return {scope for frame in map(self.program.frame, calls) for scope in (frame, frame.root)}
+
     def _trace(self) -> None:
         """Follow what the changes take away to all that only it used."""
         self.made = []
@@ -212,7 +219,9 @@ class _Ledger:
             yield from self._binding(scope, name, write)
 
     def _exported(self, scope: Scope) -> set[str]:
-        """Names that other files of the program import from a module, or that `__all__` lists."""
+        """Names that other files of the program import from a module, that `__all__` lists or that `exec` may read."""
+        if scope in self.read_whole:
+            return set(scope.writes)
         found = set(self.program.imported_from.get(scope, ())) if scope.kind == "module" else set()
         for statement in scope.body if scope.kind == "module" else ():
             if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":

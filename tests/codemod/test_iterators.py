@@ -120,3 +120,51 @@ for epoch in range(2):
     model, optimizer = train(model, optimizer, loader)
 """
     assert run(text).after.decode().count("accelerator.prepare(") == 1
+
+
+GENERATED = """\
+import itertools, torch
+from functools import cached_property
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+def cycle(size):
+    while True:
+        yield from DataLoader(data, batch_size=size)
+def endless(loader):
+    while True:
+        for batch in loader:
+            yield batch
+class Source:
+    @cached_property
+    def loader(self):
+        return DataLoader(data, batch_size=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=2)
+batches = endless(DataLoader(data, batch_size=2))
+source = Source()
+for {loop}:
+    {first}
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "first", "line"),
+    [
+        ("i, (x, y) in zip(range(9), cycle(4))", "", "zip(range(9), accelerator.shard(cycle(4)))"),
+        ("i, (x, y) in zip(itertools.count(), cycle(4))", "", "zip(itertools.count(), accelerator.shard(cycle(4)))"),
+        ("i, (x, y) in zip(range(9), endless(loader))", "", "loader, model, optimizer = accelerator.prepare("),
+        ("i, (x, y) in zip(range(9), itertools.cycle(loader))", "", "loader, model, optimizer = accelerator.prepare("),
+        ("i in range(9)", "x, y = next(batches)", "endless(accelerator.prepare(DataLoader(data, batch_size=2)))"),
+        ("x, y in source.loader", "", "return accelerator.prepare(DataLoader(data, batch_size=2))"),
+    ],
+)
+def test_batches_that_come_by_way_of_generators_and_properties(loop: str, first: str, line: str) -> None:
+    text = run(GENERATED.format(loop=loop, first=first)).after.decode()
+    assert line in text
+    assert "prepare(range" not in text
+    assert "prepare(batches" not in text

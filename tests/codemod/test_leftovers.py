@@ -385,3 +385,14 @@ for i, (x, y) in enumerate(loader):
     optimizer.step()
 """
     assert is_told == any("counts this process's batches" in note.message for note in run(text).notes)
+
+
+@pytest.mark.parametrize("line", ["exec(open('overrides.py').read())", "config = dict(globals())", "eval('device')"])
+def test_a_variable_that_may_be_read_by_its_name_stays(line: str) -> None:
+    text = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\ndevice = 'cuda'\n"
+        f"{line}\nmodel = nn.Linear(4, 1).to(device)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for x, y in DataLoader(data):\n    nn.functional.mse_loss(model(x.to(device)), y.to(device)).backward()\n"
+        "    optimizer.step()\n"
+    )
+    assert b"device = 'cuda'\n" in run(text).after

@@ -257,6 +257,11 @@ def picks_device(name: str | None) -> bool:
     return _has_trait(name, Trait.PICKS_DEVICE)
 
 
+def reads_variables(name: str | None) -> bool:
+    """Calls that may read any variable that their caller sees: `exec`, `globals`."""
+    return _has_trait(name, Trait.READS_VARIABLES)
+
+
 def sweeps(name: str | None) -> bool:
     """`wandb.agent`, `wandb.sweep`: they run the script several times."""
     return _has_trait(name, Trait.SWEEPS)

@@ -37,10 +37,12 @@ returns=number traits=shape_only
         UnicodeError UnicodeTranslateError UnicodeWarning
 mutates=0
     -: setattr delattr
-returns=dict
+returns=dict traits=reads_variables
     -: globals locals
+effects=runs_code traits=reads_variables
+    -: eval exec
 effects=runs_code
-    -: compile eval exec __import__ breakpoint
+    -: compile __import__ breakpoint
     importlib: import_module reload
     importlib.util: module_from_spec spec_from_file_location
     runpy: run_path run_module

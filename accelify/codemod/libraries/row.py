@@ -165,6 +165,7 @@ class Trait(Enum):
     GROUP = "group"  # starts or ends the group of the processes
     PICKS_DEVICE = "picks_device"  # sets the device that a process works on
     KEEPS_SIGNATURE = "keeps_signature"  # a decorator that leaves parameters and results as they are
+    READS_VARIABLES = "reads_variables"  # may read any variable that its caller sees
     SWEEPS = "sweeps"  # runs the script again with other settings
 
 

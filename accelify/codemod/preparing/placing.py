@@ -111,8 +111,10 @@ class Access:
             return Insert(self.after, "after", code)
         if home.kind == "class":
             init = constructor(self.program, home)
-            assert init is not None
-            return kept_edit(init, code)
+            if init is not None:
+                return kept_edit(init, code)
+            first = next(s for s in home.body if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)))
+            return Insert(first, "before", f"def __init__(self):\n    {code}", gap=1, order=_FIRST)
         if home.kind != "module":
             return Insert(body_start(home.body), "before", code, order=_FIRST)
         guard, last = self.reach.guarded.get(home), self._created_below(home)

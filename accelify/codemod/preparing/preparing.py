@@ -151,10 +151,12 @@ class Preparer:
         return last
 
     def _goes_over(self, value: ast.expr | None) -> bool:
-        """`iter(DataLoader(data))`, which is no loader but goes over one that has no name."""
-        return isinstance(value, ast.Call) and (
-            any(names.iteration(n) for n in self.program.called(value)) or self.tracer.is_progress(value)
-        )
+        """`iter(DataLoader(data))` or `endless(DataLoader(data))`, no loaders but over one that has no name."""
+        if not isinstance(value, ast.Call):
+            return False
+        callees = self.program.flow.callees.get(value, ())
+        is_view = any(names.iteration(n) for n in self.program.called(value)) or self.tracer.is_progress(value)
+        return is_view or (bool(callees) and all(c.generates for c in callees))
 
     def _is_handed_up(self, constructor: Scope, base: Scope) -> bool:
         """Whether a constructor hands what it is given to its base class's, which others may call too."""

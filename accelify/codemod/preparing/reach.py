@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from accelify.codemod.semantics.program import COMPREHENSIONS, Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
+from accelify.codemod.semantics.values import ClassValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,9 +334,27 @@ class Reacher:
         )
 
     def _no_constructor(self, node: Scope) -> None:
+        """A class by itself gets a constructor, in which it creates the accelerator for all that need it."""
+        if self._is_by_itself(node) and self.found.nodes <= {node} and not self._is_built_often(node):
+            self.found.homes.append(node)
+            return
         self.found.obstacles.append(
             (node.node, f"class {node.name} has no `__init__` in which it could keep the accelerator")
         )
+
+    def _is_by_itself(self, cls: Scope) -> bool:
+        """Whether no other class, and no decorator, has a say in how instances of a class are made."""
+        node = cls.node
+        assert isinstance(node, ast.ClassDef)
+        bases = {ast.unparse(b) for b in node.bases} - {"object"}
+        is_plain = not bases and not node.keywords and not node.decorator_list
+        return is_plain and not self.flow.descendants(cls) and not {"__new__", "__slots__"} & set(cls.writes)
+
+    def _is_built_often(self, cls: Scope) -> bool:
+        """Whether several instances of a class may be made, each of which would create an accelerator."""
+        made = ClassValue(cls)
+        built = [call for call in self.program.calls if made in self.program.values(call.func)]
+        return len(built) > 1 or any(map(self._is_repeated, built))
 
     def _settle_function(self, function: Scope) -> None:
         if function in self.flow.lost and not function.is_method:

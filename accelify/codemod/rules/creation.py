@@ -56,7 +56,7 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
     holder = None
     if home.kind == "class":
         holder = constructor(script.program, home) if after is None else script.program.frame(after)
-    owner = f"{_self(holder)}." if holder is not None else ""
+    owner = "" if home.kind != "class" else f"{_self(holder)}." if holder is not None else "self."
     insert = script.access.creation_edit(home, f"{owner}{script.reach.name} = {_call(script)}")
     line = insert.node.lineno
     if after is not None:

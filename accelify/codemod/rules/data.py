@@ -22,7 +22,7 @@ from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Repl
 from accelify.codemod.metrics.counters import Counted
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.training.item_numbers import ItemNumbers, sets_learning_rate
 
 NAME = "data"
 _OWN = "each process draws its own; one process draws what it always drew"
@@ -64,7 +64,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             tier=Tier.REVIEW,
         )
         assert data.loop is not None
-        yield from _counted(script, data.loop)
+    for loop in script.metrics.shared_loops:
+        yield from _numbered(script, loop)
     kinds = {d.kind for d in script.training.data}
     if "loaders" in kinds and script.run.draws_in_its_data and not script.options.runtime.has("seed_by_rank"):
         yield from _drawn_alike(script)
@@ -91,17 +92,27 @@ def dealt_out(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst
     return snippets.expression(f"{accelerator}.shard({{node}}) if {condition} else {{whole}}", node=node, whole=whole)
 
 
-def _counted(script: Script, loop: ast.AST) -> Iterator[Remark]:
-    """What the script does every so many rounds, each process does at rounds of its own."""
-    if not isinstance(loop, ast.For):
-        return
-    counters = names_in(loop.target)
-    for node in ast.walk(loop):
-        if isinstance(node, ast.If) and any(
-            isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and names_in(n.left) & counters
-            for n in ast.walk(node.test)
-        ):
+def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[Remark | Obstacle]:
+    """What goes by the number of an item, of which each process has its own, or by more rounds than any takes."""
+    numbers = ItemNumbers(script.program, script.roles, script.tracer, script.training)
+    for node, steers in numbers.asked(loop) if script.prepared.is_dealt_by_hand(loop) else ():
+        if steers:
+            message = (
+                "the training goes by the number of an item here, and each process has items of its own: "
+                "count the rounds, as in `for step, i in enumerate(range(n)):`, or end the range before"
+            )
+            yield Obstacle(NAME, script.path(node), node, message)
+        else:
             message = "each process has only its own share of this counter's values, so some may never get here"
+            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+    for node, steers in numbers.never_counted(loop, script.prepared.is_loader):
+        message = (
+            "N processes share the items, so none takes as many rounds as there are items in all: "
+            "compare with the number of its own rounds, as `len(loader)` of a prepared loader is"
+        )
+        if steers:
+            yield Obstacle(NAME, script.path(node), node, message)
+        else:
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
@@ -116,17 +127,8 @@ def _sets_learning_rate(script: Script) -> bool:
         is_dealt or not counted.is_set_alike(node)
         for place in places
         for node in ast.walk(place)
-        if isinstance(node, (ast.Assign, ast.AugAssign)) and any(map(_is_learning_rate, _targets(node)))
+        if sets_learning_rate(node)
     )
-
-
-def _targets(node: ast.Assign | ast.AugAssign) -> list[ast.expr]:
-    return node.targets if isinstance(node, ast.Assign) else [node.target]
-
-
-def _is_learning_rate(target: ast.expr) -> bool:
-    """`group["lr"]`."""
-    return isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value == "lr"
 
 
 def _drawn_alike(script: Script) -> Iterator[Remark]:

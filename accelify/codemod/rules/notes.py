@@ -62,7 +62,8 @@ def find(script: Script) -> Iterator[Remark]:
         yield from _carried(script, loop)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
-            if isinstance(node, (ast.For, ast.AsyncFor)) and node not in [*shared, *script.metrics.evaluations]:
+            is_known = node in shared or node in script.metrics.evaluations
+            if isinstance(node, (ast.For, ast.AsyncFor)) and not is_known and not script.program.frame(node).generates:
                 yield from _evaluation(script, node)
     yield from _elsewhere(script)
     yield from _uneven(script)

@@ -105,7 +105,7 @@ class Tracer:
         """The expressions whose things a call hands on; None when it makes something of its own."""
         called = self.program.called(node)
         if any(names.iteration(n) for n in called) or self.is_progress(node):
-            return node.args if "zip" in called else gone_over(node)
+            return self.gone_over(node)
         if any(names.returns_its_model(n) for n in called) and (model := wrapped_by(node)) is not None:
             return [model]
         callees = self.flow.callees.get(node, set())
@@ -141,12 +141,24 @@ class Tracer:
         )
         return bool(gone_over(node)) and ("tqdm" in name.lower() or "progress" in name.lower() or name == "track")
 
+    def gone_over(self, call: ast.Call) -> list[ast.expr]:
+        """What `tqdm(loader)` goes over; `zip(range(n), loader)` only numbers what it goes over."""
+        if "zip" not in self.program.called(call):
+            return gone_over(call)
+        return [a for a in call.args if not self._is_counter(a)] or call.args
+
+    def _is_counter(self, node: ast.expr) -> bool:
+        values = self.program.values(node)
+        return bool(values) and all(isinstance(v, Made) and names.is_counter(v.name) for v in values)
+
     def inside(self, node: ast.expr, *others: str) -> ast.expr:
-        """What a loop goes over, inside `enumerate`, progress bars and functions of other names."""
-        while isinstance(node, ast.Call) and gone_over(node):
-            if not self.program.called(node) & {"enumerate", *others} and not self.is_progress(node):
+        """What a loop goes over, inside `enumerate`, progress bars, `zip` with a counter and functions named."""
+        while isinstance(node, ast.Call) and (inner := self.gone_over(node)):
+            called = self.program.called(node)
+            is_numbered = "zip" in called and len(inner) == 1 < len(node.args)
+            if not called & {"enumerate", *others} and not is_numbered and not self.is_progress(node):
                 break
-            node = gone_over(node)[0]
+            node = inner[0]
         return node
 
     def is_pass_through(self, node: ast.expr) -> bool:

@@ -157,3 +157,35 @@ def test_methods_and_constructors() -> None:
     assert method_of(facts.scope("h")) is None
     assert constructor(facts.program, facts.scope("B")) is facts.scope("A.__init__")
     assert constructor(facts.program, facts.scope("C")) is None
+
+
+BUILT_LATER = TRAINER.replace("__init__(self)", "build(self)").replace(
+    "Trainer().fit()", "t = Trainer()\nt.build()\nt.fit()"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BUILT_LATER,
+        BUILT_LATER.replace("class Trainer:", "class Trainer(object):\n    lr = 0.1"),
+        BUILT_LATER.replace("t = Trainer()", "def make():\n    return Trainer()\nt = make()"),
+    ],
+)
+def test_a_class_by_itself_gets_a_constructor(text: str) -> None:
+    assert reached(text) == (["Trainer"], [], "self.accelerator")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BUILT_LATER.replace("class Trainer:", "@register\nclass Trainer:"),
+        BUILT_LATER.replace("class Trainer:", "class Trainer(Base):"),
+        BUILT_LATER.replace("class Trainer:", "class Trainer:\n    __slots__ = ('model', 'optimizer')"),
+        BUILT_LATER + "class Other(Trainer):\n    def __init__(self):\n        pass\n",
+        BUILT_LATER + "other = Trainer()\n",
+        BUILT_LATER + "several = [Trainer() for _ in range(3)]\n",
+    ],
+)
+def test_a_class_that_others_have_a_say_in_gets_none(text: str) -> None:
+    assert Facts(HEAD + text).script.reach.obstacles

@@ -1,0 +1,166 @@
+"""What does a script decide by the number of an item or of a round, in a loop whose items are sharded?
+
+Each process has items of its own, so what asks for an item's number (`i` of `for i in range(0, n, 8)`) says something
+else on every rank. And each counts fewer rounds than one process would: a round's number never gets to `len(data)`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeGuard
+
+from accelify.codemod.libraries import methods, names
+from accelify.codemod.semantics.program import LOOPS, Program
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.semantics.values import Made
+from accelify.codemod.training.loops import Loop, Training, nodes_in
+from accelify.codemod.training.roles import Roles
+
+_CALCULATES = (*(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Constant, ast.Call, ast.Load),)
+_LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+_DEPTH = 3
+
+
+class ItemNumbers:
+    """Find the conditions in loops over shards."""
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, training: Training) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.training = training
+
+    def asked(self, loop: Loop) -> Iterator[tuple[ast.stmt, bool]]:
+        """The statements that go by the number of an item, each with whether the training is steered by it."""
+        if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not self._counts(loop.iter):
+            return
+        numbers = self._calculated({loop.target.id}, loop)
+        sliced = {n for n, value in _assigned(loop) if isinstance(value, ast.Subscript) and names_in(value) & numbers}
+        for node in nodes_in(loop):
+            if isinstance(node, ast.If) and (names_in(node.test) & numbers or _sizes(node.test) & sliced):
+                steers = self._steers(node, leaving=True)
+                if steers or any(isinstance(n, (ast.Mod, ast.Eq)) for n in ast.walk(node.test)):
+                    yield node, steers  # else it only tells apart where the data end
+            elif sets_learning_rate(node) and names_in(node.value) & numbers:
+                yield node, True
+
+    def never_counted(self, loop: Loop, is_own: Callable[[ast.expr], bool]) -> Iterator[tuple[ast.If, bool]]:
+        """The conditions that wait for as many rounds as there are items in all, likewise; `is_own` knows loaders."""
+        rounds = self._calculated(self._round_numbers(loop), loop)
+        told = self._told(loop)
+        for node in nodes_in(loop):
+            if not isinstance(node, ast.If):
+                continue
+            for test in (n for n in ast.walk(node.test) if isinstance(n, ast.Compare) and len(n.ops) == 1):
+                sides = [test.left, test.comparators[0]]
+                whole = [s for s in sides if names_in(s) & told or self._is_whole(s, is_own)]
+                counted = [s for s in sides if names_in(s) & rounds]
+                if len(whole) == len(counted) == 1 and whole != counted:
+                    yield node, self._steers(node, leaving=False)
+                    break
+
+    def _counts(self, source: ast.expr) -> bool:
+        held = self.program.values(self.tracer.inside(source, "reversed"))
+        return bool(held) and all(isinstance(v, Made) and names.is_counter(v.name) for v in held)
+
+    def _round_numbers(self, loop: Loop) -> set[str]:
+        """`i` of `for i, x in enumerate(xs)`, and what grows by one in each round."""
+        found = {
+            n.target.id
+            for n in loop.body
+            if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name) and ast.unparse(n.value) == "1"
+        }
+        if isinstance(loop, ast.For) and isinstance(loop.target, ast.Tuple):
+            called = [self.program.called(n) for n in ast.walk(loop.iter) if isinstance(n, ast.Call)]
+            found |= names_in(loop.target.elts[0]) if any("enumerate" in names for names in called) else set()
+        return found
+
+    def _told(self, loop: Loop) -> set[str]:
+        """The variables by which what a loop goes over is made: `n` of `list(batches(n))`."""
+        if not isinstance(loop, ast.For):
+            return set()
+        made = [c[-1].value for c in self.tracer.chains(self.tracer.inside(loop.iter)) if c[-1].value is not None]
+        given = [a for m in made for n in ast.walk(m) if isinstance(n, ast.Call) for a in n.args]
+        makers = (
+            f
+            for m in made
+            for n in ast.walk(m)
+            if isinstance(n, ast.Call)
+            for f in self.program.flow.callees.get(n, ())
+        )
+        asked = {name for f in makers for name in f.reads if not f.binds(name)}
+        is_prepared = any(self.roles.is_loader(v) for m in made for v in self.program.values(m))
+        return set() if is_prepared else {n.id for g in given if isinstance(n := g, ast.Name)} | asked
+
+    @staticmethod
+    def _calculated(numbers: set[str], loop: Loop) -> set[str]:
+        """Numbers, and the variables that a loop calculates from them."""
+        found = set(numbers)
+        for name, value in [*_assigned(loop)] * 2:
+            kinds = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+            if names_in(value) & found and all(isinstance(n, (*_CALCULATES, *kinds)) for n in ast.walk(value)):
+                found.add(name)
+        return found
+
+    def _is_whole(self, node: ast.expr, is_own: Callable[[ast.expr], bool], depth: int = _DEPTH) -> bool:
+        """Whether an expression counts all the data: it asks for the length of what is no prepared loader."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.Call) and ast.unparse(each.func) == "len" and len(each.args) == 1:
+                if not is_own(each.args[0]) and not self.roles.is_part_of_a_batch(each.args[0]):
+                    return True
+            elif isinstance(each, ast.Name) and depth:
+                owner = self.program.scope(each).owner(each.id)
+                writes = self.tracer.writes(owner, each.id) if owner is not None else []
+                values = [self.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
+                if len(writes) == 1 and any(v is not None and self._is_whole(v, is_own, depth - 1) for v in values):
+                    return True
+        return False
+
+    def _steers(self, node: ast.If, *, leaving: bool) -> bool:
+        """Whether a branch takes a step, changes the learning rate or, if that is asked for too, leaves the round."""
+        return any(
+            inner in self.training.backwards
+            or (leaving and isinstance(inner, _LEAVES) and self._leaves(inner, node))
+            or sets_learning_rate(inner)
+            or (isinstance(inner, ast.Call) and self._steps(inner))
+            for statement in [*node.body, *node.orelse]
+            for inner in ast.walk(statement)
+        )
+
+    def _leaves(self, leaving: ast.AST, node: ast.If) -> bool:
+        is_of_loop = isinstance(leaving, (ast.Break, ast.Continue))
+        around = [a for a in self.program.ancestors(leaving) if isinstance(a, LOOPS)]
+        return not is_of_loop or not any(self.program.inside(loop, node) for loop in around[:1])
+
+    def _steps(self, call: ast.Call) -> bool:
+        if call in self.training.steps or self.program.flow.callees.get(call, set()) & self.training.frames:
+            return True
+        is_step = isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+        return is_step and any(self.roles.is_scheduler(v) for v in self.program.values(call.func.value))  # type: ignore[attr-defined]  # an attribute
+
+
+def _assigned(loop: Loop) -> Sequence[tuple[str, ast.expr]]:
+    """The variables that get one value in a loop, in order."""
+    plain = (n for n in nodes_in(loop) if isinstance(n, ast.Assign) and len(n.targets) == 1)
+    return [(n.targets[0].id, n.value) for n in plain if isinstance(n.targets[0], ast.Name)]
+
+
+def _sizes(test: ast.expr) -> set[str]:
+    """The variables whose length a condition asks for: `len(x)`, `x.shape[0]`, `x.size(0)`."""
+    found: set[str] = set()
+    for node in ast.walk(test):
+        if isinstance(node, ast.Attribute) and (methods.is_about(node.attr) or methods.is_size(node.attr)):
+            found |= names_in(node.value)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "len":
+            found |= names_in(*node.args)
+    return found
+
+
+def sets_learning_rate(node: ast.AST) -> TypeGuard[ast.Assign | ast.AugAssign]:
+    """`group["lr"] = ...`"""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+    return any(
+        isinstance(t, ast.Subscript) and isinstance(t.slice, ast.Constant) and t.slice.value == "lr" for t in targets
+    )

@@ -1,0 +1,91 @@
+"""Facts about what a script decides by the number of an item, or of a round, in a loop whose items are sharded."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.training.item_numbers import ItemNumbers
+from tests.codemod.facts import Facts, texts
+
+BEFORE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+X, Y, n = torch.randn(64, 4), torch.randn(64, 2), 64
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+"""
+STEP = "(model(X[i:i + 8]) - Y[i:i + 8]).pow(2).mean().backward()"
+
+
+def asked(body: str, loop: str = "for i in range(0, n, 8):") -> dict[str, bool]:
+    """What goes by the number of an item, and whether it steers the training."""
+    indented = body.replace("\n", "\n    ")
+    facts = Facts(f"{BEFORE}{loop}\n    {STEP}\n    {indented}\n")
+    numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
+    found = list(numbers.asked(facts.statement(loop.split(" in ")[0])))  # type: ignore[arg-type]  # a loop
+    return dict(
+        zip((t.partition("\n")[0] for t in texts(node for node, _ in found)), (s for _, s in found), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "steers"),
+    [
+        ("if (i + 1) % 4 == 0: optimizer.step()", True),
+        ("if i == n - 8: scheduler.step()", True),
+        ("last = i >= n - 8\nif last:\n    scheduler.step()", True),
+        ("if i + 8 >= n: continue", True),
+        ("end = min(i + 8, n)\nif end == n: break", True),
+        ("x = X[i:i + 8]\nif len(x) < 8: break", True),
+        ("x = X[i:i + 8]\nif x.shape[0] != 8: continue", True),
+        ("optimizer.param_groups[0]['lr'] = 0.1 * i / n", True),
+        ("if i > 10:\n    for g in optimizer.param_groups: g['lr'] *= 0.9", True),
+        ("if i % 10 == 0: print(i)", False),
+        ("if i == n - 8: torch.save(model.state_dict(), 'm.pt')", False),
+        ("if i % 2:\n    for k in range(3):\n        if k: break", False),
+    ],
+)
+def test_what_goes_by_the_number_of_an_item(body: str, steers: bool) -> None:
+    assert list(asked(body).values()) == [steers]
+
+
+@pytest.mark.parametrize(
+    ("body", "loop"),
+    [
+        ("optimizer.step()", "for i in range(0, n, 8):"),
+        ("if n % 4 == 0: optimizer.step()", "for i in range(0, n, 8):"),
+        ("if (k + 1) % 4 == 0: optimizer.step()", "for k, i in enumerate(range(0, n, 8)):"),
+        ("if i + 8 > n: x = X[i:]\nelse: x = X[i:i + 8]", "for i in range(0, n, 8):"),
+        ("loss = model(X[i])\nif loss > 3: print(loss)", "for i in range(n):"),
+    ],
+)
+def test_what_does_not(body: str, loop: str) -> None:
+    assert asked(body, loop) == {}
+
+
+@pytest.mark.parametrize(
+    ("loop", "test", "waits"),
+    [
+        ("for step, i in enumerate(range(len(X))):", "step == len(X) - 1", True),
+        ("for step, i in enumerate(loader):", "step + 1 >= len(data) // 8", True),
+        ("for step, i in enumerate(loader):", "step + 1 >= whole", True),
+        ("for step, i in enumerate(loader):", "step + 1 == len(loader)", False),
+        ("for step, i in enumerate(loader):", "(step + 1) % 4 == 0", False),
+        ("for step, i in enumerate(loader):", "step == 100", False),
+        ("for step, i in enumerate(items(n), 1):", "step == n", True),
+        ("for step, i in enumerate(all_items(), 1):", "n == step", True),
+        ("for step, i in enumerate(xs, 1):", "step == n", True),
+    ],
+)
+def test_what_waits_for_more_rounds_than_there_are(loop: str, test: str, waits: bool) -> None:
+    made = (
+        "data = list(X)\nloader = DataLoader(data, batch_size=8)\nwhole = len(data) // 8\n"
+        "def items(n):\n    yield from range(n)\ndef all_items():\n    yield from range(n)\nxs = list(items(n))\n"
+    )
+    facts = Facts(f"{BEFORE}{made}{loop}\n    {STEP}\n    optimizer.step()\n    if {test}: scheduler.step()\n")
+    numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
+    loop_node = facts.statement("for step")
+    found = list(numbers.never_counted(loop_node, lambda e: getattr(e, "id", "") == "loader"))  # type: ignore[arg-type]  # a loop
+    assert [steers for _, steers in found] == ([True] if waits else [])

@@ -106,7 +106,7 @@ mutates=0 passes=element
 # --- containers: `keeps` says which argument is in it afterwards ---
 returns=dict
     -: dict
-    collections: OrderedDict ChainMap
+    collections: OrderedDict ChainMap UserDict
     types: SimpleNamespace MappingProxyType
     argparse: Namespace
     easydict: EasyDict

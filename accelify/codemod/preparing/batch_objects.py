@@ -12,7 +12,6 @@ from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import ClassValue, FunctionValue, Instance, Made, Value
 
 _COLLATE_FN = 6  # its place among the parameters of `DataLoader`
-_CONTAINERS = {"dict", "list", "tuple", "collections.UserDict", "collections.OrderedDict", "typing.NamedTuple"}
 _DEPTH = 3
 
 
@@ -85,7 +84,7 @@ class Batches:
         decorators = [
             d for c in (cls, *self.program.flow.ancestors(cls)) for d in getattr(c.node, "decorator_list", ())
         ]
-        if self.program.flow.method(cls, "to") is not None or bases & _CONTAINERS:
+        if self.program.flow.method(cls, "to") is not None or any(table.kind_made_by(b) is not None for b in bases):
             return Batch.MOVED
         if any("dataclasses.dataclass" in self.program.externals(_called(d)) for d in decorators):
             return Batch.MOVED

@@ -60,7 +60,7 @@ def test_what_becomes_of_a_batch(text: str, becomes: Batch) -> None:
         ("DataLoader(rows, collate_fn=Rows)", "x.text", True),
         ("DataLoader(rows, collate_fn=Rows)", "x", True),
         ("DataLoader(rows, collate_fn=elsewhere)", "x.text", True),
-        ("DataLoader(rows, collate_fn=elsewhere)", "x['text'].inner[0]", True),
+        ("DataLoader(rows, collate_fn=elsewhere)", "x['text'].lengths[0]", True),
         ("DataLoader(rows, collate_fn=elsewhere)", "x", False),
         ("DataLoader(rows, collate_fn=elsewhere)", "x['text'].data.float()", False),
         ("DataLoader(rows)", "x.text", False),

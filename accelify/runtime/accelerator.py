@@ -22,7 +22,7 @@ from accelify.runtime.checkpoint.weights import pickle_weights, save_weights, wr
 from accelify.runtime.data.loader import is_loader, skip_first_batches
 from accelify.runtime.data.metrics import Metrics
 from accelify.runtime.data.passes import LoaderPasses
-from accelify.runtime.data.preparation import DataPreparation
+from accelify.runtime.data.preparation import CannotPrepare, DataPreparation, cannot_prepare
 from accelify.runtime.data.random_state import share_random_state
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.streams import RankSeed, choose_streams
@@ -190,8 +190,9 @@ class Accelerator:
         """The same objects, ready for this world: models, optimizers, loaders, schedulers, in any order.
 
         One object comes back as it is, several as a tuple. Models and optimizers are the very same objects; a loader
-        is, where nothing has to be done. Those in a short list, tuple or dict are prepared, too; anything else passes
+        is, where nothing has to be done. Those in a short list, tuple or dict are prepared, too, and None passes
         through. `device_placement` says for each object whether it is moved.
+        Raises: CannotPrepare for anything else, with what to give instead.
         """
         places = list(device_placement or [None] * len(objects))
         # Models first: what an optimizer steps beside them is looked at by itself.
@@ -206,7 +207,7 @@ class Accelerator:
         )
         return prepared[0] if len(prepared) == 1 else prepared
 
-    def _prepare_one(self, given: Any, device_placement: bool | None) -> Any:
+    def _prepare_one(self, given: Any, device_placement: bool | None, *, is_inside: bool = False) -> Any:
         if isinstance(given, nn.Module):
             return self.prepare_model(given, device_placement)
         if isinstance(given, Optimizer):
@@ -215,7 +216,9 @@ class Accelerator:
             return self.prepare_scheduler(given)
         if is_loader(given):
             return self.prepare_data_loader(given, device_placement)
-        return map_short_container(lambda each: self._prepare_one(each, device_placement), given)
+        if (advice := cannot_prepare(given, is_inside=is_inside)) is not None:
+            raise CannotPrepare(f"prepare: {advice}")
+        return map_short_container(lambda each: self._prepare_one(each, device_placement, is_inside=True), given)
 
     def _is_placed(self, device_placement: bool | None) -> bool:
         return self._device_placement if device_placement is None else device_placement

@@ -26,6 +26,7 @@ from accelify.runtime.data.loader import prepare_loader
 from accelify.runtime.data.one_process import OneProcess
 from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.streams import Streams
+from accelify.runtime.launch.config import BadSetting
 from accelify.runtime.world.collectives import Collectives
 from tests.runtime import noisy_models
 
@@ -75,7 +76,7 @@ def test_the_very_same_objects(accelerator):
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
-    given = (model, optimizer, scheduler, None, 3)
+    given = (model, optimizer, scheduler, None)
     hooks = dict(vars(model))
     assert all(old is new for old, new in zip(given, accelerator.prepare(*given), strict=True))
     assert accelerator.prepare(model) is model
@@ -268,6 +269,12 @@ def test_the_argument_comes_before_the_environment():
     environment = Environment(mixed_precision="bf16")
     assert Accelerator(cpu=True, environment=environment).mixed_precision == "bf16"
     assert Accelerator(cpu=True, environment=environment, mixed_precision="no").mixed_precision == "no"
+
+
+@pytest.mark.parametrize("name", ["BF16", "fp8", "garbage"])
+def test_an_unknown_precision_is_refused(name):
+    with pytest.raises(BadSetting, match=f"mixed_precision='{name}': choose one of no, fp16, bf16"):
+        Accelerator(cpu=True, environment=Environment(), mixed_precision=name)
 
 
 def test_the_first_batches_can_be_skipped(accelerator):

@@ -66,7 +66,7 @@ class ByIndex:
     def _begin(self, start: PassStart) -> Epoch:
         inner, sampler = self._inner()
         sampler.start, sampler.random, sampler.at_first = self._left_out(start.position), None, None
-        sampler.replay = None
+        sampler.replay, sampler.drops_last = None, self._drops_last()
         self._seed_workers(inner, start)
         if start.before is None and not inner.num_workers and sampler.draws_once:
             # As a plain loader does: other loaders may begin before this one is asked for its first batch.
@@ -82,6 +82,9 @@ class ByIndex:
         if sampler.replay is not None:
             sampler.replay.finish(batches)
         return Epoch(batches, sampler.steps)
+
+    def _drops_last(self) -> bool:
+        return self._sampler_sharding.drops_last(self._loader)
 
     def _left_out(self, position: int) -> int:
         """How many of the sampler's items come before so many batches of one process are over."""
@@ -140,7 +143,8 @@ class ByIndex:
     def count(self, position: int = 0) -> int:
         """How many batches this rank gets from there on."""
         sampler = self._loader.sampler if self._loader.batch_sampler is None else self._loader.batch_sampler
-        return self._sharding.count(max(len(sampler) - position, 0))  # type: ignore[arg-type]  # TypeError if unknown
+        left = max(len(sampler) - position, 0)  # type: ignore[arg-type]  # TypeError if unknown
+        return self._sharding.count(left, drops_last=self._drops_last())
 
 
 class ShardedSampler:
@@ -153,6 +157,7 @@ class ShardedSampler:
         self.at_first: Callable[[], object] | None = None
         self.start = 0
         self.replay: Replay | None = None
+        self.drops_last = False
         self.is_begun = False
         self._sampler = sampler
         # Where all batches but the last have one size.
@@ -169,7 +174,7 @@ class ShardedSampler:
         return itertools.chain.from_iterable(self._drawn())
 
     def __len__(self) -> int:
-        return self._sharding.count(len(self._sampler))
+        return self._sharding.count(len(self._sampler), drops_last=self.drops_last)
 
     def draw_first(self) -> None:
         """Have the sampler draw its permutation now, as it would when a plain loader asks for its first batch."""
@@ -206,8 +211,10 @@ class ShardedSampler:
                 return self._one_by_one(iter(BatchSampler(indices, batches.batch_size, batches.drop_last)))
         if batches.drop_last:
             del rows[len(rows) - len(rows) % batches.batch_size :]
-        shard = split_rows if self._sharding.split_batches else shard_rows
-        items, steps = shard(rows, batches.batch_size, self._sharding, self._begin)
+        if self._sharding.split_batches:
+            items, steps = split_rows(rows, batches.batch_size, self._sharding, self._begin)
+        else:
+            items, steps = shard_rows(rows, batches.batch_size, self._sharding, self._begin, drops_last=self.drops_last)
         self.steps.extend(steps)
         # A sampler that comes to its end draws once more, which only its own generator shows.
         return itertools.chain(items, indices) if getattr(sampler, "generator", None) else iter(items)
@@ -224,7 +231,7 @@ class ShardedSampler:
             pairs = split_indices(take, self._sharding, self._begin)
         else:
             batch_size = self._sampler.batch_size if self._is_plain else None
-            pairs = shard_items(take, self._sharding, _size, batch_size, self._begin)
+            pairs = shard_items(take, self._sharding, _size, batch_size, self._begin, drops_last=self.drops_last)
         return self._noted(itertools.chain(list(itertools.islice(pairs, 1)), pairs))
 
     def _drawing(self) -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ from typing import Any  # batches and attributes are whatever the user's loader 
 
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from accelify.runtime.data.index_sharding import AlreadySharded
 from accelify.runtime.data.one_process import OneProcess
@@ -17,14 +18,17 @@ from accelify.runtime.data.passes import LoaderPass, LoaderPasses
 from accelify.runtime.data.random_state import private_states, set_private_states
 from accelify.runtime.data.resume import PassStart, Source, is_reread, owners_of, samplers_of
 from accelify.runtime.data.sources import ByDataset
-from accelify.runtime.data.streams import Streams
+from accelify.runtime.data.streams import Loop, Streams
+
+# Passes under way, which have a length as loaders do.
+_PASSES = (_BaseDataLoaderIter, LoaderPass, Loop)
 
 
 def is_loader(value: object) -> bool:
     """Whether this is a source of batches: a DataLoader, or what can be iterated and counted but not indexed."""
     if isinstance(value, DataLoader):
         return True
-    if isinstance(value, (torch.Tensor, str, bytes, dict, set, frozenset)):
+    if isinstance(value, (torch.Tensor, str, bytes, dict, set, frozenset, *_PASSES)):
         return False
     return hasattr(value, "__iter__") and hasattr(value, "__len__") and not hasattr(value, "__getitem__")
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any  # loaders hold whatever they hold
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from accelify.errors import AccelifyError
 from accelify.runtime.data import sequences
@@ -17,6 +17,7 @@ from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.sequences import IterableShard, SequenceShard
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.sources import choose_source, in_order
+from accelify.runtime.world import tensors
 from accelify.runtime.world.process_group import World
 
 # Units: levels of attributes below a loader in which others are looked for, and elements of a list among these
@@ -25,6 +26,38 @@ DEPTH, WIDTH = 3, 16
 
 class ShardedTwice(AccelifyError):
     """A loader over batches or elements that are sharded already."""
+
+
+class CannotPrepare(AccelifyError, TypeError):
+    """What is no model, optimizer, scheduler or loader: passed through, it would be the same on all processes."""
+
+
+def cannot_prepare(given: Any, *, is_inside: bool) -> str | None:
+    """Why this cannot be prepared, and what to give instead; None for None and containers, whose contents are prepared.
+
+    is_inside: whether it is in such a container, where settings beside loaders do no harm.
+    """
+    kind = f"a {type(given).__name__}"
+    if hasattr(given, "__next__"):
+        return (
+            f"{kind} is used up by one pass, and each process would take all of it. Prepare the DataLoader below it, "
+            "or put accelerator.shard(...) round it in the loop"
+        )
+    if given is None or is_inside:
+        return None
+    if type(given) in (list, tuple, dict):
+        if len(given) <= tensors.SHORT:
+            return None
+        return f"{kind} of {len(given)} elements is no loader. Loop over accelerator.shard(...) of it"
+    if isinstance(given, (str, bytes)):
+        return f"the text {given!r:.60} names nothing here. Give the model, optimizer or loader itself"
+    if isinstance(given, torch.Tensor):
+        return "a tensor stays as it is. Move it by .to(accelerator.device), or take accelerator.shard(...) of its rows"
+    if isinstance(given, Dataset):
+        return f"{kind} is a dataset. Prepare a DataLoader of it"
+    if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
+        return f"{kind} is no DataLoader. Loop over accelerator.shard(...) of it"
+    return f"{kind} is neither model, optimizer, scheduler nor loader. Leave it out"
 
 
 class DataPreparation:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any  # indices and batches are the user's
 
+from accelify.errors import AccelifyError
 from accelify.runtime.data.passes import NO_BATCH, Step
 from accelify.runtime.world import tensors
 
@@ -21,6 +22,12 @@ class Sharding:
     even_batches: bool = True
     dispatches: bool = False
 
+    def drops_last(self, loader: Any) -> bool:
+        """Whether an epoch's incomplete last round is left out, so that all ranks get full batches only."""
+        parts = loader, getattr(loader, "batch_sampler", None)
+        is_asked = any(getattr(part, "drop_last", False) is True for part in parts)
+        return is_asked and self.even_batches and not self.split_batches and self.size > 1
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Sharding:
         """The same object: what is changed for an accelerator's loaders is changed for their copies."""
         return self
@@ -30,11 +37,13 @@ class Sharding:
         """How many of one process's batches all ranks together take in a step."""
         return 1 if self.split_batches else self.size
 
-    def count(self, batches: int) -> int:
+    def count(self, batches: int, *, drops_last: bool = False) -> int:
         """How many steps this rank takes for so many batches of one process."""
         if self.split_batches:
             return batches
         full, rest = divmod(batches, self.size)
+        if drops_last:
+            return full
         return full + (rest > 0 if self.even_batches else self.rank < rest)
 
 
@@ -70,22 +79,44 @@ def shard_items(
     size_of: Callable[[Any], int | None],
     batch_size: int | None = None,
     start: int = 0,
+    *,
+    drops_last: bool = False,
 ) -> Iterator[tuple[Any, Step]]:
     """Item `k * N + r` for each k, in rounds of N. The last round is completed from the epoch's first items.
 
     With a fixed batch size the rows of an incomplete last round are divided evenly instead, so that no rank sees what
     another has seen; fewer than N rows are added to make the shards equal. Where they need not be equal, a rank without
-    an item in the last round gets NO_BATCH. The first `start` items are left out.
+    an item in the last round gets NO_BATCH. The first `start` items are left out. With `drops_last` an incomplete last
+    round is left out, too.
+    Raises: NoFullRound where that leaves nothing.
     """
     # The epoch's first items complete its last round, also when the pass begins after them.
     head = take(max(start, sharding.size)) if start else []
     first, left = head[: sharding.size], head[start:]
     while items := left + take(sharding.size - len(left)):
+        if drops_last and len(items) < sharding.size:
+            check_full_round(len(items), sharding, is_only=not first)
+            return
         first, left = first or items, []
         yield _shard_of_round(items, first, sharding, size_of, batch_size)
 
 
-def shard_rows(rows: list[Any], batch_size: int, sharding: Sharding, start: int) -> ShardAndSteps:
+class NoFullRound(AccelifyError):
+    """An epoch with fewer full batches than processes, where `drop_last` asks for full ones. The same on every rank."""
+
+
+def check_full_round(batches: int, sharding: Sharding, *, is_only: bool) -> None:
+    """Raises: NoFullRound where these are the epoch's only batches."""
+    if is_only and batches:
+        raise NoFullRound(
+            f"drop_last=True: an epoch has {batches} full batches, fewer than the {sharding.size} processes, so that "
+            "none is left for any. Take a smaller batch size, fewer processes, or drop_last=False"
+        )
+
+
+def shard_rows(
+    rows: list[Any], batch_size: int, sharding: Sharding, start: int, *, drops_last: bool = False
+) -> ShardAndSteps:
     """What `shard_items` gives for the batches of these rows, all at once."""
     span, begin = sharding.size * batch_size, start * batch_size
     rounds = max(len(rows) - begin, 0) // span
@@ -94,7 +125,9 @@ def shard_rows(rows: list[Any], batch_size: int, sharding: Sharding, start: int)
     full = (batch_size,) * sharding.size
     steps = [Step(rows=full, valid=full)] * rounds
     items, first = (_batches(some, batch_size) for some in (rows[end:], rows[:span]))
-    if items:
+    if drops_last and len(items) < sharding.size:
+        check_full_round(len(items), sharding, is_only=not end)
+    elif items:
         item, step = _shard_of_round(items, first, sharding, len, batch_size)
         own += [] if item is NO_BATCH else [item]
         steps.append(step)

@@ -92,11 +92,20 @@ class ByBatch:
             batches = draw_items(batches, shared)
         if self._sharding.split_batches:
             return epoch_of(slices(itertools.islice(batches, start.position, None), self._sharding))
-        return epoch_of(shard_items(taker(batches), self._sharding, tensors.rows, start=start.position))
+        return epoch_of(
+            shard_items(
+                taker(batches),
+                self._sharding,
+                tensors.rows,
+                start=start.position,
+                drops_last=self._sharding.drops_last(self._loader),
+            )
+        )
 
     def count(self, position: int = 0) -> int:
         """How many batches this rank gets from there on."""
-        return self._sharding.count(max(len(self._loader) - position, 0))
+        left = max(len(self._loader) - position, 0)
+        return self._sharding.count(left, drops_last=self._sharding.drops_last(self._loader))
 
 
 class CannotRead(AccelifyError):
@@ -157,11 +166,13 @@ class Dispatched:
         own = replace(self._sharding, rank=rank)
         if own.split_batches:
             return slices(itertools.islice(batches, position, None), own)
-        return shard_items(taker(batches), own, tensors.rows, start=position)
+        drops_last = own.drops_last(self._loader)
+        return shard_items(taker(batches), own, tensors.rows, start=position, drops_last=drops_last)
 
     def count(self, position: int = 0) -> int:
         """How many batches this rank gets from there on."""
-        return self._sharding.count(max(len(self._loader) - position, 0))
+        left = max(len(self._loader) - position, 0)
+        return self._sharding.count(left, drops_last=self._sharding.drops_last(self._loader))
 
 
 def _next(rounds: Iterator[list[Any]]) -> tuple[list[Any] | None, Exception | None]:

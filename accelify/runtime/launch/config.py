@@ -364,6 +364,8 @@ def accelerator_settings(
     environment = given or Environment.read()
     file = _project(environment) if given is None else {}
     precision = mixed_precision or environment.mixed_precision or file.get("mixed_precision") or "no"
+    if precision not in PRECISIONS:
+        raise BadSetting(f"mixed_precision={precision!r}", f"choose one of {', '.join(PRECISIONS)}")
     window = steps or environment.gradient_accumulation_steps or file.get("gradient_accumulation_steps") or 1
     return Settled(precision, window, cpu or environment.cpu or bool(file.get("cpu")))
 

@@ -106,7 +106,10 @@ def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
             )
         seen, added = seen + sum(wanted.values()), added + many
     total = sum(map(len, originals))
-    if passed.is_over and all(part.is_over for part in parts) and seen < total:
+    left = len(originals) - common * world
+    # With drop_last every rank gets full batches, and those that do not make up a round are left out.
+    is_dropped = not is_split and 0 < left < world and len({len(batch) for batch in originals}) == 1
+    if passed.is_over and all(part.is_over for part in parts) and seen < total and not is_dropped:
         return f"{total - seen} of the {total} samples of {passed.name} are seen by no rank", seen, added
     return "", seen, added
 

@@ -27,7 +27,8 @@ from torch.utils.data import (
 
 from accelify.runtime import Accelerator, DataLoaderConfiguration
 from accelify.runtime.data.metrics import CannotGather
-from accelify.runtime.data.preparation import ShardedTwice
+from accelify.runtime.data.preparation import CannotPrepare, ShardedTwice
+from accelify.runtime.data.sharding import NoFullRound
 from accelify.runtime.data.sources import CannotRead, EmptyShard
 
 
@@ -604,9 +605,31 @@ def another_librarys_loader_is_dealt_by_batches(accelerator):
     assert sorted(gathered) == list(range(10))
 
 
-def other_objects_pass_through(accelerator):
-    things = (None, [1, 2], "text", {"a": 1}, torch.ones(2), Numbers(3), 5)
+class OnlyIterable:
+    def __iter__(self):
+        return iter(range(3))
+
+
+def what_cannot_be_prepared_is_refused(accelerator):
+    things = (None, [1, 2], {"a": "text"}, [])
     assert all(given is back for given, back in zip(things, accelerator.prepare(*things), strict=True))
+    refused = {
+        "a generator is used up": (number for number in range(3)),
+        "a list_iterator is used up": iter([1]),
+        "LoaderIter is used up": iter(DataLoader(Numbers(2))),
+        "a L[a-z]*P?[a-z]* is used up": iter(accelerator.prepare(DataLoader(Numbers(2)))),
+        "the text 'cuda'": "cuda",
+        "a tensor stays": torch.ones(2),
+        "a Numbers is a dataset. Prepare a DataLoader": Numbers(3),
+        "a list of 100 elements is no loader": [1] * 100,
+        "a OnlyIterable is no DataLoader. Loop over accelerator.shard": OnlyIterable(),
+        "a int is neither": 5,
+    }
+    for words, given in refused.items():
+        with pytest.raises(CannotPrepare, match=words):
+            accelerator.prepare(nn.Linear(1, 1), given)
+    with pytest.raises(CannotPrepare, match="is used up"):
+        accelerator.prepare([iter([1])])
 
 
 def metrics_have_exactly_the_samplers_rows_in_its_order(accelerator):
@@ -614,13 +637,28 @@ def metrics_have_exactly_the_samplers_rows_in_its_order(accelerator):
         for length in (1, 3, 16, 17, 18, 25):
             for drop_last in (False, True):
                 options = {} if kind == "own batch sampler" else {"drop_last": drop_last}
-                expected = _flat(_epoch(_loader(length, kind, **options)))
+                batches, size = _epoch(_loader(length, kind, **options)), accelerator.num_processes
+                whole = len(batches) - len(batches) % size if drop_last and options else len(batches)
+                expected = _flat(batches[:whole])
                 loader = accelerator.prepare(_loader(length, kind, **options))
+                assert len(loader) == -(-whole // size)
+                if batches and not whole:
+                    with pytest.raises(NoFullRound, match="an epoch has 1 full batches, fewer than the 2 processes"):
+                        next(iter(loader))
+                    continue
                 _seed(accelerator.process_index)
                 got = []
                 for batch in loader:
+                    assert not (drop_last and options) or len(batch) == 4
                     got.extend(accelerator.gather_for_metrics(batch).tolist())
                 assert got == expected, (kind, length, drop_last)
+
+
+def full_batches_alone_of_what_is_sharded_by_batches(accelerator):
+    for split in (False, True):
+        loader = Accelerator(split_batches=split).prepare(DataLoader(Stream(14), batch_size=4, drop_last=True))
+        sizes = [len(batch) for batch in loader]
+        assert sizes == ([2] * 3 if split else [4])
 
 
 def metrics_of_split_batches_and_of_uneven_ends(accelerator):

@@ -16,7 +16,7 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from accelify.runtime.data.passes import NO_BATCH, Epoch, Step
+from accelify.runtime.data.passes import NO_BATCH, NO_LENGTH, Epoch, Step
 from accelify.runtime.data.random_state import WorkerStart, states_of, unchanged_generators
 from accelify.runtime.data.resume import (
     PassStart,
@@ -279,7 +279,7 @@ class AlreadySharded(ByIndex):
             steps = itertools.repeat(Step(rows=None, valid=(1,) * self._sharding.size))
         try:
             count = len(self._loader) - skipped
-        except TypeError:  # a sampler without an end
+        except NO_LENGTH:  # a sampler without an end
             return Epoch(epoch.batches)
         return Epoch(epoch.batches, list(itertools.islice(steps, max(count, 0))))
 

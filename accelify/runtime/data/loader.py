@@ -14,7 +14,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from accelify.runtime.data.index_sharding import AlreadySharded
 from accelify.runtime.data.one_process import OneProcess
-from accelify.runtime.data.passes import LoaderPass, LoaderPasses
+from accelify.runtime.data.passes import NO_LENGTH, LoaderPass, LoaderPasses
 from accelify.runtime.data.random_state import private_states, set_private_states
 from accelify.runtime.data.resume import PassStart, Source, is_reread, owners_of, samplers_of
 from accelify.runtime.data.sources import ByDataset
@@ -85,7 +85,7 @@ class _Prepared:
             epoch = own["_source"].begin(start)
         try:
             length = own["_source"].count(start.position)
-        except TypeError:
+        except NO_LENGTH:
             length = None
         loader_pass: LoaderPass = own["_passages"].begin(epoch, own["_device"], length, progress.end)
         progress.begin(start, loader_pass)
@@ -108,7 +108,7 @@ class _Prepared:
         waiting = own["_progress"].waiting
         try:
             return waiting is not None and waiting.position > 0 and own["_source"].count(waiting.position) == 0
-        except TypeError:
+        except NO_LENGTH:
             return False
 
     @property
@@ -230,7 +230,7 @@ def load_state(loader: Any, state: dict[str, Any] | None, *, generators: list[An
 def _length(dataset: Any) -> int | None:
     try:
         return len(dataset)
-    except TypeError:
+    except NO_LENGTH:
         return None
 
 

@@ -29,6 +29,7 @@ class NoBatch:
 
 
 NO_BATCH = NoBatch()
+NO_LENGTH = (TypeError, NotImplementedError)  # what `len` raises where there is none, and what torchtext raises
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from accelify.errors import AccelifyError
 from accelify.runtime.data.index_sharding import AlreadySharded, ByIndex, is_sharding_sampler
 from accelify.runtime.data.one_process import OneProcess
-from accelify.runtime.data.passes import Epoch, Step, epoch_of
+from accelify.runtime.data.passes import NO_LENGTH, Epoch, Step, epoch_of
 from accelify.runtime.data.resume import PassStart, Source, iterates_itself, owners_of, samplers_of
 from accelify.runtime.data.sharding import Sharding, shard_items, slices, taker
 from accelify.runtime.data.streams import SharedRandom, Streams, draw_items
@@ -273,5 +273,5 @@ def _batch_count(loader: DataLoader[Any]) -> int:
     """The number of batches; -1 where that is not known."""
     try:
         return len(loader)
-    except TypeError:
+    except NO_LENGTH:
         return -1

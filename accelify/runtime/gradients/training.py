@@ -87,6 +87,7 @@ class Training:
     def prepare_optimizer(self, optimizer: Optimizer) -> Optimizer:
         """The optimizer itself; its parameters that no prepared model owns are averaged, too."""
         _remember(self.optimizers, optimizer)
+        _move_state(optimizer)
         self._strategy.prepare_optimizer(optimizer)
         return self._stepping.prepare_optimizer(optimizer)
 
@@ -213,3 +214,14 @@ class Training:
 def _remember(known: list[Any], given: object) -> None:
     if not any(given is old for old in known):
         known.append(given)
+
+
+def _move_state(optimizer: Optimizer) -> None:
+    """Bring what was loaded into an optimizer before its model was moved to where its parameters are.
+
+    torch keeps the counts of steps on the CPU unless the optimizer says otherwise, and so they stay where they are.
+    """
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items() if isinstance(parameter, torch.Tensor) else ():
+            if isinstance(value, torch.Tensor) and value.device != parameter.device and name != "step":
+                state[name] = value.to(parameter.device)

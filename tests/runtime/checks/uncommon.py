@@ -254,6 +254,23 @@ def loaders_of_no_batch_or_one(accelerator):
         assert gathered == [row for (batch,) in plain for row in batch.tolist()]
 
 
+def a_loader_whose_length_is_not_implemented(accelerator):
+    """torchtext raises NotImplementedError where batches are as large as their rows allow."""
+
+    class Unmeasured:
+        batch_size = 2
+
+        def __iter__(self):
+            return iter(torch.arange(8).split(2))
+
+        def __len__(self):
+            raise NotImplementedError
+
+    seen = [batch.tolist() for batch in accelerator.prepare(Unmeasured())]
+    everyone = accelerator.gather_object(seen)
+    assert sorted(row for rank in everyone for batch in rank for row in batch) == list(range(8))
+
+
 def windows_within_windows(accelerator):
     accelerator = Accelerator(gradient_accumulation_steps=2)
     models, plain = [_net(), _net()], _net()

@@ -94,3 +94,12 @@ def test_everything_is_remembered_once_and_forgotten():
     assert (len(made.models), len(made.optimizers), len(made.schedulers)) == (1, 1, 1)
     made.forget()
     assert (made.models, made.optimizers, made.schedulers) == ([], [], [])
+
+
+def test_state_that_was_loaded_on_another_device_moves_to_the_parameters():
+    made, _ = training()
+    trained = nn.Linear(1, 1, device="meta")  # stands for a GPU
+    optimizer = torch.optim.Adam(trained.parameters())
+    optimizer.state[trained.weight] = {name: torch.zeros(()) for name in ("step", "exp_avg")}
+    state = made.prepare_optimizer(optimizer).state[trained.weight]
+    assert {name: value.device.type for name, value in state.items()} == {"step": "cpu", "exp_avg": "meta"}

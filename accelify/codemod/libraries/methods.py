@@ -72,6 +72,13 @@ def keeps_values(name: str) -> bool:
     return row is not None and Trait.SAME_VALUES in row.traits
 
 
+def is_attribute(name: str) -> bool:
+    """Attributes of a tensor: `data`, `grad`, `shape`."""
+    row = table.member("tensor", name)
+    return row is not None and Trait.ATTRIBUTE in row.traits
+
+
+@cache
 def is_view(name: str) -> bool:
     """Attributes of a tensor that are the tensor, seen in another way: `data`, `T`."""
     row = table.member("tensor", name)

@@ -26,6 +26,12 @@ def is_torch_loader(name: str | None) -> bool:
     return _has_trait(name, Trait.TORCH_LOADER)
 
 
+def is_container(name: str | None) -> bool:
+    """Classes of Python's whose objects hold others: `dict`, `list`, `typing.NamedTuple`."""
+    row = table.function(name)
+    return row is not None and any(table.is_kind(row.returns, kind) for kind in ("dict", "list", "tuple"))
+
+
 def yields_graphs(name: str | None) -> bool:
     """Loaders whose batches are objects that move themselves: those of `torch_geometric` and `dgl`."""
     return _has_trait(name, Trait.YIELDS_GRAPHS)

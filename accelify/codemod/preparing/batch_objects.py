@@ -84,7 +84,7 @@ class Batches:
         decorators = [
             d for c in (cls, *self.program.flow.ancestors(cls)) for d in getattr(c.node, "decorator_list", ())
         ]
-        if self.program.flow.method(cls, "to") is not None or any(table.kind_made_by(b) is not None for b in bases):
+        if self.program.flow.method(cls, "to") is not None or any(map(names.is_container, bases)):
             return Batch.MOVED
         if any("dataclasses.dataclass" in self.program.externals(_called(d)) for d in decorators):
             return Batch.MOVED

@@ -307,7 +307,7 @@ def _is_in_an_object(node: ast.expr) -> bool:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         if isinstance(node, ast.Call):
             node = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0] if node.args else node.func
-        elif isinstance(node, ast.Attribute) and table.member("tensor", node.attr) is None:
+        elif isinstance(node, ast.Attribute) and not methods.is_attribute(node.attr):
             return True
         else:
             node = node.value

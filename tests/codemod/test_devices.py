@@ -8,7 +8,7 @@ import pytest
 
 from accelify.codemod.result import FileResult, Status, Tier
 from accelify.codemod.rewrite import Options, rewrite_together
-from tests.codemod.pairs import changed, run, script
+from tests.codemod.pairs import changed, migrated, run, script
 
 ARGS = "import argparse"
 SETTINGS = "from options import args, pick, show\nimport json\nconfig = json.load(open('config.json'))"
@@ -333,3 +333,83 @@ def test_an_option_that_still_keeps_the_script_on_the_cpu_is_not_told() -> None:
     result = run(text)
     assert "Accelerator(cpu=args.no_cuda)" in result.after.decode()
     assert not told(result, "no longer chooses")
+
+
+VALIDATION = """\
+val_loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+start = torch.ones(4)
+"""
+MOVED = {
+    "model": "if use_cuda:\n    model.cuda()",
+    "before": VALIDATION,
+    "batch": "if use_cuda:\n    x, y = x.cuda(), y.cuda()",
+}
+
+
+SHOWN = "    print(model(a))"
+STARTED = "start = start.to(accelerator.device)"
+
+
+@pytest.mark.parametrize(
+    ("end", "without"),
+    [
+        (
+            f"for a, b in val_loader:\n    if use_cuda:\n        a = a.cuda()\n{SHOWN}",
+            "    a = a.to(accelerator.device)",
+        ),
+        (f"for a, b in val_loader:\n    if use_cuda: a = a.cuda()\n{SHOWN}", "    a = a.to(accelerator.device)"),
+        (
+            "for a in val_loader:\n    if torch.cuda.is_available():\n        # both\n"
+            "        a = [t.to('cuda') for t in a]\n    print(model(a[0]))",
+            "    # both\n    a = [t.to(accelerator.device) for t in a]",
+        ),
+        ("start = start.cuda() if use_cuda else start\nprint(start)", STARTED),
+        ("if use_cuda:\n    start = start.cuda()\nprint(start)", STARTED),
+        ("if use_cuda:\n    start = start.to(device)\nprint(start)", "start = start.to(device)"),
+    ],
+)
+def test_moves_go_to_the_accelerators_device_under_no_condition(end: str, without: str) -> None:
+    assert f"\n{without}\n" in migrated(script(**MOVED, end=end))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "if use_cuda:\n    start = start.to(accelerator.device)\n    print('a GPU')\nprint(start)",
+        "if use_cuda:\n    other = start.to(accelerator.device)\nelse:\n    other = start * 2\nprint(other)",
+        "other = start.to(accelerator.device) if use_cuda else start * 2\nprint(other)",
+        "if use_cuda and ask():\n    start = start.to(accelerator.device)\nprint(start)",
+    ],
+)
+def test_a_condition_that_decides_more_stays(end: str) -> None:
+    after = migrated(
+        script(**MOVED, imports="from elsewhere import ask", end=end.replace(".to(accelerator.device)", ".cuda()"))
+    )
+    assert end in after
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "kind = torch.cuda.FloatTensor if use_cuda else torch.FloatTensor\nprint(model(kind(2, 4)))",
+        "if use_cuda:\n    kind = torch.cuda.LongTensor\nelse:\n    kind = torch.LongTensor\nprint(kind(3))",
+        "if use_cuda:\n    start = start.cuda()\n    print('a GPU')\nprint(start)",
+        "if use_cuda:\n    other = start.cuda()\nelse:\n    other = start * 2\nprint(other)",
+    ],
+)
+def test_a_script_that_knows_gpus_of_one_kind_alone_has_no_other_accelerator(lines: str) -> None:
+    after = migrated(script(**MOVED, end=lines))
+    assert "accelerator = Accelerator(cpu=not torch.cuda.is_available())\n" in after
+
+
+def test_an_option_keeps_the_script_on_the_cpu_too() -> None:
+    start = "from options import args\ncuda = not args.no_cuda and torch.cuda.is_available()\n"
+    model = "if cuda:\n    model.cuda()\nkind = torch.cuda.FloatTensor if cuda else torch.FloatTensor"
+    text = script(imports=start, model=model, batch="if cuda:\n    x, y = x.cuda(), y.cuda()\nx = x.type(kind)")
+    after = migrated(text.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")', "None"))
+    assert "accelerator = Accelerator(cpu=args.no_cuda or not torch.cuda.is_available())\n" in after
+
+
+@pytest.mark.parametrize("kind", ["torch.cuda.FloatTensor", "torch.FloatTensor"])
+def test_a_type_that_is_not_chosen_says_nothing_of_other_accelerators(kind: str) -> None:
+    assert "accelerator = Accelerator()\n" in migrated(script(**MOVED, end=f"print({kind}(3))"))

@@ -14,6 +14,8 @@ from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import CpuSetting, NamedDevices, OnGpu, only_value
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, read_on_cpu
+from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.settings import Setting
@@ -38,7 +40,8 @@ class Devices:
     come to the accelerator's device, if all are understood; homemade: what a script that names no device gives its
     models, where they are not. brought_back: those on the device that are to be read in the host's memory, in the order
     of the text; read_on_host: what is read there only, wherever it is. cpu: what keeps the script on the CPU, such as
-    an option of its own, as the accelerator gets it.
+    an option of its own, as the accelerator gets it. is_for_cuda: whether the script has something on a GPU under a
+    condition, in a way that no other accelerator's device can take the place of.
     """
 
     tracer: Tracer
@@ -53,6 +56,7 @@ class Devices:
     brought_back: tuple[ast.expr, ...]
     read_on_host: frozenset[ast.expr]
     cpu: Setting | None
+    is_for_cuda: bool = False
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -68,6 +72,10 @@ class Devices:
         named = self.lattice.devices.resolved(self.lattice.devices.of(device))
         is_own = bool(named) and all(d.now is Where.ACCELERATOR for d in named)
         return is_own or (bool(held) and all(map(self.known.roles.is_device, held)))
+
+    def is_for_a_gpu(self, test: ast.expr) -> bool:
+        """Whether a condition holds wherever the script computes on a GPU."""
+        return self.lattice.holds(test) is True
 
     def is_the_cpu(self, variable: str) -> bool:
         """Whether a variable is the CPU, beside another that is the device."""
@@ -244,7 +252,30 @@ def devices_of(
     return Devices(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed),
         *(brought, homemade, tuple(back), read, setting),
+        is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
     )
+
+
+def _is_for_cuda(
+    own: Own, files: frozenset[str], cpu: CpuSetting | None, moves: Sequence[Move], needless: frozenset[ast.Call]
+) -> bool:
+    """Whether conditions that ask for a GPU still decide something: types of its tensors, or more than moves."""
+    program, wishes = own.program, cpu.wishes if cpu is not None else frozenset()
+    there, elsewhere = (OnGpu(program.once(Conditions), own.tracer, wishes, has_gpu=h).holds for h in (True, False))
+
+    def asks(node: ast.AST) -> list[ast.If | ast.IfExp]:
+        answers = ((b, there(b.test), elsewhere(b.test)) for b, _ in program.branches_round(node))
+        return [b for b, here, otherwise in answers if None not in (here, otherwise) and here is not otherwise]
+
+    kept = [m.call for m in moves if m.call not in needless]
+    for call in kept:
+        guards = [b for b in asks(call) if isinstance(b, ast.If)]
+        if any(g.orelse or not all(any(program.inside(m.call, s) for m in moves) for s in g.body) for g in guards):
+            return True
+    nodes = (n for path in files for n in program.flow.parsed_of[path].nodes if isinstance(n, ast.Attribute))
+    typed = (n for n in nodes if Device.ACCELERATOR in map(names.memory_of_type, program.externals(n)))
+    reached = (n for n in typed if program.frame(n) in program.reachable)
+    return any(map(asks, reached))
 
 
 def _has_come(move: Move, placed: Placed, prepared: Prepared) -> bool:

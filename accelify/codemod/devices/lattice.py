@@ -633,8 +633,19 @@ class Lattice:
             return self.of_model
         device = next((k.value for k in node.keywords if k.arg == "device"), None)
         if device is None:
-            return frozenset({Place(Where.HOST, Where.HOST, node)})
+            return self._of_type(node.func, node) or frozenset({Place(Where.HOST, Where.HOST, node)})
         return self._on(self.devices.of(device), node)
+
+    def _of_type(self, kind: ast.expr, origin: ast.Call) -> Places:
+        """Where a type of tensors has them: `torch.cuda.FloatTensor if cuda else torch.FloatTensor`, by any name."""
+        if isinstance(kind, ast.IfExp):
+            return frozenset(p for each in self._chosen(kind) for p in self._of_type(each, origin))
+        value = self._only_value(kind) if isinstance(kind, ast.Name) else None
+        if value is not None and self.program.externals(kind):
+            return self._of_type(value, origin)
+        memories = {names.memory_of_type(n) for n in self.program.externals(kind)} - {None}
+        where = {Where.ACCELERATOR if m is Device.ACCELERATOR else Where.HOST for m in memories}
+        return frozenset(Place(w, w, origin) for w in where)
 
     @staticmethod
     def _on(devices: Named, origin: ast.AST | None) -> Places:
@@ -644,6 +655,8 @@ class Lattice:
     def _moved(self, node: ast.Call) -> Places | None:
         """What `x.to(device)`, `x.cuda()`, `x.type_as(y)` and `x.to(y)` make of `x`; None for anything else."""
         function = node.func
+        if isinstance(function, ast.Attribute) and function.attr == "type" and node.args:
+            return self._of_type(node.args[0], node) or None if self.symbolic(function.value) else NONE
         if not isinstance(function, ast.Attribute) or function.attr not in ("to", "cuda", "type_as"):
             return None
         held = self.program.values(function.value)

@@ -120,17 +120,19 @@ class Cpu:
 
 
 class OnGpu:
-    """What conditions come to where a script computes on a GPU.
+    """What conditions come to where a script computes on a GPU, or where it could not, as there is none.
 
     wishes: the conditions, as they are written, under which the accelerator is not kept on the CPU.
     """
 
-    def __init__(self, conditions: Conditions, tracer: Tracer, wishes: Collection[str]) -> None:
+    def __init__(
+        self, conditions: Conditions, tracer: Tracer, wishes: Collection[str], *, has_gpu: bool = True
+    ) -> None:
         self.conditions = conditions
         self.program = tracer.program
         self.tracer = tracer
         self.wishes = wishes
-        self._worlds = worlds_where(Process.ONE, has_gpu=True)
+        self._worlds = worlds_where(Process.ONE, has_gpu=has_gpu)
         self._known: dict[ast.expr, bool | None] = {}
 
     def holds(self, test: ast.expr) -> bool | None:

@@ -144,6 +144,13 @@ def is_plain_loader(name: str | None) -> bool:
     return _has_trait(name, Trait.PLAIN_LOADER)
 
 
+def memory_of_type(name: str | None) -> Device | None:
+    """Where a type of tensors has them: the host for `torch.FloatTensor`, the GPU for `torch.cuda.FloatTensor`."""
+    row = table.function(name)
+    is_type = row is not None and row.role is Role.FACTORY and (name or "").endswith("Tensor")
+    return row.device if row is not None and is_type else None
+
+
 def is_factory(name: str | None) -> bool:
     """Functions of torch that make a tensor of their own: `torch.zeros`, `torch.tensor`; not `torch.zeros_like`."""
     row = table.function(name)

@@ -68,12 +68,22 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
 
 def _call(script: Script) -> str:
     settings = [script.options.runtime.sharing] if script.options.keep_global_batch else []
-    if script.devices.cpu is not None:
+    if cpu := _cpu(script):
         source = script.program.flow.parsed_of[script.reach.homes[0].module].text
-        settings.append(f"cpu={snippets.quoted_as(source, script.devices.cpu.text)}")
+        settings.append(f"cpu={snippets.quoted_as(source, cpu)}")
     if script.precision is not None and script.precision.is_taken_over:
         settings.append(f"mixed_precision={script.precision.code}")
     return snippets.call_statement("", "Accelerator", ", ".join(settings), len("accelerator = "))
+
+
+def _cpu(script: Script) -> str:
+    """What keeps the accelerator on the CPU: an option, or that there is no GPU of the kind that the script knows."""
+    chosen = [script.devices.cpu.text] if script.devices.cpu is not None else []
+    home = script.reach.homes[0].root
+    has_torch = any(isinstance(w, ast.alias) and w.name == "torch" for w in home.writes.get("torch", ()))
+    if script.devices.is_for_cuda and has_torch:
+        chosen.append("not torch.cuda.is_available()")
+    return " or ".join(chosen)
 
 
 def _self(function: Scope) -> str:

@@ -20,7 +20,7 @@ from accelify.codemod.devices.destinations import is_by_number, is_where_another
 from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt, without_idle
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Remove, Replace, When
+from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Remove, Replace, Unwrap, When
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.values import Constant
@@ -40,9 +40,38 @@ def find(script: Script) -> Iterator[Found]:
         else:
             yield Attempt((change,), otherwise=otherwise)
     yield from _helpers(script)
+    yield from _guards(script, dropped)
     for move in script.devices.moves:
         if move.call not in dropped:
             yield from _redirect(script, move)
+
+
+def _guards(script: Script, dropped: dict[ast.Call, Move]) -> Iterator[Change]:
+    """Conditions under which things only go to the GPU: to the accelerator's device they go under any."""
+    moves = {m.call: m for m in script.devices.moves if _goes_to_accelerator(script, m)}
+    kept = [script.program.statement(call) for call in moves if call not in dropped]
+    for guard in dict.fromkeys(script.program.parent(statement) for statement in kept):
+        if not isinstance(guard, ast.If) or guard.orelse or not _is_idle_guard(script, guard):
+            continue
+        if all(_is_nothing(script, statement, moves | dropped) for statement in guard.body):
+            reason = "the accelerator's device is the CPU where there is no GPU"
+            yield Change(NAME, script.path(guard), guard.lineno, reason, (Unwrap(guard, is_body=True),))
+
+
+def _is_idle_guard(script: Script, guard: ast.If | ast.IfExp) -> bool:
+    """Whether a condition only asks for a GPU."""
+    parent = script.program.parent(guard)
+    is_elif = isinstance(parent, ast.If) and isinstance(guard, ast.If) and parent.orelse == [guard]
+    return not is_elif and script.devices.is_for_a_gpu(guard.test) and script.changes_nothing(guard.test)
+
+
+def _goes_to_accelerator(script: Script, move: Move) -> bool:
+    """Whether a move goes to the accelerator's device in the end, if it stays."""
+    if script.accelerator(move.call) is None or script.devices.goes_to_cpu(move):
+        return False
+    if move.device is None or is_where_another_is(move.device):
+        return move.device is None
+    return script.devices.is_of_process(move.device) or move.device in script.devices.named
 
 
 def _helpers(script: Script) -> Iterator[Remark]:
@@ -231,20 +260,19 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
             When.KEPT,
         )
         return
-    yield Change(
-        rule=NAME,
-        path=path,
-        line=move.call.lineno,
-        reason="each process has a device of its own",
-        edits=(
-            Replace(
-                move.call,
-                partial(to_accelerator, accelerator=accelerator),
-                keeps=(move.receiver, *[k.value for k in move.call.keywords if k.arg != "device"], *move.call.args[1:]),
-                reads=(accelerator.split(".")[0],),
-            ),
-        ),
-    )
+    kept = (move.receiver, *[k.value for k in move.call.keywords if k.arg != "device"], *move.call.args[1:])
+    make = partial(to_accelerator, accelerator=accelerator)
+    edits = (Replace(move.call, make, keeps=kept, reads=(accelerator.split(".")[0],)), *_choice(script, move))
+    yield Change(NAME, path, move.call.lineno, "each process has a device of its own", edits)
+
+
+def _choice(script: Script, move: Move) -> Iterator[Replace]:
+    """`x.cuda() if torch.cuda.is_available() else x`"""
+    choice = script.program.parent(move.call)
+    if not isinstance(choice, ast.IfExp) or choice.body is not move.call or not _same(choice.orelse, move.receiver):
+        return
+    if _is_idle_guard(script, choice):
+        yield Replace(choice, partial(snippets.chosen, is_body=True), keeps=(choice.body,))
 
 
 def _is_number(script: Script, move: Move) -> bool:

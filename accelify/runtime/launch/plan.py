@@ -114,8 +114,9 @@ def script_variables(settings: Settings) -> tuple[tuple[str, str], ...]:
     """What the script's processes find in their environment, beside what was there."""
     variables: list[tuple[str, str]] = []
     if settings["cpu"].value:
-        variables.append(("ACCELIFY_CPU", "1"))
-    if settings["gpu_ids"].value is not None:
+        # What a script asks by itself, `torch.cuda.is_available()`, has to be answered alike.
+        variables += [("ACCELIFY_CPU", "1"), ("CUDA_VISIBLE_DEVICES", "")]
+    elif settings["gpu_ids"].value is not None:
         variables.append(("CUDA_VISIBLE_DEVICES", str(settings["gpu_ids"].value)))
     handed = [(f"ACCELIFY_{name.upper()}", settings[name].value) for name in HANDED_ON]
     variables += [(name, str(value)) for name, value in handed if value is not None]

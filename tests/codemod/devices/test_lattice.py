@@ -53,6 +53,13 @@ def places(text: str) -> set[tuple[Where, Where]]:
     ("text", "where"),
     [
         ("torch.zeros(3)", HOST),
+        ("torch.FloatTensor(3)", HOST),
+        ("torch.cuda.FloatTensor(3)", DEVICE),
+        ("kind = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor\nkind(3)", DEVICE),
+        ("kind = torch.FloatTensor if not torch.cuda.is_available() else torch.cuda.FloatTensor\nkind(3)", DEVICE),
+        ("T = torch.cuda\ntorch.ones(3).type(T.LongTensor)", DEVICE),
+        ("torch.ones(3).cuda().type(torch.FloatTensor)", HOST),
+        ("torch.ones(3, device=device).type(torch.float64)", DEVICE),
         ("torch.zeros(3, device=device)", DEVICE),
         ("torch.zeros(3, device='cpu')", HOST),
         ("torch.zeros(3, device='cuda')", DEVICE),

@@ -61,6 +61,8 @@ class Replica(ABC):
         self.owner: Owner | None = None
         self.is_open = False
         self.parameters: list[torch.Tensor] = []
+        # Hashes of the sets of parameters that all ranks have trained at once.
+        self.agreed: set[int] = set()
         self._structure: Structure | None = None
         self._kinds: list[tuple[torch.dtype, torch.device]] = []
         self._handles: list[torch.utils.hooks.RemovableHandle] = []

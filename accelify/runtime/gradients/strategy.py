@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from operator import is_not
 from typing import Any, Generic, TypeVar  # backward hands on what Tensor.backward takes
@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from accelify.errors import AccelifyError
 from accelify.runtime.gradients.replica import GradientHook, Replica, Trained, replica_of, shape_of, shapes_of
 from accelify.runtime.world.collectives import Collectives
-from accelify.runtime.world.desync import Desync, Unanswered, call_site, missing
+from accelify.runtime.world.desync import Desync, Unanswered, call_site, hash_of_text, missing
 from accelify.runtime.world.divergence import find_divergence, named_parameters
 from accelify.runtime.world.process_group import World
 
@@ -35,6 +35,10 @@ class Strategy:
 
     def prepare_optimizer(self, optimizer: Optimizer) -> None:
         """Its parameters are trained as they are."""
+
+    def is_averaged(self, parameter: torch.Tensor) -> bool:
+        """Whether its gradients are those of all ranks."""
+        return True
 
     def backward(self, loss: torch.Tensor, *, may_end: bool = False, **options: Any) -> None:
         """The plain backward pass."""
@@ -69,6 +73,30 @@ class Strategy:
 
     def forget(self) -> None:
         """Nothing is kept."""
+
+
+class TrainedApart(AccelifyError, RuntimeError):
+    """Ranks that train different parameters of one model. The same on every rank."""
+
+
+def trained_names(model: Trained | None) -> list[str]:
+    """The names of the parameters that are trained now; of an optimizer's own, their numbers."""
+    if isinstance(model, nn.Module):
+        return [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    return [] if model is None else [str(at) for at, one in enumerate(model.parameters()) if one.requires_grad]
+
+
+def first_apart(everyone: Sequence[Sequence[str]]) -> str:
+    """Which rank trains what rank 0 does not, or the other way round."""
+    first = everyone[0]
+    for rank, theirs in enumerate(everyone[1:], start=1):
+        for here, there, names in ((0, rank, set(first) - set(theirs)), (rank, 0, set(theirs) - set(first))):
+            if names:
+                some = ", ".join(sorted(names)[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+                return (
+                    f"rank {here} trains {some}, and rank {there} does not: requires_grad must be the same on all ranks"
+                )
+    return "the ranks train their parameters in another order"
 
 
 class _Ending:
@@ -136,8 +164,24 @@ class Replicas(Strategy, ABC, Generic[R]):
     def _replica(self, trained: Trained) -> R:
         replica = self.make_replica(trained)
         replica.broadcast()
-        replica.lay_out()
+        self._lay_out(replica)
         return replica
+
+    def _lay_out(self, replica: R) -> None:
+        """Lay a replica out anew. Raises: TrainedApart where the ranks would train other parameters of it."""
+        names = trained_names(replica.model())
+        text = " ".join(names)
+        some = f"{', '.join(names[:5])} and so on" if len(names) > 5 else ", ".join(names)
+        # What the ranks once agreed on needs no message: a GAN's script freezes and thaws in each step.
+        if hash_of_text(text) not in replica.agreed:
+            if not self._collectives.is_alike("backward over others than before:", f"{some} ({hash_of_text(text):x})"):
+                raise TrainedApart(f"at {call_site()}: {first_apart(self._collectives.gather_object(names))}")
+            replica.agreed.add(hash_of_text(text))
+        replica.lay_out()
+
+    def is_averaged(self, parameter: torch.Tensor) -> bool:
+        """Whether a prepared model or optimizer has it."""
+        return self._is_owned(parameter) or any(replica.has(parameter) for replica in self._replicas)
 
     def _is_owned(self, parameter: torch.Tensor) -> bool:
         """Whether a model has this parameter, prepared here or by another accelerator; or another optimizer's rest."""
@@ -152,7 +196,7 @@ class Replicas(Strategy, ABC, Generic[R]):
         for pair in list(self._unowned):
             _, replica = pair
             if replica.is_stale():
-                replica.lay_out()
+                self._lay_out(replica)
             if not replica.parameters:
                 self._unowned.remove(pair)
                 self._replicas.remove(replica)
@@ -212,7 +256,7 @@ class Replicas(Strategy, ABC, Generic[R]):
                 self.prepare_optimizer(optimizer)
         for replica in self._replicas:
             if replica.is_stale():
-                replica.lay_out()
+                self._lay_out(replica)
             replica.open()
 
     def _finish(self) -> None:

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from accelify.errors import AccelifyError
 from accelify.runtime.gradients.accumulation import Accumulation
+from accelify.runtime.gradients.agreement import Agreement, UnpreparedOptimizers
 from accelify.runtime.gradients.optimizers import Draws, Stepping, steps_of
 from accelify.runtime.gradients.precision import Precision
 from accelify.runtime.gradients.strategy import Strategy
@@ -68,6 +69,8 @@ class Training:
             precision=precision,
             accumulation=accumulation,
         )
+        self._agreement = Agreement(collectives, self.optimizers)
+        self._unprepared = UnpreparedOptimizers(self.optimizers, strategy.is_averaged)
         self._holds_schedulers = holds_schedulers
         self._compile_options = compile_options
 
@@ -113,6 +116,7 @@ class Training:
         self._strategy.forget()
         self._precision.forget()
         self._accumulation.forget()
+        self._unprepared.forget()
 
     # -- the step
 
@@ -131,7 +135,14 @@ class Training:
             )
         factor = 1.0 if step is None or weight is not None else step.weight(self._world.rank)
         loss = self._accumulation.divide(loss if factor == 1.0 else loss * factor, weight)
-        self._strategy.backward(self._precision.scale(loss), may_end=may_end and step is None, **options)
+        is_compared = self._world.size > 1 and self._world.device.type != "xla"
+        if is_compared:
+            self._unprepared.look(loss)
+        may_end = may_end and step is None
+        self._strategy.backward(self._precision.scale(loss), may_end=may_end, **options)
+        is_uneven = may_end or self._strategy.is_joining
+        if is_compared and self._strategy.synchronises and self._accumulation.is_complete and not is_uneven:
+            self._agreement.check()
         self._accumulation.settle(weight, self._parameters, self._world.size)
 
     def _parameters(self, models: Sequence[nn.Module]) -> Iterator[torch.Tensor]:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from accelify.runtime import Accelerator
+from accelify.runtime.gradients.agreement import Diverged
 from accelify.runtime.world.desync import Desync
 from accelify.runtime.world.environment import Environment
 
@@ -55,6 +56,39 @@ def a_save_by_one_rank_alone_is_named(accelerator):
     accelerator.prepare(nn.Linear(3, 1))
     with pytest.raises(Desync, match=r"rank 0 \w+\.py:\d+ save_state .*; rank 1 \w+\.py:\d+ wait_for_everyone"):
         accelerator.save_state("never") if accelerator.is_main_process else accelerator.wait_for_everyone()
+
+
+def optimizers_that_do_something_else_are_named(accelerator):
+    def rate(optimizer, model, is_here):
+        optimizer.param_groups[0]["lr"] = 0.1 if is_here else 0.2
+
+    def clipping(optimizer, model, is_here):
+        nn.utils.clip_grad_norm_(model.parameters(), 1e-3 if is_here else 1.0)
+
+    def steps(optimizer, model, is_here):
+        optimizer.step() if is_here else None
+
+    def noise(optimizer, model, is_here):
+        model.weight.grad += torch.full_like(model.weight, float(is_here))
+
+    words = {
+        rate: r"the lr of Adam differ between ranks 0 and 1: 0.1 on rank 0, 0.2 on rank 1",
+        clipping: "the parameters of SGD differ",
+        steps: "the number of steps of Adam differ",
+        noise: "the parameters of SGD differ",
+    }
+    for change, expected in words.items():
+        made, model = Accelerator(), nn.Linear(3, 1)
+        kind = torch.optim.Adam if "Adam" in expected else torch.optim.SGD
+        model, optimizer = made.prepare(model, kind(model.parameters(), lr=0.01))
+        for step in range(7):
+            made.backward(model(torch.ones(1, 3)).sum())
+            if step == 4:
+                change(optimizer, model, accelerator.is_main_process)
+            optimizer.step()
+            optimizer.zero_grad()
+        with pytest.raises(Diverged, match=rf"backward at divergence.py:\d+: {expected}"):
+            made.backward(model(torch.ones(1, 3)).sum())
 
 
 def with_debug_the_next_backward_raises(accelerator):

@@ -1,10 +1,14 @@
 """What an optimizer steps beside its models is trained like a model: equal at the start, averaged in `backward`."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from accelify.runtime import Accelerator
+from accelify.runtime.gradients.agreement import NotPrepared
+from accelify.runtime.gradients.strategy import TrainedApart
 from accelify.runtime.world.desync import Desync
 
 
@@ -119,3 +123,42 @@ def different_ones_are_refused(accelerator):
     own = torch.ones(2 + accelerator.process_index, requires_grad=True)
     with pytest.raises(Desync, match=r"\[2\].*\[3\]"):
         accelerator.prepare(torch.optim.SGD([own], 0.1))
+
+
+def what_an_unprepared_optimizer_steps_is_named(accelerator):
+    model = accelerator.prepare(nn.Linear(2, 2))
+    ours = accelerator.prepare(torch.optim.SGD(model.parameters(), 0.1))
+    later, bare = copy.deepcopy(model), torch.ones(3, requires_grad=True)
+    for unowned, tensors in ((later(torch.ones(1, 2)), [*later.parameters()]), (bare, [bare])):
+        loss = model(torch.ones(1, 2)).sum() + unowned.sum()
+        accelerator.backward(loss)
+        ours.step()
+        shape = r"\[2, 2\], \[2\]" if tensors[0].ndim == 2 else r"\[3\]"
+        with pytest.raises(NotPrepared, match=rf"step at unowned.py:\d+: a Adam that was not .* of shape {shape}\)"):
+            torch.optim.Adam(tensors).step()
+    # What the loss does not reach may be each rank's own, and what a prepared model owns is averaged.
+    own = torch.ones(2, requires_grad=True)
+    own.sum().backward()
+    torch.optim.SGD([own], 0.1).step()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    accelerator.free_memory()
+    torch.optim.Adam([bare]).step()
+
+
+def parameters_that_one_rank_alone_trains_are_named(accelerator):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    model[1].requires_grad_(accelerator.process_index == 0)
+    words = "rank 0 trains 1.bias, 1.weight, and rank 1 does not: requires_grad must be the same"
+    with pytest.raises(TrainedApart, match=words):
+        accelerator.prepare(model)
+    model.requires_grad_(True)
+    accelerator.prepare(model)
+    for is_trained in (False, True, False):
+        model[1].requires_grad_(is_trained)
+        accelerator.backward(model(torch.ones(1, 2)).sum())
+    model[1].requires_grad_(accelerator.process_index == 0)
+    model[0].requires_grad_(accelerator.process_index == 1)
+    # Rank 1 trains what it trained before, and waits for the gradients.
+    words = r"rank 0 waits at unowned.py:\d+ backward over others than before: 1.weight, 1.bias .*; rank 1 waits at"
+    with pytest.raises(Desync, match=words):
+        accelerator.backward(model(torch.ones(1, 2)).sum())

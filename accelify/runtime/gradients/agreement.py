@@ -1,0 +1,162 @@
+"""Do the ranks still take the same steps? Rates, step counts and parameters, compared now and then.
+
+Gradients agree after each backward pass. What is done with them afterwards is the script's own: a learning rate by
+rank, a step or a clipping on some ranks only, noise on parameters. From then on the ranks train different models.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any  # options of optimizers are of every kind
+
+import torch
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from accelify.errors import AccelifyError
+from accelify.runtime.world.collectives import Collectives
+from accelify.runtime.world.desync import call_site
+
+# Units: backward passes between two comparisons, once training is under way; before, at 1, 2, 4, 8 and so on
+INTERVAL = 256
+# Units: parameters of one optimizer of which a number is compared
+SAMPLED = 64
+# Units: backward passes at the beginning whose graph is looked at
+LOOKS = 8
+
+
+class Diverged(AccelifyError, RuntimeError):
+    """Ranks whose optimizers no longer do the same. The same on every rank."""
+
+
+class NotPrepared(AccelifyError, RuntimeError):
+    """An optimizer that was not prepared steps what the loss trains: each rank would go its own way."""
+
+
+class Agreement:
+    """The comparison of what the optimizers do on the ranks."""
+
+    def __init__(self, collectives: Collectives, optimizers: Sequence[Optimizer]) -> None:
+        self._collectives = collectives
+        self._optimizers = optimizers
+        self._passes = 0
+
+    def check(self) -> None:
+        """Compare, at some of the backward passes for which this is called. Raises: Diverged."""
+        self._passes += 1
+        if self._passes & (self._passes - 1) if self._passes < INTERVAL else self._passes % INTERVAL:
+            return
+        mine = dict(facts_of(self._optimizers))
+        if self._collectives.is_alike("backward, what the optimizers do", repr(mine)):
+            return
+        everyone = self._collectives.gather_object(mine)
+        raise Diverged(f"backward at {call_site()}: {difference(everyone)}")
+
+
+def facts_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Any]]:
+    """What must be the same on all ranks, each under the name by which it is reported."""
+    for number, optimizer in enumerate(optimizers):
+        name = f"{type(optimizer).__name__}{f' {number}' if number else ''}"
+        for index, group in enumerate(optimizer.param_groups):
+            for key, value in group.items():
+                if key != "params":
+                    place = f"group {index} of " if len(optimizer.param_groups) > 1 else ""
+                    yield f"{key} of {place}{name}", _plain(value)
+        sampled = list(islice(_readable(optimizer), SAMPLED))
+        steps = [_plain(optimizer.state[one].get("step")) for one in sampled[:1] if one in optimizer.state]
+        yield f"number of steps of {name}", steps
+        if sampled:
+            yield f"parameters of {name}", torch.stack([one.detach().flatten()[0].double() for one in sampled]).tolist()
+
+
+def _readable(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        for one in group["params"]:
+            is_there = one.layout == torch.strided and one.device.type != "meta" and not is_lazy(one)
+            if is_there and one.numel() and not one.is_complex():
+                yield one
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, (bool, int, float, str, type(None))) else type(value).__name__
+
+
+def difference(everyone: Sequence[dict[str, Any]]) -> str:
+    """The first fact in which the ranks differ, in words."""
+    first = everyone[0]
+    for rank, theirs in enumerate(everyone[1:], start=1):
+        for name in {**first, **theirs}:
+            mine, other = first.get(name), theirs.get(name)
+            if repr(mine) != repr(other):
+                values = "" if isinstance(mine, list) else f": {mine} on rank 0, {other} on rank {rank}"
+                return (
+                    f"the {name} differ between ranks 0 and {rank}{values}. All ranks must set rates, step, clip and "
+                    "change parameters alike"
+                )
+    return "the optimizers differ between ranks"
+
+
+class UnpreparedOptimizers:
+    """Finds optimizers that step what the loss reaches and nobody averages: copies, later models, bare tensors."""
+
+    def __init__(self, prepared: Sequence[Optimizer], is_averaged: Callable[[torch.Tensor], bool]) -> None:
+        self._prepared = prepared
+        self._is_averaged = is_averaged
+        self._reached: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._looks = LOOKS
+        self._handle: RemovableHandle | None = None
+
+    def look(self, loss: torch.Tensor) -> None:
+        """Note the leaves of this loss's graph that are not averaged, for the first losses."""
+        if not self._looks:
+            return
+        self._looks -= 1
+        found = {id(leaf): weakref.ref(leaf) for leaf in leaves_of(loss) if not self._is_averaged(leaf)}
+        self._reached.update(found)
+        if found and self._handle is None:
+            self._handle = register_optimizer_step_pre_hook(self._check)
+
+    def _check(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if any(optimizer is one for one in self._prepared):
+            return
+        stepped: list[torch.Tensor] = [one for group in optimizer.param_groups for one in group["params"]]
+        reached = [one for one in stepped if id(one) in self._reached and self._reached[id(one)]() is one]
+        # A layer that was added to a prepared model has become that model's in the backward pass.
+        reached = [one for one in reached if not self._is_averaged(one)]
+        if reached:
+            shapes = ", ".join(str(list(one.shape)) for one in reached[:3])
+            raise NotPrepared(
+                f"step at {call_site()}: a {type(optimizer).__name__} that was not prepared steps what the loss trains "
+                f"and no prepared model owns ({len(reached)} tensors, of shape {shapes}): the gradients are this "
+                "process's alone. Prepare the model or the optimizer"
+            )
+
+    def forget(self) -> None:
+        """Look no more."""
+        if self._handle is not None:
+            self._handle.remove()
+        self._reached.clear()
+        self._handle = None
+
+
+def leaves_of(loss: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors at which the graph of a loss ends."""
+    waiting, seen = [loss.grad_fn], {loss.grad_fn}
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            continue
+        if (leaf := getattr(node, "variable", None)) is not None:
+            yield leaf
+        for following, _ in node.next_functions:
+            if following not in seen:
+                seen.add(following)
+                waiting.append(following)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any  # batches and attributes are whatever the user's loader has
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from accelify.runtime.data.index_sharding import AlreadySharded
@@ -25,12 +25,13 @@ _PASSES = (_BaseDataLoaderIter, LoaderPass, Loop)
 
 
 def is_loader(value: object) -> bool:
-    """Whether this is a source of batches: a DataLoader, or what can be iterated and counted but not indexed."""
+    """Whether this is a source of batches: a DataLoader, or what can be iterated again and again but not indexed."""
     if isinstance(value, DataLoader):
         return True
     if isinstance(value, (torch.Tensor, str, bytes, dict, set, frozenset, *_PASSES)):
         return False
-    return hasattr(value, "__iter__") and hasattr(value, "__len__") and not hasattr(value, "__getitem__")
+    can_begin_again = hasattr(value, "__len__") or not (hasattr(value, "__next__") or isinstance(value, Dataset))
+    return hasattr(value, "__iter__") and can_begin_again and not hasattr(value, "__getitem__")
 
 
 class Progress:

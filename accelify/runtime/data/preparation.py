@@ -43,7 +43,8 @@ def cannot_prepare(given: Any, *, is_inside: bool) -> str | None:
             f"{kind} is used up by one pass, and each process would take all of it. Prepare the DataLoader below it, "
             "or put accelerator.shard(...) round it in the loop"
         )
-    if given is None or is_inside:
+    # What steps beside the optimizers, as a script's own schedule does, has nothing that could differ.
+    if given is None or is_inside or callable(getattr(given, "step", None)):
         return None
     if type(given) in (list, tuple, dict):
         if len(given) <= tensors.SHORT:

@@ -606,12 +606,29 @@ def another_librarys_loader_is_dealt_by_batches(accelerator):
 
 
 class OnlyIterable:
+    """A loader of the script's own that does not know its length."""
+
     def __iter__(self):
-        return iter(range(3))
+        return iter(torch.arange(12).split(2))
+
+
+class Indexed(OnlyIterable):
+    def __getitem__(self, index):
+        return index
+
+
+class Schedule:
+    """One of the script's own, round an optimizer."""
+
+    def step(self):
+        return None
 
 
 def what_cannot_be_prepared_is_refused(accelerator):
-    things = (None, [1, 2], {"a": "text"}, [])
+    loader = accelerator.prepare(OnlyIterable())
+    seen = accelerator.gather_object([batch.tolist() for batch in loader])
+    assert seen == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
+    things = (None, [1, 2], {"a": "text"}, [], Schedule())
     assert all(given is back for given, back in zip(things, accelerator.prepare(*things), strict=True))
     refused = {
         "a generator is used up": (number for number in range(3)),
@@ -622,7 +639,8 @@ def what_cannot_be_prepared_is_refused(accelerator):
         "a tensor stays": torch.ones(2),
         "a Numbers is a dataset. Prepare a DataLoader": Numbers(3),
         "a list of 100 elements is no loader": [1] * 100,
-        "a OnlyIterable is no DataLoader. Loop over accelerator.shard": OnlyIterable(),
+        "a Indexed is no DataLoader. Loop over accelerator.shard": Indexed(),
+        "a Stream is a dataset. Prepare a DataLoader": Stream(3),
         "a int is neither": 5,
     }
     for words, given in refused.items():

@@ -246,6 +246,8 @@ class Replicas(Strategy, ABC, Generic[R]):
 
     def begin_unannounced(self) -> None:
         """Average after a backward pass that did not come through the accelerator, too. Called by autograd's hooks."""
+        if self._joining:
+            self._count_active(is_here=True)
         for replica in self._replicas:
             replica.open()
         torch.autograd.Variable._execution_engine.queue_callback(_Ending(self))
@@ -272,6 +274,9 @@ class Replicas(Strategy, ABC, Generic[R]):
     def finish_unannounced(self) -> None:
         """End such a backward pass."""
         self._finish()
+        if self._joining:
+            self._rescale()
+            return
         if any(replica.is_stale() for replica in self._replicas):
             # Parameters without a hook yet took part: lay out again and average once more, which changes no mean.
             self._begin()

@@ -218,8 +218,11 @@ class GroupCollectives(Collectives):
         return self._transport.broadcast(leaf, source)
 
     def pad(self, tree: Any, dim: int, value: int, is_first: bool) -> Any:
-        """Tensors padded with `value` along `dim` to the longest of all ranks; one without that dimension stays."""
-        self.agree("pad_across_processes")
+        """Tensors padded with `value` along `dim` to the longest of all ranks; one without that dimension stays.
+
+        Raises: Desync when structure, dtype or any other dimension differ between ranks.
+        """
+        self.agree("pad_across_processes", f"dim {dim} of {outline(tree, dim)}")
 
         def padded(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
@@ -269,6 +272,19 @@ _REDUCERS: dict[str, Callable[[list[Any]], Any]] = {
     "max": max,
     "min": min,
 }
+
+
+def outline(tree: Any, dim: int) -> str:
+    """A tree's structure, dtypes and shapes in one line, with a star for the length along a dimension."""
+
+    def outlined(leaf: Any) -> str:
+        if not isinstance(leaf, torch.Tensor):
+            return type(leaf).__name__
+        axis = dim + leaf.ndim if dim < 0 else dim
+        shape = ["*" if at == axis else str(length) for at, length in enumerate(leaf.shape)]
+        return f"{str(leaf.dtype).removeprefix('torch.')}[{','.join(shape)}]"
+
+    return f"{signature(map_leaves(lambda leaf: 0, tree))} {' '.join(map(outlined, leaves(tree)))}"
 
 
 def kinds_of(tree: Any) -> Kinds:

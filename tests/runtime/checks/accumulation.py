@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from accelify.runtime import Accelerator, GradientAccumulationPlugin
+from accelify.runtime.world.desync import Desync
 
 
 def _everyone(accelerator, value):
@@ -286,6 +287,9 @@ def objects_padding_parts_and_triggers(accelerator):
     assert padded[0].shape == (3, 3)
     assert padded[0][-1].tolist() == ([-1.0] * 3 if rank == 0 else [1.0] * 3)
     assert accelerator.pad_across_processes(torch.ones(1, 1 + rank), dim=1, pad_first=True).shape == (1, 2)
+    for given in (torch.ones(1, 1 + rank), torch.ones(1, dtype=(torch.float32, torch.int64)[rank]), [1] * (1 + rank)):
+        with pytest.raises(Desync, match="pad_across_processes dim 0 of"):
+            accelerator.pad_across_processes(given)
     given = {"a": [1, 2, 3], "b": torch.arange(3)}
     for _ in range(2):
         with accelerator.split_between_processes(given) as part:

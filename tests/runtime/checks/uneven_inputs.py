@@ -41,21 +41,22 @@ def all_ranks_end_alike(accelerator):
 
 
 def the_mean_is_over_the_ranks_that_had_a_batch(accelerator):
-    model, optimizer, loader = _training(accelerator, 3, torch.optim.SGD)
-    plain = nn.Linear(3, 1)
-    plain.load_state_dict(model.state_dict())
-    with accelerator.join_uneven_inputs([model], even_batches=False):
-        for (x,) in loader:
-            optimizer.zero_grad()
-            accelerator.backward(model(x).sum())
-            optimizer.step()
-    rows = torch.arange(9.0).reshape(3, 3) / 10
-    step = torch.optim.SGD(plain.parameters(), lr=0.1)
-    for part in (rows[:2], rows[2:]):
-        step.zero_grad()
-        (plain(part).sum() / len(part)).backward()
-        step.step()
-    assert torch.allclose(model.weight, plain.weight)
+    for backward in (accelerator.backward, torch.Tensor.backward):
+        model, optimizer, loader = _training(accelerator, 3, torch.optim.SGD)
+        plain = nn.Linear(3, 1)
+        plain.load_state_dict(model.state_dict())
+        with accelerator.join_uneven_inputs([model], even_batches=False):
+            for (x,) in loader:
+                optimizer.zero_grad()
+                backward(model(x).sum())
+                optimizer.step()
+        rows = torch.arange(9.0).reshape(3, 3) / 10
+        step = torch.optim.SGD(plain.parameters(), lr=0.1)
+        for part in (rows[:2], rows[2:]):
+            step.zero_grad()
+            (plain(part).sum() / len(part)).backward()
+            step.step()
+        assert torch.allclose(model.weight, plain.weight)
 
 
 def outside_it_says_what_to_do(accelerator):

@@ -148,16 +148,15 @@ def set_device_state(states: dict[str, Any], device: torch.device) -> None:
         xla.module("core.xla_model").set_rng_state(states["xla"])
 
 
-def seeded_state(seed: int, device: torch.device) -> dict[str, Any]:
-    """The states of the three libraries and the device when they have just been seeded with this."""
-    states = {
-        "torch": torch.Generator().manual_seed(seed).get_state(),
-        "python": random.Random(seed).getstate(),
-        "numpy": numpy.random.RandomState(seed % 2**32).get_state(),
-    }
+def seed_libraries(seed: int, device: torch.device) -> None:
+    """Seed the three libraries and this device, no other one."""
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
     if device.type == "cuda":
-        return states | {"cuda": torch.Generator(device).manual_seed(seed).get_state()}
-    return states | ({"xla": seed % 2**32} if device.type == "xla" else {})
+        set_device_state({"cuda": torch.Generator(device).manual_seed(seed).get_state()}, device)
+    elif device.type == "xla":
+        set_device_state({"xla": seed % 2**32}, device)
 
 
 def is_same(left: Any, right: Any) -> bool:

@@ -31,7 +31,7 @@ from accelify.runtime.data.random_state import (
     is_same,
     private_generators,
     restore,
-    seeded_state,
+    seed_libraries,
     set_device_state,
     set_global_state,
     set_seed,
@@ -137,7 +137,10 @@ class RankStreams(Streams):
             own = None
             if loop.may_resume:
                 own, self._waiting = self._waiting, None
-            self._set(own or self._derived(self._shared))
+            if own is None:
+                self._seed_own(self._shared)
+            else:
+                self._set(own)
 
     def leave(self, loop: Loop) -> None:
         """Note that a loop is over; once all are, the shared stream goes on."""
@@ -224,12 +227,10 @@ class RankStreams(Streams):
         else:
             self._shared |= {name: shared[name] for name in self._shared if name in shared}
 
-    def _derived(self, shared: dict[str, Any]) -> dict[str, Any]:
-        """This rank's own states for the loop that begins, the same whenever the run is repeated."""
-        plain = {name: shared[name] for name in LIBRARIES}
-        text = f"{digest({'shared': plain, 'private': []})} {self._loops} {self._rank}"
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
-        return seeded_state(seed, self._device)
+    def _seed_own(self, shared: dict[str, Any]) -> None:
+        """Begin this rank's own stream for the loop that begins, the same whenever the run is repeated."""
+        text = shared["torch"].numpy().tobytes() + f" {self._loops} {self._rank}".encode()
+        seed_libraries(int.from_bytes(hashlib.sha256(text).digest()[:8], "little") >> 1, self._device)
 
     def _torch_states(self) -> dict[str, Any]:
         return global_state(("torch",)) | device_state(self._device)

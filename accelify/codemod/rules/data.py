@@ -23,6 +23,8 @@ from accelify.codemod.metrics.counters import Counted
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.training.item_numbers import ItemNumbers, sets_learning_rate
+from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.own_generators import OwnGenerators
 
 NAME = "data"
 _OWN = "each process draws its own; one process draws what it always drew"
@@ -164,6 +166,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
             )
     if not places:
         return
+    yield from _own_generators(script)
     yield Remark(
         NAME,
         script.path(backward),
@@ -171,6 +174,43 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         "each process draws its own data: N processes see N times as much in a step",
         Tier.REVIEW,
     )
+
+
+def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
+    """What seeds the random numbers of steps, on its own or again in the loop, is seeded by rank."""
+    generators = OwnGenerators(script.program, Loops(script.program, script.roles, script.tracer), script.training)
+    found = [(seed, generator.is_shared) for generator in generators.find() for seed in generator.seeds]
+    for seed, is_shared in dict.fromkeys([*found, *((seed, False) for seed in generators.seeded_again())]):
+        accelerator, is_again = script.accelerator(seed), generators.is_round_a_step(seed)
+        is_number = not isinstance(seed, ast.Constant) or isinstance(seed.value, int)
+        if accelerator is None or is_shared or not is_number:
+            message = (
+                "every process would draw the same training data: the generator is seeded alike in all of them; "
+                "let the steps draw from one of their own, seeded where the accelerator is there"
+            )
+            yield Obstacle(NAME, script.path(seed), seed, message)
+            continue
+        code = f"{{seed}} * {accelerator}.num_processes" if is_again else "{seed}"
+        yield Change(
+            rule=NAME,
+            path=script.path(seed),
+            line=seed.lineno,
+            reason=f"training data are drawn from this generator: {_OWN}",
+            edits=(
+                Replace(
+                    seed,
+                    partial(_seeded, code=f"{code} + {accelerator}.process_index"),
+                    keeps=(seed,),
+                    reads=(accelerator.split(".")[0],),
+                ),
+            ),
+            tier=Tier.REVIEW,
+        )
+
+
+def _seeded(node: cst.CSTNode, code: str) -> cst.BaseExpression:
+    assert isinstance(node, cst.BaseExpression)
+    return snippets.expression(code, seed=node)
 
 
 def _where_random_numbers_part(script: Script) -> list[ast.stmt]:

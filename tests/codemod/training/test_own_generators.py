@@ -1,0 +1,82 @@
+"""Facts about generators of the script's own that training steps draw from."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.own_generators import OwnGenerators
+from tests.codemod.facts import Facts, texts
+from tests.codemod.pairs import migrated, run
+
+SCRIPT = """\
+import random
+import numpy as np
+import torch
+from torch import nn
+X = torch.randn(64, 4)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{before}
+for step in range(9):
+    {drawn}
+    model(X[rows]).sum().backward()
+    optimizer.step()
+"""
+
+
+def seeds(before: str, drawn: str) -> list[tuple[list[str], bool]]:
+    facts = Facts(SCRIPT.format(before=before, drawn=drawn))
+    loops = Loops(facts.program, facts.roles, facts.tracer)
+    found = OwnGenerators(facts.program, loops, facts.training).find()
+    return [(texts(g.seeds), g.is_shared) for g in found]
+
+
+@pytest.mark.parametrize(
+    ("before", "drawn", "found"),
+    [
+        ("g = torch.Generator().manual_seed(1)", "rows = torch.randint(0, 64, (8,), generator=g)", [(["1"], False)]),
+        ("g = torch.Generator()\ng.manual_seed(1)", "rows = torch.randperm(64, generator=g)", [(["1"], False)]),
+        ("rng = np.random.default_rng(2)", "rows = rng.integers(0, 64, 8)", [(["2"], False)]),
+        ("rng = np.random.RandomState(2)", "rows = rng.choice(64, 8)", [(["2"], False)]),
+        ("rng = random.Random(3)", "rows = rng.sample(range(64), 8)", [(["3"], False)]),
+        ("rng = random.Random()", "rows = rng.sample(range(64), 8)", [([], False)]),
+        ("rng = np.random.default_rng(2)\nrng.shuffle(list(X))", "rows = rng.integers(0, 64, 8)", [(["2"], True)]),
+        ("rng = np.random.default_rng(2)\nsplit(X, rng)", "rows = rng.integers(0, 64, 8)", [(["2"], True)]),
+        ("rng = np.random.default_rng(2)\nfirst = rng.integers(0, 64, 8)", "rows = first", []),
+        ("", "rows = torch.randint(0, 64, (8,))", []),
+    ],
+)
+def test_what_steps_draw_from(before: str, drawn: str, found: list[tuple[list[str], bool]]) -> None:
+    assert seeds(before, drawn) == found
+
+
+@pytest.mark.parametrize(
+    ("before", "drawn", "line"),
+    [
+        (
+            "g = torch.Generator().manual_seed(1)",
+            "rows = torch.randint(0, 64, (8,), generator=g)",
+            "manual_seed(1 + accelerator.process_index)",
+        ),
+        (
+            "class S:\n    def __init__(self, seed):\n        self.rng = np.random.default_rng(seed)\n"
+            "    def draw(self):\n        return self.rng.integers(0, 64, 8)\ns = S(2)",
+            "rows = s.draw()",
+            "default_rng(seed + accelerator.process_index)",
+        ),
+        (
+            "",
+            "torch.manual_seed(step)\n    rows = torch.randint(0, 64, (8,))",
+            "torch.manual_seed(step * accelerator.num_processes + accelerator.process_index)",
+        ),
+    ],
+)
+def test_it_is_seeded_by_rank(before: str, drawn: str, line: str) -> None:
+    assert line in migrated(SCRIPT.format(before=before, drawn=drawn))
+
+
+def test_what_is_drawn_from_elsewhere_too_is_left_alone() -> None:
+    before = "rng = np.random.default_rng(2)\nkept = rng.permutation(64)"
+    result = run(SCRIPT.format(before=before, drawn="rows = rng.choice(kept, 8)"))
+    assert any("seeded alike" in note.message for note in result.notes)

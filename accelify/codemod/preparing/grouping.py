@@ -96,11 +96,13 @@ class Grouper:
                 return found
             found = outer
 
-    def _outer(self, statement: ast.stmt, item: Item) -> ast.If | ast.Try | None:
-        """The condition or `try` round a statement after which what the statement binds may be prepared instead."""
+    def _outer(self, statement: ast.stmt, item: Item) -> ast.stmt | None:
+        """The condition, context or `try` round a statement after which what it binds may be prepared instead."""
         parent = self.program.parent(statement)
-        if isinstance(parent, ast.If):
-            first = self._first_if(parent)
+        if isinstance(parent, ast.match_case):
+            parent = self.program.parent(parent)
+        if isinstance(parent, (ast.If, ast.Match, ast.With, ast.AsyncWith)):
+            first = self._first_if(parent) if isinstance(parent, ast.If) else parent
             return None if self._is_needed_in(first, item) else first
         if isinstance(parent, ast.ExceptHandler):
             parent = self.program.parent(parent)
@@ -133,10 +135,9 @@ class Grouper:
         """Whether something inside a statement needs an item after another statement in it has bound it."""
         return any(self._uses(s, item) and self.program.before(statement, s) for s in _simple_in(outer))
 
-    def _is_needed_in(self, node: ast.If, item: Item) -> bool:
+    def _is_needed_in(self, node: ast.stmt, item: Item) -> bool:
         """Whether a branch trains, or goes over a loader that one of them binds: `batches = iter(make())`."""
-        inside = [s for branch in (node.body, node.orelse) for b in branch for s in ast.walk(b)]
-        plain = [s for s in inside if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], item.text)]
+        plain = [s for s in ast.walk(node) if isinstance(s, (ast.Assign, ast.Expr)) and not self._binds([s], item.text)]
         return any(self._uses(s, item) for s in plain)
 
     def _is_elif(self, node: ast.If) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import Made, Value
+from accelify.codemod.semantics.values import ClassValue, Made, Value
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -39,11 +39,40 @@ class Owners:
         given = [*call.args, *[k.value for k in call.keywords]]
         return [a for a in given if is_plain(a) and any(self.roles.is_model(v) for v in self.program.values(a))]
 
+    def without_name(self, binding: Binding, prepared: Set[Value]) -> list[ast.Call]:
+        """The calls that make the models which an optimizer trains, and which are not prepared under any name."""
+        missing = self._missing(binding, prepared)
+        outer = {v for v in missing if self.roles.wholes(v) & missing == {v}}
+        return sorted({c for v in outer for c in self._makers(v)}, key=self.program.position)
+
+    def _makers(self, model: Value) -> list[ast.Call]:
+        """The calls that make a network themselves: of a library, or of a class of the project's own."""
+        if isinstance(model, Made):
+            return [model.node] if isinstance(model.node, ast.Call) else []
+        made = (c for c in self.program.calls if model in self.program.values(c))
+        built = [c for c in made if any(isinstance(v, ClassValue) for v in self.program.values(c.func))]
+        return [c for c in built if self.program.frame(c) in self.program.reachable]
+
+    def _gets_a_name(self, call: ast.Call) -> bool:
+        """Whether what a call makes is given a name, or handed back; not put into a container."""
+        node: ast.AST = call
+        parent = self.program.parent(node)
+        while isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
+            node, parent = parent, self.program.parent(parent)
+        if isinstance(parent, (ast.Tuple, ast.IfExp)):
+            parent = self.program.parent(parent)
+        return isinstance(parent, (ast.Assign, ast.AnnAssign, ast.Return))
+
+    def _missing(self, binding: Binding, known: Set[Value]) -> set[Value]:
+        """The networks that an optimizer trains, with those that they are parts of, where none of them is known."""
+        wholes = [self.roles.wholes(m) for m in self._trained_by(binding) if self.roles.is_module(m)]
+        return {v for models in wholes if not models & known for v in models}
+
     def _named_beside(self, binding: Binding, known: list[ast.expr]) -> list[ast.expr]:
         """The names, beside an optimizer's, of models that it trains and that are not known yet."""
-        named = {v for expression in known for v in self.program.values(expression)}
-        wholes = [self.roles.wholes(model) for model in self._trained_by(binding)]
-        missing = {v for models in wholes if not models & named for v in models}
+        missing = self._missing(binding, {v for expression in known for v in self.program.values(expression)})
+        # Instances of one class are not told apart: where some have no name, none is taken for the one that trains.
+        missing = {v for v in missing if all(map(self._gets_a_name, self._makers(v)))}
         found: dict[ast.AST, ast.expr] = {}
         for name in self._bound_beside(binding) if missing else ():
             values = self.program.values(name)
@@ -65,7 +94,8 @@ class Owners:
         for scope in dict.fromkeys((frame, frame.root)):
             for name, writes in scope.writes.items():
                 reads = scope.reads.get(name)
-                if reads and (scope is not frame or self._are_in_time(writes, binding)):
+                is_in_time = scope is not frame or self._are_in_time(writes, binding)
+                if reads and is_in_time and not any(map(self._is_gone_over, writes)):
                     yield reads[0]
         own = frame.parameters[0].arg if frame.is_method and frame.parameters else None
         for write in (w for written in self.program.attribute_writes.values() for w in written):
@@ -145,8 +175,8 @@ class Owners:
                 and isinstance(node.func, ast.Attribute)
                 and methods.gives_parameters(node.func.attr)
             ):
-                if is_plain(node.func.value) and not self._is_comprehended(node.func.value):
-                    found.extend(self._gone_over(node.func.value) or [node.func.value])
+                if is_plain(node.func.value):
+                    found.extend(self._gone_over(node.func.value) or self._alone(node.func.value))
             elif (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Load)
@@ -192,11 +222,22 @@ class Owners:
         ]
         return [e for elements in listed for e in elements if is_plain(e)] if len(listed) == len(loops) else []
 
-    def _is_comprehended(self, node: ast.expr) -> bool:
-        """Whether a name is a comprehension's own, so that no statement can speak of it."""
+    def _alone(self, node: ast.expr) -> list[ast.expr]:
+        return [] if self._is_one_of_several(node) else [node]
+
+    def _is_one_of_several(self, node: ast.expr) -> bool:
+        """Whether a name is the variable of a comprehension or a loop, which holds one thing after another."""
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
-        owners = [self.program.scope(n).owner(n.id) for n in names]
-        return any(o is not None and o.kind == "comprehension" for o in owners)
+        owners = [(self.program.scope(n).owner(n.id), n.id) for n in names]
+        return any(
+            o is not None and (o.kind == "comprehension" or any(map(self._is_gone_over, o.writes.get(name, ()))))
+            for o, name in owners
+        )
+
+    def _is_gone_over(self, write: ast.AST) -> bool:
+        """Whether a loop binds a name, in every round another thing."""
+        loop = self.program.statement(write)
+        return isinstance(loop, (ast.For, ast.AsyncFor)) and self.program.inside(write, loop.target)
 
     def _owners_through(self, node: ast.Name, depth: int) -> list[ast.expr]:
         owner = self.program.scope(node).owner(node.id)

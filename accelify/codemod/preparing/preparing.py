@@ -73,10 +73,12 @@ class Preparer:
         self.needed = {node_of(program.frame(b)) for b in training.backwards}
         self.found = _Found()
         self._items: list[Item] = []
+        self._stepped: list[Binding] = []  # the optimizers
 
     def prepare(self, shared: Sequence[Data] = ()) -> Preparation:
         """Find the items and group them; `shared` are further loops that each process takes its share of."""
         self._optimizers()
+        self._models_without_name()
         if not self.training.steps:
             self._models_without_optimizer()
         self.needed |= {node_of(i.frame) for i in self._items}
@@ -184,6 +186,7 @@ class Preparer:
 
     def _add_models(self, binding: Binding, chain: Chain, is_optional: bool = False) -> None:
         models: dict[str, Item] = {}
+        self._stepped.append(binding)
         for expression in self._owners.of(binding):
             models.setdefault(ast.unparse(expression), self._model(expression, binding))
         if not models and chain[-1].kind == "parameter":
@@ -197,6 +200,14 @@ class Preparer:
                 (i.text, i.frame, i.statement) == (model.text, model.frame, model.statement) for i in self._items
             ):
                 self._items.append(model)
+
+    def _models_without_name(self) -> None:
+        """Models that an optimizer trains and that have no name of their own are prepared where they are made."""
+        made = [c for binding in self._stepped for c in self._owners.without_name(binding, self.found.models)]
+        for call in dict.fromkeys(made):
+            self.found.models |= {v for v in self.program.values(call) if self.roles.is_model(v)}
+            self.found.wrapped.append(("model", call))
+            self.needed.add(node_of(self.program.frame(call)))
 
     def _item(self, kind: str, binding: Binding) -> Item:
         statement = binding.statement if binding.kind != "parameter" else None
@@ -249,6 +260,9 @@ class Preparer:
             if (kind, node) not in self.found.wrapped:
                 self.found.wrapped.append((kind, node))
                 self.needed.add(node_of(self.program.frame(node)))
+            if kind == "optimizer":
+                binding = Binding("assign", self.program.frame(node), node, self.program.statement(node), node)
+                self._add_models(binding, (binding,))
 
     def _has_role(self, kind: str, value: Value) -> bool:
         return self.roles.is_optimizer(value) if kind == "optimizer" else self.roles.is_loader(value)

@@ -92,6 +92,22 @@ def groups(**slots: str) -> list[tuple[str, list[str]]]:
     return [(ast.unparse(g.anchor) if g.anchor else "", [i.text for i in g.items]) for g in found]
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "match size:\n    case 4:\n        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n    case _:\n"
+        "        optimizer = torch.optim.Adam(model.parameters())\n",
+        "match size:\n    case 4:\n        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n    case _:\n"
+        "        raise ValueError(size)\n",
+        "with open('log') as log:\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n",
+    ],
+)
+def test_one_prepare_below_cases_and_contexts(choice: str) -> None:
+    text = migrated(function(f"model = nn.Linear(4, 1)\n{choice}{TRAIN}"))
+    assert text.count(".prepare(") == 1
+    assert "    loader, model, optimizer = accelerator.prepare(" in text
+
+
 def test_what_is_ready_together_is_prepared_together() -> None:
     ((anchor, items),) = groups()
     assert anchor == "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"

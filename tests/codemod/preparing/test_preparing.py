@@ -135,3 +135,58 @@ def test_models_that_no_optimizer_steps_are_not_prepared() -> None:
 def test_a_loader_without_a_name_is_wrapped() -> None:
     found = Facts(script().replace("for x, y in loader:", "for x, y in DataLoader(rows):")).script.preparation
     assert [(kind, ast.unparse(node)) for kind, node in found.wrapped] == [("loader", "DataLoader(rows)")]
+
+
+SEVERAL = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bn, self.out = nn.BatchNorm1d(4), nn.Linear(4, 1)
+    def forward(self, x):
+        return self.out(self.bn(x))
+{models}
+for x, y in DataLoader(data, batch_size=2):
+    x, y = x.to(device), y.to(device)
+    loss = {loss}
+    loss.backward()
+    {step}
+"""
+
+
+@pytest.mark.parametrize(
+    ("models", "loss", "step", "prepared"),
+    [
+        (
+            "nets = [nn.Linear(4, 1) for _ in range(3)]\n"
+            "o = torch.optim.SGD([p for n in nets for p in n.parameters()])",
+            "sum((n(x) - y).mean() for n in nets)",
+            "o.step()",
+            ["[accelerator.prepare(nn.Linear(4, 1)) for _ in range(3)]"],
+        ),
+        (
+            "nets = {'a': nn.Linear(4, 1), 'b': nn.Linear(4, 1)}\ngiven = []\nfor n in nets.values():\n"
+            "    given += list(n.parameters())\no = torch.optim.SGD(given)",
+            "sum((n(x) - y).mean() for n in nets.values())",
+            "o.step()",
+            ["{'a': accelerator.prepare(nn.Linear(4, 1)), 'b': accelerator.prepare(nn.Linear(4, 1))}"],
+        ),
+        (
+            "g, d = Net(), nn.Linear(1, 1)\n"
+            "os = {'g': torch.optim.SGD(g.parameters()), 'd': torch.optim.SGD(d.parameters())}",
+            "(d(g(x)) - y).mean()",
+            "os['g'].step(); os['d'].step()",
+            ["g, d = accelerator.prepare(g, d)"],
+        ),
+        (
+            "nets, target = [Net() for _ in range(2)], Net()\nos = [torch.optim.SGD(n.parameters()) for n in nets]",
+            "sum((n(x) - target(x)).mean() for n in nets)",
+            "[o.step() for o in os]",
+            ["[accelerator.prepare(Net()) for _ in range(2)], accelerator.prepare(Net())"],
+        ),
+    ],
+)
+def test_models_in_containers(models: str, loss: str, step: str, prepared: list[str]) -> None:
+    text = migrated(HEAD + SEVERAL.format(models=models, loss=loss, step=step))
+    assert all(line in text for line in prepared), text
+    assert "prepare(n, " not in text
+    assert ", n, " not in text

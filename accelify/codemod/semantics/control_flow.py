@@ -12,7 +12,7 @@ those that ask what *must* happen say no.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.semantics.flow_graph import (
@@ -27,22 +27,6 @@ from accelify.codemod.semantics.flow_graph import (
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A place between two statements of a block: `after` is the one above, if there is one, `before` the one below."""
-
-    before: ast.stmt
-    after: ast.stmt | None
-
-
-@dataclass(frozen=True, slots=True)
-class NoGap:
-    """Why there is no place for a statement, and the node that stands in the way."""
-
-    reason: str
-    node: ast.AST
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -149,8 +133,6 @@ class ControlFlow:
         reached = self._reach(first.graph, first.points, [p for p in closed if p not in second.points])
         return any(reached[p] for p in second.points)
 
-    may_run_before = reaches
-
     def before(self, a: ast.AST, b: ast.AST) -> bool:
         """Whether `b` can run after `a` without another round of a loop that holds both."""
         first, second = self._site(a), self._site(b)
@@ -212,14 +194,6 @@ class ControlFlow:
         if first.root is second.root:
             return a is b or self._is_ordered(a, b)
         return not self._gets_out(first.graph, first.points, second.points)
-
-    def always_reached(self, node: ast.AST) -> bool:
-        """Whether every call of a node's function gets to it, unless an exception is raised or the process ends."""
-        site = self._site(node)
-        is_first = site.points == (Graph.ENTRY,)
-        return is_first or (
-            not self.is_conditional(node) and not self._gets_out(site.graph, (Graph.ENTRY,), site.points)
-        )
 
     def _gets_out(self, graph: Graph, sources: Sequence[int], without: Sequence[int]) -> bool:
         """Whether a path leads out of a function, past some points; if nothing leads out, round its loops."""
@@ -313,12 +287,6 @@ class ControlFlow:
             child, parent = parent, self.parents.get(parent)
         return tuple(found)
 
-    def repeats(self, node: ast.AST) -> bool:
-        """Whether a node can run more than once in one call of its function."""
-        site = self._site(node)
-        reached = self._reach(site.graph, site.points)
-        return any(reached[p] for p in site.points)
-
     def exits(self, loop: Loop) -> tuple[ast.AST, ...]:
         """How a loop is left: by itself once its items or its condition run out, by `break`, `return`, `raise`."""
         graph = self._site(loop).graph
@@ -350,106 +318,6 @@ class ControlFlow:
         return any(site.graph.is_reachable(p) for p in site.points)
 
     # Placing.
-
-    def gap(
-        self, after: Iterable[ast.AST | Collection[ast.AST]], before: Iterable[ast.AST] = (), to: Iterable[ast.AST] = ()
-    ) -> Gap | NoGap:
-        """The earliest place that every path to `to` passes, where all of `after` has run and `before` is still ahead.
-
-        A collection in `after` counts as run when one of it has, as with an assignment in each branch. No path leads
-        from any of `after` to any of `before` or `to` past the place, and none to it twice without `after` in between.
-        """
-        groups = [tuple(each) if isinstance(each, Collection) else (each,) for each in after]
-        ends, uses = list(to), [*before, *to]
-        graph = self._site(ends[0] if ends else groups[0][0]).graph
-        for node in [*uses, *(n for group in groups for n in group)]:
-            if self._site(node).graph is not graph:
-                return NoGap("it is in another function", node)
-        targets = [p for node in ends for p in self._site(node).points] or [Graph.END]
-        return self._earliest(graph, groups, uses, targets)
-
-    def _earliest(
-        self, graph: Graph, groups: list[tuple[ast.AST, ...]], uses: list[ast.AST], targets: list[int]
-    ) -> Gap | NoGap:
-        ends = [graph.points[p].node for p in targets]
-        bound = [p for group in groups for n in group for p in self._site(n).points]
-        missing = [(g, self._reach(graph, [Graph.ENTRY], self._all_points(g))) for g in groups]
-        refused = NoGap("no statement stands on every path to it", ends[0])
-        found: Gap | None = None
-        for point in self._common_dominators(graph, targets):
-            statement = self._beginning(graph, point)
-            if statement is None:
-                continue
-            reason = self._refusal(graph, point, missing, bound, uses)
-            if reason is not None:
-                refused = reason
-                continue
-            gap = Gap(statement, self._above(statement))
-            if all(self._is_beside(statement, end) for end in ends if isinstance(end, (ast.stmt, ast.expr))):
-                return gap
-            found = found or gap
-        return found or refused
-
-    def _refusal(
-        self,
-        graph: Graph,
-        point: int,
-        missing: list[tuple[tuple[ast.AST, ...], bytearray]],
-        bound: list[int],
-        uses: list[ast.AST],
-    ) -> NoGap | None:
-        """What speaks against a place before a point."""
-        for group, reached in missing:
-            points = self._all_points(group)
-            if Graph.ENTRY not in points and (reached[point] or point in points):
-                return NoGap("it has not run on every path to there", group[0])
-        past = self._reach(graph, bound, [point])
-        for node in uses:
-            if any(past[p] and p != point for p in self._site(node).points):
-                return NoGap("it runs too early", node)
-        if self._reach(graph, [point], bound)[point]:
-            return NoGap("it is in a loop that what comes before is not in", graph.points[point].node)
-        return None
-
-    def _all_points(self, nodes: Iterable[ast.AST]) -> list[int]:
-        return [p for n in nodes for p in self._site(n).points]
-
-    @staticmethod
-    def _common_dominators(graph: Graph, targets: Sequence[int]) -> list[int]:
-        """The points on every path to all targets, first to last."""
-        chain, point = [], targets[0]
-        if not graph.is_reachable(point):
-            return []
-        while point != Graph.ENTRY:
-            chain.append(point)
-            point = graph.dominators[point]
-        return [p for p in reversed(chain) if all(graph.dominates(p, t) for t in targets)]
-
-    def _beginning(self, graph: Graph, point: int) -> ast.stmt | None:
-        """The statement that begins at a point, if another can be put before it."""
-        node = graph.points[point].node
-        while not isinstance(node, ast.stmt) and node in self.parents:
-            node = self.parents[node]
-        if not isinstance(node, ast.stmt) or node in graph.elifs:
-            return None
-        return node if graph.points_of.get(node) == [point] else None
-
-    def _above(self, statement: ast.stmt) -> ast.stmt | None:
-        block = self.block(statement)
-        index = block.index(statement)
-        return block[index - 1] if index else None
-
-    def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The list of statements that a statement stands in."""
-        for _, listed in ast.iter_fields(self.parents[statement]):
-            if isinstance(listed, list) and statement in listed:
-                return listed
-        raise LookupError(statement)
-
-    def _is_beside(self, statement: ast.stmt, end: ast.AST) -> bool:
-        """Whether a statement's block also holds a node, however deep."""
-        holder = self.parents[statement]
-        return self.inside(end, holder) and any(self.inside(end, s) for s in self.block(statement))
 
 
 def _holds(frame: ast.AST, child: ast.AST) -> bool:

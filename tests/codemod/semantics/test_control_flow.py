@@ -8,7 +8,6 @@ from textwrap import dedent
 import pytest
 from hypothesis import given, settings
 
-from accelify.codemod.semantics.control_flow import Gap, NoGap
 from accelify.codemod.semantics.flow_graph import Graph, immediate_dominators
 from tests.codemod.semantics.random_flow import Run, programs
 from tests.codemod.semantics.sources import Source
@@ -201,8 +200,6 @@ def test_before_knows_branches_and_rounds() -> None:
     assert flow.is_after(source["d()"], source["for e"])
     assert not flow.is_after(source["c()"], source["for e"])
     assert not flow.reaches(source["a()"], source["d()"], without=[source["c()"]])
-    assert flow.repeats(source["c()"])
-    assert not flow.repeats(source["d()"])
 
 
 def test_order_inside_a_statement() -> None:
@@ -213,11 +210,9 @@ def test_order_inside_a_statement() -> None:
     assert not flow.before(source["x"], source["y"])
     assert flow.dominates(source["a"], source["b"])
     assert not flow.dominates(source["b"], source["r"])
-    assert not flow.always_reached(source["f(y)"])
-    assert flow.always_reached(source["z"])
 
 
-def test_always_reached() -> None:
+def test_what_is_always_reached_after_another() -> None:
     source = Source("""\
         def f(n):
             if n < 0:
@@ -230,16 +225,8 @@ def test_always_reached() -> None:
                 c()
     """)
     flow = source.flow
-    assert flow.always_reached(source["a()"])
-    assert not flow.always_reached(source["b()"])
     assert flow.post_dominates(source["for x"], source["b()"])
     assert not flow.post_dominates(source["c()"], source["b()"])
-
-
-def test_always_reached_where_nothing_ends() -> None:
-    source = Source("while True:\n    a()\n    if x:\n        b()\n")
-    assert source.flow.always_reached(source["a()"])
-    assert not source.flow.always_reached(source["b()"])
 
 
 def test_one_of_several_covers() -> None:
@@ -281,69 +268,6 @@ def test_different_functions() -> None:
     assert flow.dominates(source["b()"], source["f()"])
     assert not flow.dominates(source["a()"], source["b()"])
     assert flow.frame(source["d"]) is source["lambda"]
-
-
-# Placing.
-
-
-def gap(source: Source, after: list[str], before: list[str], to: list[str]) -> tuple[str | None, str] | str:
-    found = source.flow.gap([source[a] for a in after], [source[b] for b in before], [source[t] for t in to])
-    if isinstance(found, NoGap):
-        return f"{found.reason}: {ast.unparse(found.node)}"
-    return (None if found.after is None else ast.unparse(found.after)), ast.unparse(found.before).split("\n")[0]
-
-
-def test_the_earliest_place() -> None:
-    source = Source("""\
-        model = f()
-        optimizer = g(model)
-        print(1)
-        for x in loader:
-            step()
-    """)
-    assert gap(source, ["model =", "optimizer ="], ["loader"], ["step()"]) == ("optimizer = g(model)", "print(1)")
-
-
-def test_a_use_between() -> None:
-    source = Source("model = f()\nmodel.go()\noptimizer = g(model)\nstep()\n")
-    assert gap(source, ["model =", "optimizer ="], ["model.go()"], ["step()"]) == "it runs too early: model.go()"
-
-
-def test_one_in_each_branch_and_not_in_a_loop() -> None:
-    source = Source("if a:\n    m = A()\nelse:\n    m = B()\nfor e in es:\n    step(m)\n")
-    both = (source["m = A"], source["m = B"])
-    assert source.flow.gap([both], [], [source["step(m)"]]) == Gap(source["for e"], source["if a"])
-
-
-def test_in_the_loop_that_builds() -> None:
-    source = Source("for seed in seeds:\n    m = A(seed)\n    for e in es:\n        step(m)\n")
-    assert gap(source, ["m ="], [], ["step(m)"]) == ("m = A(seed)", "for e in es:")
-
-
-def test_inside_a_try_whose_branches_all_leave() -> None:
-    source = Source("""\
-        def run():
-            try:
-                model = f()
-                for x in xs:
-                    step()
-                return loss
-            except RuntimeError:
-                raise
-            after()
-    """)
-    assert gap(source, ["model ="], [], ["step()"]) == ("model = f()", "for x in xs:")
-
-
-def test_not_on_every_path() -> None:
-    source = Source("if a:\n    m = A()\nstep(m)\n")
-    assert gap(source, ["m ="], [], ["step(m)"]) == "it has not run on every path to there: m = A()"
-
-
-def test_after_a_with_rather_than_in_it() -> None:
-    source = Source("with a:\n    m = A()\n    print()\nstep(m)\n")
-    assert gap(source, ["m ="], [], ["step(m)"]) == ("with a:\n    m = A()\n    print()", "step(m)")
-    assert gap(source, ["m ="], ["print()"], ["step(m)"]) == ("m = A()", "print()")
 
 
 # Sizes, and real programs.

@@ -98,6 +98,8 @@ def test_a_rank_that_never_comes_is_named_by_those_that_wait(tmp_path):
         "from datetime import timedelta\n"
         "from pathlib import Path\n"
         "from accelify.runtime import Accelerator, InitProcessGroupKwargs\n"
+        "from accelify.runtime.world import process_group\n"
+        "process_group.GRACE = timedelta(seconds=3)  # the one that never comes is looked for so long\n"
         "def meet(name, ranks):\n"
         "    Path(name + os.environ['RANK']).touch()\n"
         "    while not all(Path(name + rank).exists() for rank in ranks):\n"
@@ -115,7 +117,7 @@ def test_a_rank_that_never_comes_is_named_by_those_that_wait(tmp_path):
     )
     outputs = [output for _, output in launch([script], 3, cwd=tmp_path)]
     assert "rank 1 never came" in outputs[0]
-    assert "rank 0 waits at train.py:16 wait_for_everyone; rank 2 waits at train.py:16" in outputs[0]
+    assert "rank 0 waits at train.py:18 wait_for_everyone; rank 2 waits at train.py:18" in outputs[0]
 
 
 def test_a_backward_pass_against_another_call_is_told_long_before_the_timeout(tmp_path):

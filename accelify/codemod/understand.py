@@ -20,7 +20,7 @@ from accelify.codemod.options import Options
 from accelify.codemod.precision.apex import Apex
 from accelify.codemod.precision.precision import Precision, Precisions
 from accelify.codemod.preparing.batch_sizes import batch_sizes_of, may_be_divided, parallel_models
-from accelify.codemod.preparing.parallel_wrappers import Wrappers
+from accelify.codemod.preparing.parallel_wrappers import Unwrapped, Wrappers
 from accelify.codemod.preparing.placing import Access, Start
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.preparing import Preparation, Preparer
@@ -274,6 +274,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
     files, access, by_hand = layout.files, layout.access, code.distribution is not None
     own, run = _own(code, layout), run_of(program, roles, tracer, training, files, options.runtime)
     measured = Measured(program, roles, tracer, training, layout.prepared, options, code.chains)
+    wrappers = tuple(Wrappers(program, set(files), run.run, layout.preparation.models).find())
     return Script(
         program=program,
         roles=roles,
@@ -285,7 +286,8 @@ def _script(code: _Code, layout: _Layout) -> Script:
         preparation=layout.preparation,
         prepared=layout.prepared,
         wrapping=layout.wrapping,
-        wrappers=tuple(Wrappers(program, set(files), run.run, layout.preparation.models).find()),
+        wrappers=wrappers,
+        unwrapped=Unwrapped(program, () if by_hand else wrappers).find(files),
         batch_sizes=batch_sizes_of(program, roles, tracer, training, layout.preparation),
         seeds=Seeds(program, training, layout.reach),
         access=access,

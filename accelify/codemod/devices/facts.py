@@ -12,7 +12,7 @@ from accelify.codemod.devices.destinations import Destinations, Where, is_where_
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
-from accelify.codemod.devices.options import CpuSetting, NamedDevices, OnGpu, only_value
+from accelify.codemod.devices.options import CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, read_on_cpu
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Device
@@ -118,7 +118,7 @@ class Devices:
 
     def _given(self, read: ast.Name | ast.Attribute) -> ast.expr | None:
         """The one value of a variable; of an attribute, where it is an option or a choice, and not what was parsed."""
-        value = only_value(self.known.program, self.tracer, read)
+        value = self.tracer.only_value(read)
         return value if value is not None and not isinstance(value, ast.Call) else None
 
 

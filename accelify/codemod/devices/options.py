@@ -113,7 +113,7 @@ class Cpu:
             return [term for value in node.values for term in self._terms(value, depth)]
         if any(self.roles.is_cuda_test(v) for v in self.program.values(node)) and isinstance(node, ast.Call):
             return []
-        value = only_value(self.program, self.tracer, node) if depth else None
+        value = self.tracer.only_value(node) if depth else None
         if value is not None and "cuda" in ast.unparse(value):
             return self._terms(value, depth - 1)
         return [node]
@@ -162,20 +162,8 @@ class OnGpu:
             held_each = [self.holds(v) for v in test.values]
             decisive = isinstance(test.op, ast.Or)
             return decisive if decisive in held_each else None if None in held_each else not decisive
-        value = only_value(self.program, self.tracer, test)
+        value = self.tracer.only_value(test)
         return None if value is None else self.holds(value)
-
-
-def only_value(program: Program, tracer: Tracer, node: ast.expr) -> ast.expr | None:
-    """The one value that is ever assigned to a name or an option."""
-    writes: list[ast.AST] = []
-    if isinstance(node, ast.Name):
-        owner = program.scope(node).owner(node.id)
-        writes = list(tracer.writes(owner, node.id)) if owner is not None else []
-    elif isinstance(node, ast.Attribute):
-        writes = [w for w in program.attribute_writes.get(node.attr, ()) if ast.unparse(w) == ast.unparse(node)]
-    parent = program.parent(writes[0]) if len(writes) == 1 else None
-    return parent.value if isinstance(parent, ast.Assign) else None
 
 
 def _made_on_cpu(statement: ast.stmt) -> set[str]:

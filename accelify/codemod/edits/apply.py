@@ -60,6 +60,7 @@ def apply(parsed: Parsed, changes: Sequence[Change]) -> Applied:
         applier.add(edit, parsed)
     module = concrete.module.visit(applier)
     inside = {n for e in edits if isinstance(e, Remove) for n in ast.walk(e.node) if n is not e.node}
+    inside |= {n for e in edits if isinstance(e, Unwrap) for part in e.gone for n in ast.walk(part)}
     missed = [e.code for e in edits if isinstance(e, Insert) and e not in applier.placed and e.node not in inside]
     return Applied(folded, module.code, applier.dropped, applier.touched, missed)
 
@@ -230,6 +231,7 @@ class _Applier(cst.CSTTransformer):
         orelse = node.orelse
         return (
             isinstance(orelse, cst.Else)
+            and node not in self.unwrapped
             and not any(line.comment for line in orelse.leading_lines)
             and isinstance(node.body, cst.IndentedBlock)
             and not any(line.comment for line in node.body.footer)

@@ -10,6 +10,7 @@ from accelify.codemod.libraries.row import Asks
 _DEVICE_TYPES = ("cuda", "cpu", "mps", "xpu")
 _DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|gpus?|cuda)(_ids?)?$|^(local_)?rank$")
 _OPTIONS = re.compile(r"(self\.)?(args|opts?|config|cfg|hparams|params|flags)", re.IGNORECASE)
+_PARALLEL_OPTION = re.compile(r"(^|_)(n|num|multi|number_of)_?gpus?$|parallel$")
 _DEVICE_OPTIONS = frozenset({"device", "dev", "use_cuda", "cuda", "gpu"})
 _LOW_PRECISION = {"torch.float16": "fp16", "torch.half": "fp16", "torch.bfloat16": "bf16"}
 # What runs the training itself, in libraries that hold much else besides.
@@ -53,6 +54,11 @@ def is_device_name(last: str) -> bool:
 def is_device_option(name: str) -> bool:
     """Parameters of a script's own functions that say where to compute: `device`, `use_cuda`."""
     return name in _DEVICE_OPTIONS
+
+
+def is_parallel_option(name: str) -> bool:
+    """Names that say whether one process computes on several GPUs: `multi_gpu`, `n_gpu`, `data_parallel`."""
+    return _PARALLEL_OPTION.search(name) is not None
 
 
 def holds_options(text: str) -> bool:

@@ -1,13 +1,15 @@
-"""Which calls wrap a model for several GPUs, by the library's classes or by plain ones of the project's own?"""
+"""Which calls wrap a model for several GPUs of one process, and which conditions ask whether one is wrapped?"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Set
+from collections.abc import Collection, Sequence, Set
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import names, table, vocabulary
+from accelify.codemod.libraries.row import Asks
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import wrapped_by
+from accelify.codemod.semantics.provenance import Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance, Value
 
@@ -46,3 +48,126 @@ class Wrappers:
             if not any(map(names.is_wrapper, bases)) or not own <= {"__init__", "__getattr__"}:
                 return False
         return bool(classes)
+
+
+class Unwrapped:
+    """What do conditions come to that ask for several GPUs in one process, or for a wrapped model, once none is?"""
+
+    def __init__(self, program: Program, wrappers: Sequence[ast.Call]) -> None:
+        self.program = program
+        self.tracer = program.once(Tracer)
+        self.wrappers = wrappers
+        self.wrapped = {v for call in wrappers for v in program.values(wrapped_by(call))}
+        rounds = [each for call in wrappers for each in list(program.branches_round(call))[:1]]
+        self.wrapping = {choice for choice, is_body in rounds if is_body}
+        tests = [test for choice, is_body in rounds if (test := _where(choice.test, holds=is_body)) is not None]
+        self.modes = {ast.unparse(mode) for test in tests for mode in self._modes(test)}
+
+    def find(self, files: Collection[str]) -> dict[ast.If | ast.IfExp, bool]:
+        """The choices that are none any more, each with whether its body is what is done."""
+        nodes = (n for path in sorted(files) if self.wrappers for n in self.program.flow.parsed_of[path].parents)
+        found = {n: self._holds(n) for n in nodes if isinstance(n, (ast.If, ast.IfExp))}
+        return {node: held for node, held in found.items() if held is not None and not self._goes_by_gpus(node, held)}
+
+    def _goes_by_gpus(self, node: ast.If | ast.IfExp, is_body: bool) -> bool:
+        """Whether what would go uses the number of GPUs, which is that of the processes now: `size *= n_gpu`."""
+        gone = node.orelse if is_body else node.body
+        parts = [n for part in (gone if isinstance(gone, list) else [gone]) for n in ast.walk(part)]
+        wraps = {n for w in self.wrappers for n in ast.walk(w)}
+        return any(self._is_count(n, 4) for n in parts if n not in wraps and isinstance(n, (ast.Name, ast.Call)))
+
+    def _holds(self, node: ast.If | ast.IfExp) -> bool | None:
+        held = self.truth(node.test)
+        is_choice = held is None and node in self.wrapping and isinstance(node, ast.If) and bool(node.orelse)
+        return False if is_choice and self._only_wraps(node) else held
+
+    def _only_wraps(self, node: ast.If | ast.IfExp) -> bool:
+        """Whether a branch does nothing but put wrappers round models, and is not that of any one GPU."""
+        block = node.body if isinstance(node.body, list) else []
+        if not all(isinstance(s, ast.Assign) and any(self.program.inside(w, s) for w in self.wrappers) for s in block):
+            return False
+        return self.program.once(Conditions).truth_in(node.test, worlds_where(Process.ONE, has_gpu=True)) is not True
+
+    def truth(self, test: ast.expr, depth: int = 4) -> bool | None:
+        """What a condition comes to; None where it asks for something else."""
+        if ast.unparse(test) in self.modes:
+            return False
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            held = self.truth(test.operand, depth)
+            return None if held is None else not held
+        if isinstance(test, ast.BoolOp):
+            decisive = isinstance(test.op, ast.Or)
+            each = [self.truth(v, depth) for v in test.values]
+            return decisive if decisive in each else None if None in each else not decisive
+        if isinstance(test, ast.Call):
+            return False if self._asks_for_a_wrapper(test) else None
+        if isinstance(test, ast.Compare):
+            return self._compared(test)
+        value = self.tracer.only_value(test) if depth else None
+        return None if value is None else self.truth(value, depth - 1)
+
+    def _asks_for_a_wrapper(self, call: ast.Call) -> bool:
+        """`isinstance(model, nn.DataParallel)`, `hasattr(model, "module")`"""
+        function = self.program.called(call)
+        if len(call.args) != 2 or not self._may_be_wrapped(call.args[0]):
+            return False
+        if "hasattr" in function:
+            return isinstance(call.args[1], ast.Constant) and call.args[1].value == "module"
+        classes = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else call.args[1:]
+        return "isinstance" in function and all(map(self._is_wrapper, classes))
+
+    def _compared(self, test: ast.Compare) -> bool | None:
+        """`type(model) is nn.DataParallel`"""
+        asked = test.left.args if isinstance(test.left, ast.Call) and "type" in self.program.called(test.left) else []
+        if len(asked) != 1 or len(test.ops) > 1 or not self._is_wrapper(test.comparators[0]):
+            return None
+        return isinstance(test.ops[0], (ast.IsNot, ast.NotEq)) if self._may_be_wrapped(asked[0]) else None
+
+    def _is_wrapper(self, node: ast.expr) -> bool:
+        return any(map(names.is_wrapper, self.program.externals(node)))
+
+    def _may_be_wrapped(self, node: ast.expr) -> bool:
+        held = self.program.values(node)
+        return not held or not held.isdisjoint(self.wrapped)
+
+    # Conditions for several GPUs.
+
+    def _modes(self, test: ast.expr) -> list[ast.expr]:
+        """The conditions for several GPUs among those that hold where another does."""
+        terms = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+        return [term for term in terms if self._is_mode(term)]
+
+    def _is_mode(self, test: ast.expr, depth: int = 4) -> bool:
+        """Whether a condition asks for several GPUs: `torch.cuda.device_count() > 1`, `args.multi_gpu`."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            return any(self._is_mode(v, depth) for v in test.values)
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.NotEq)):
+            least = test.comparators[0]
+            return isinstance(least, ast.Constant) and least.value in (1, 2) and self._counts_gpus(test.left, depth)
+        if not isinstance(test, (ast.Name, ast.Attribute)):
+            return False
+        value = self.tracer.only_value(test) if depth else None
+        if value is not None and self._is_mode(value, depth - 1):
+            return True
+        return vocabulary.is_parallel_option(test.id if isinstance(test, ast.Name) else test.attr)
+
+    def _counts_gpus(self, node: ast.expr, depth: int) -> bool:
+        return any(self._is_count(part, depth) for part in ast.walk(node))
+
+    def _is_count(self, node: ast.AST, depth: int) -> bool:
+        if isinstance(node, ast.Call):
+            rows = map(table.function, self.program.called(node))
+            return any(row is not None and row.asks is Asks.GPUS for row in rows)
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return False
+        name = node.id if isinstance(node, ast.Name) else node.attr
+        value = self.tracer.only_value(node) if depth else None
+        is_named = vocabulary.is_parallel_option(name) or vocabulary.is_device_name(name)
+        return is_named or (value is not None and self._counts_gpus(value, depth - 1))
+
+
+def _where(test: ast.expr, *, holds: bool) -> ast.expr | None:
+    """The condition that holds where another does, or does not; None where that is not written down."""
+    if holds:
+        return test
+    return test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None

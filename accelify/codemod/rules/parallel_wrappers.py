@@ -2,8 +2,13 @@
 
     model = nn.DataParallel(model)    ->    (nothing)
     model.module.state_dict()         ->    model.state_dict()
+    if torch.cuda.device_count() > 1: ->    state = without_prefix(state)
+        model = nn.DataParallel(model)
+    else:
+        state = without_prefix(state)
 
 Why: one process per device is faster, and a prepared model needs no wrapper: it keeps its class and its attributes.
+What a script does with several GPUs, or where `isinstance(model, nn.DataParallel)` holds, it does no more.
 Left alone: `.module` of anything that no wrapper was put round.
 """
 
@@ -16,7 +21,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Attempt, Change, Found, Remark, Remove, Replace
+from accelify.codemod.edits.values import Attempt, Change, Found, Remark, Remove, Replace, Unwrap, When
 from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -36,6 +41,7 @@ def find(script: Script) -> Iterator[Found]:
         if _is_idle(script, statement):
             done.add(statement)
     if script.wrappers:
+        yield from _choices(script)
         yield from _members(script)
         yield from _loads(script)
 
@@ -52,7 +58,7 @@ def _loads(script: Script) -> Iterator[Remark]:
         wrapped = (w for w in script.wrappers if script.program.frame(w) is frame and script.program.before(w, call))
         if any(values & script.program.values(wrapped_by(w)) for w in wrapped):
             message = "what was saved of the wrapped model has `module.` before each key: take it off before this"
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
 
 
 def _unwrap(script: Script, call: ast.Call) -> Change | Attempt:
@@ -117,6 +123,23 @@ def _members(script: Script) -> Iterator[Change]:
             yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
 
 
+def _choices(script: Script) -> Iterator[Change]:
+    """What is done where a model is wrapped goes, and the question, too."""
+    reason = "no model is wrapped any more"
+    for node, is_body in script.unwrapped.items():
+        if not script.changes_nothing(node.test):
+            continue
+        edit: Replace | Remove | Unwrap
+        if isinstance(node, ast.IfExp):
+            kept = node.body if is_body else node.orelse
+            edit = Replace(node, partial(snippets.chosen, is_body=is_body), (kept,))
+        elif is_body or node.orelse:
+            edit = Unwrap(node, is_body)
+        else:
+            edit = Remove(node)
+        yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
+
+
 def _is_in_a_wrapper(script: Script, node: ast.Attribute) -> bool:
     """Whether a class of the project's own, derived from a wrapper, asks for what it holds itself."""
     cls = script.program.frame(node).parent
@@ -129,7 +152,7 @@ def _choice(script: Script, node: ast.Attribute) -> ast.IfExp | None:
     for choice in script.program.ancestors(node):
         if isinstance(choice, ast.stmt):
             return None
-        if isinstance(choice, ast.IfExp):
+        if isinstance(choice, ast.IfExp) and choice not in script.unwrapped:
             unwrapped = ast.unparse(choice.body).replace(ast.unparse(node), ast.unparse(node.value))
             is_inside = script.program.inside(node, choice.body) and script.changes_nothing(choice.test)
             return choice if is_inside and unwrapped == ast.unparse(choice.orelse) else None

@@ -254,6 +254,18 @@ class Tracer:
                     return value.args[each.elts.index(target)] if len(value.args) == len(each.elts) else None
         return None
 
+    def only_value(self, node: ast.expr) -> ast.expr | None:
+        """The one value that is ever assigned to a name or to an attribute as it is written: to an option."""
+        writes: list[ast.AST] = []
+        if isinstance(node, ast.Name):
+            owner = self.program.scope(node).owner(node.id)
+            writes = list(self.writes(owner, node.id)) if owner is not None else []
+        elif isinstance(node, ast.Attribute):
+            text = ast.unparse(node)
+            writes = [w for w in self.program.attribute_writes.get(node.attr, ()) if ast.unparse(w) == text]
+        parent = self.program.parent(writes[0]) if len(writes) == 1 else None
+        return parent.value if isinstance(parent, ast.Assign) else None
+
     def _parameter(self, function: Scope, parameter: ast.arg, seen: tuple[object, ...]) -> list[Chain]:
         binding = Binding("parameter", function, parameter, None)
         found: list[Chain] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.preparing.parallel_wrappers import Wrappers
@@ -31,3 +33,39 @@ def test_plain_wrappers_of_the_project_s_own() -> None:
 
 def test_no_wrapper() -> None:
     assert found(training(model="model = nn.Sequential(model)\n")) == []
+
+
+SEVERAL = "torch.cuda.device_count() > 1"
+WRAP = "model = nn.DataParallel(model)\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "test", "comes_to"),
+    [
+        ("", SEVERAL, False),
+        ("", f"not {SEVERAL}", True),
+        ("", f"torch.cuda.is_available() and {SEVERAL}", False),
+        ("several = torch.cuda.device_count() >= 2\n", "several", False),
+        ("n_gpu = torch.cuda.device_count()\n", "n_gpu > 1", False),
+        ("", "args.multi_gpu", False),
+        ("", "len(args.gpus) > 1", False),
+        ("", "isinstance(model, nn.DataParallel)", False),
+        ("", "not isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel))", True),
+        ("", "hasattr(model, 'module')", False),
+        ("", "type(model) is nn.DataParallel", False),
+        ("", "type(model) != torch.nn.DataParallel", True),
+        ("", "torch.cuda.is_available()", None),
+        ("", "args.gpu >= 0", None),
+        ("", "args.verbose", None),
+        ("", "isinstance(model, nn.Sequential)", None),
+        ("", "hasattr(model, 'head')", None),
+    ],
+)
+def test_conditions_where_no_model_is_wrapped_any_more(before: str, test: str, comes_to: bool | None) -> None:
+    is_mode = not any(word in test for word in ("isinstance", "hasattr", "type("))
+    wrapped_if = test.removeprefix("not ") if is_mode else SEVERAL
+    wrapped = f"if {wrapped_if}:\n    print('wrapped')\n    {WRAP}"
+    asked = f"some = 1 if {test} else 2"
+    facts = training(imports="from options import args", before=before, model=wrapped, set_up=asked)
+    found = {ast.unparse(node): is_body for node, is_body in facts.script.unwrapped.items()}
+    assert found.get(ast.unparse(facts.expression(f"1 if {test}"))) is comes_to

@@ -48,13 +48,15 @@ NAME = "unused"
 class Uses:
     """What is asked of a program here.
 
-    handed: parameters that may go. changes_nothing: whether a value may go unevaluated.
+    handed: parameters that may go. changes_nothing: whether a value may go unevaluated. given_in: the files beside
+    the program that give a function's parameter something.
     """
 
     program: Program
     tracer: Tracer
     handed: frozenset[Variable]
     changes_nothing: Callable[[ast.expr], bool]
+    given_in: Callable[[Scope, str], Sequence[str]] = lambda function, name: ()
 
 
 def settle(found: Sequence[Found], uses: Uses) -> Plan:
@@ -66,7 +68,7 @@ def settle(found: Sequence[Found], uses: Uses) -> Plan:
     refused: set[Attempt] = set()
     spare: set[Variable] = set(uses.handed)
     while True:
-        ledger = _decided(found, refused, Uses(uses.program, uses.tracer, frozenset(spare), uses.changes_nothing))
+        ledger = _decided(found, refused, replace(uses, handed=frozenset(spare)))
         left = list(ledger.left_over())
         stuck = {uses.program.statement(n) for n, _ in left}
         blamed = {a for a in ledger.attempts if any(_is_in(uses.program, e.node, stuck) for e in _edits_in(a))}
@@ -337,7 +339,7 @@ class _Ledger:
         """Whether a function has a parameter that nothing reads any more, and that no other change concerns."""
         taken = _parameters_changed([*self.changes, *self.made])
         is_there = any(p.arg == name for p in function.parameters)
-        is_known = function not in self.program.flow.lost
+        is_known = function not in self.program.flow.lost and not self.uses.given_in(function, name)
         return is_there and is_known and self._all_gone(function, name) and (function.node, name) not in taken
 
     # What is not needed of the changes.
@@ -417,7 +419,8 @@ class _Ledger:
         is_counter = isinstance(parent, (ast.For, ast.AsyncFor)) and parent.target is write
         is_instance = scope.is_method and bool(scope.parameters) and write is scope.parameters[0]
         is_dropped = isinstance(write, ast.alias) and (parent, name) in self.dropped
-        return is_counter or is_instance or is_dropped
+        is_given = isinstance(write, ast.arg) and bool(self.uses.given_in(scope, name))
+        return is_counter or is_instance or is_dropped or is_given
 
     def plan(self) -> Plan:
         """All of it, with the notes that go with it."""
@@ -427,6 +430,11 @@ class _Ledger:
         plan = Plan(changes, obstacles=[one for one, _ in self.resolved if isinstance(one, Obstacle)])
         said: set[str] = set()
         remarks = [one for one, _ in self.resolved if isinstance(one, Remark)]
+        for function, name, users in self._kept_for_others():
+            plan.kept.append((function.name, name))
+            parameter = next(p for p in function.parameters if p.arg == name)
+            message = f"`{name}` stays for {', '.join(users)}, and says nothing any more"
+            remarks.append(Remark(NAME, function.module, parameter, message))
         for remark in sorted(remarks, key=lambda r: r.once):
             at = remark.of or remark.node
             is_gone = at in removed if isinstance(at, ast.stmt) else at in out
@@ -440,6 +448,13 @@ class _Ledger:
                 said.add(remark.message)
                 plan.remarks.append(remark)
         return plan
+
+    def _kept_for_others(self) -> Iterator[tuple[Scope, str, Sequence[str]]]:
+        """The parameters that nothing reads any more, each with the files beside the program that give it something."""
+        for scope, name in self.touched:
+            is_parameter = any(p.arg == name for p in scope.parameters)
+            if is_parameter and self._all_gone(scope, name) and (users := self.uses.given_in(scope, name)):
+                yield scope, name, users
 
     def _apart(self, changes: list[Change]) -> Iterator[Change]:
         """Headers over several statements, without those that go, and not over lines that others put between them."""

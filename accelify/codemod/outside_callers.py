@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from accelify.codemod.edits.values import AddParameter, DropParameter, Plan
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
 
 
 def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> list[tuple[Parsed, frozenset[str]]]:
@@ -22,6 +24,30 @@ def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> li
                 before = found[other.path][1] if other.path in found else frozenset()
                 found[other.path] = (other, called | before)
     return list(found.values())
+
+
+def users_of_parameter(program: Program, function: Scope, name: str) -> list[str]:
+    """The other files of the repository that give a parameter to a function, by its name or by its position."""
+    is_constructor = function.name == "__init__" and function.parent is not None
+    called = function.parent.name if is_constructor and function.parent is not None else function.name
+    given = [p.arg for p in function.parameters[int(function.is_method) :]]
+    position = given.index(name) if name in given else len(given)
+    known = {absolute(f.path) for f in program.files}
+    return [
+        user.path
+        for user in program.flow.project.users(program.flow.parsed_of[function.module], called)
+        if absolute(user.path) not in known
+        and any(isinstance(n, ast.Call) and _gives(n, called, name, position) for n in user.nodes)
+    ]
+
+
+def _gives(call: ast.Call, function: str, name: str, position: int) -> bool:
+    """Whether a call of a function, or one that hands it on, gives it a parameter."""
+    is_its_own = _last_name(call.func) == function
+    if not is_its_own and function not in map(_last_name, call.args):
+        return False
+    is_open = any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > position
+    return any(k.arg in (name, None) for k in call.keywords) or (is_its_own and is_open)
 
 
 def _changed_functions(made: Plan, parsed: Parsed) -> frozenset[str]:
@@ -42,5 +68,5 @@ def _called(parsed: Parsed) -> frozenset[str]:
     return frozenset(names.get(name, name) for name in found)
 
 
-def _last_name(function: ast.expr) -> str:
+def _last_name(function: ast.AST) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from accelify.codemod.edits.values import AddParameter, DropParameter, Found, Obstacle, Plan
 from accelify.codemod.evidence import Evidence
@@ -10,6 +11,7 @@ from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.leftovers import Uses, edits_of, settle
 from accelify.codemod.options import Options
+from accelify.codemod.outside_callers import users_of_parameter
 from accelify.codemod.rules import RULES
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
@@ -68,4 +70,6 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     """What all rules find, and what becomes unused by it."""
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
     found.extend(one for _, find in RULES for one in find(script))
-    return settle(found, Uses(script.program, script.tracer, script.handed, script.changes_nothing))
+    program = script.program
+    given_in = cache(lambda function, name: tuple(users_of_parameter(program, function, name)))
+    return settle(found, Uses(program, script.tracer, script.handed, script.changes_nothing, given_in))

@@ -255,7 +255,7 @@ def _apply(parsed: Parsed, made: Plan) -> tuple[FileResult, Callable[[int], int]
         or gates.means_the_plan(applied)
         or gates.keeps_the_rest(applied)
         or gates.keeps_comments(applied)
-        or gates.binds_its_names(parsed, applied.text)
+        or gates.binds_its_names(parsed, applied.text, made.kept)
         or gates.edits_cells_only(parsed, applied, data)
     )
     if trouble is not None:

@@ -373,3 +373,59 @@ def test_another_script_that_cannot_change_is_named(tmp_path: Path) -> None:
 def test_a_file_whose_training_another_starts_beside_itself_is_left_alone(tmp_path: Path, start: str) -> None:
     found = rewritten(tmp_path, "engine.py", engine=ENGINE, hogwild=f"import engine\n{start}\n")
     assert {path: r.status for path, r in found.items()} == {"engine.py": Status.DECLINED}
+
+
+PACKAGE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{start}
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+"""
+FUNCTION = PACKAGE.format(start='def train(epochs, device="cpu"):')
+
+
+@pytest.mark.parametrize(
+    ("user", "text"),
+    [
+        ("tests/test_train.py", "from pkg import train\ntrain(1, device='cuda')\n"),
+        ("tests/test_train.py", "import pkg.train as t\nt.train(1, 'cuda')\n"),
+        (
+            "examples/run.py",
+            "from functools import partial\nfrom pkg.train import train\nrun = partial(train, device=0)\n",
+        ),
+        ("pkg/other.py", "from .train import train\noptions = {}\ntrain(1, **options)\n"),
+    ],
+)
+def test_a_parameter_that_another_file_gives_stays(user: str, text: str, tmp_path: Path) -> None:
+    files = {"pkg/__init__.py": "from .train import train\n", "pkg/train.py": f"{FUNCTION}\ntrain(3)\n", user: text}
+    scripts.write(tmp_path, {name: each.encode() for name, each in files.items()})
+    (tmp_path / ".git").mkdir()
+    with scripts.inside(tmp_path):
+        (result,) = rewrite_together(("pkg/train.py",), Options())
+    assert b'def train(epochs, device="cpu"):' in result.after
+    assert b".to(device)" not in result.after
+    (note,) = [n.message for n in result.notes if n.rule == "unused"]
+    assert note.startswith(f"`device` stays for {user}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["from pkg import train\ntrain(1)\n", "from library import train\ntrain(1, device='cuda')\n", "print('train')\n"],
+)
+def test_a_parameter_that_nobody_gives_goes(text: str, tmp_path: Path) -> None:
+    files = {"pkg/__init__.py": "", "pkg/train.py": f"{FUNCTION}\ntrain(3)\n", "tests/test_train.py": text}
+    scripts.write(tmp_path, {name: each.encode() for name, each in files.items()})
+    (tmp_path / ".git").mkdir()
+    with scripts.inside(tmp_path):
+        (result,) = rewrite_together(("pkg/train.py",), Options())
+    assert b"def train(epochs):" in result.after

@@ -17,6 +17,7 @@ from accelify.errors import FileError
 # A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
 _MOST_FILES = 100
 _MOST_LISTED = 200  # files that are looked at for an import of another
+_MOST_SEARCHED = 2000  # files of a repository that are searched for a name
 
 
 class Project:
@@ -29,6 +30,7 @@ class Project:
         self._exists: dict[Path, bool] = {}
         self._resolved: dict[tuple[str, str, int], str | None] = {}
         self._search: dict[Path, list[Path]] = {}
+        self._listed: dict[Path, list[Path]] = {}
 
     def with_changes(self, changed: dict[str, bytes]) -> Project:
         """The same project with other bytes in some files."""
@@ -102,6 +104,35 @@ class Project:
                     if other is not None and self._may_call(other, parsed):
                         found[key] = other
         return [p for p in found.values() if p not in named]
+
+    def users(self, parsed: Parsed, name: str) -> list[Parsed]:
+        """The files of the repository, its tests and notebooks, too, that have a name and import its file.
+
+        A package round the file may hand the name on.
+        """
+        path = Path(parsed.path)
+        found = []
+        for other in self._repository(path) if self._is_on_disk else ():
+            if name.encode() in other.read_bytes() and absolute(str(other)) != absolute(parsed.path):
+                user = self._try(str(other))
+                if user is not None and not _module_names(path).isdisjoint(_imported_names(user)):
+                    found.append(user)
+        return found
+
+    def _repository(self, path: Path) -> list[Path]:
+        """The scripts and notebooks of a file's repository; without one, those of its folder."""
+        top = self._search_path(path.parent)[-1]
+        if not self._is_there(top / ".git"):
+            return [p for end in ("py", "ipynb") for p in sorted(path.parent.glob(f"*.{end}"))]
+        if top not in self._listed:
+            found = []
+            for folder, folders, files in os.walk(top):
+                folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in ("site-packages", "venv"))
+                found += [Path(folder, f) for f in sorted(files) if f.endswith((".py", ".ipynb"))]
+                if len(found) > _MOST_SEARCHED:
+                    break
+            self._listed[top] = found[:_MOST_SEARCHED]
+        return self._listed[top]
 
     def _near(self, path: Path) -> list[Path]:
         """Those that might import a file; without a repository round it, those of its own folder or package."""
@@ -205,6 +236,27 @@ class Project:
 def absolute(path: str) -> str:
     """A path that two spellings of it share."""
     return str(Path(path).resolve())
+
+
+def _module_names(path: Path) -> set[str]:
+    """What a file may be imported as, itself or as a part of the packages round it: `train`, `lib.train`, `lib`."""
+    parts = path.resolve().with_suffix("").parts
+    ends = [len(parts)]
+    while (Path(*parts[: ends[-1] - 1]) / "__init__.py").exists():
+        ends.append(ends[-1] - 1)
+    return {".".join(parts[start:end]) for end in ends for start in range(max(end - 6, 1), end)}
+
+
+def _imported_names(parsed: Parsed) -> Iterator[str]:
+    here = Path(parsed.path).resolve().parent.parts
+    for node in parsed.nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = [".".join(here[1 : len(here) + 1 - node.level])] if node.level else []
+            module = ".".join([*base[-1:], *([node.module] if node.module else [])])
+            names = [module, *(f"{module}.{alias.name}" for alias in node.names)]
+            yield from (".".join(name.split(".")[-6:]) for name in names)
 
 
 def _is_of_interest(path: str, project: Project) -> bool:

@@ -428,7 +428,7 @@ class _Ledger:
         out, removed = taken_out(changes), {e.node for e in edits_of(changes) if isinstance(e, Remove)}
         changed = {c.path for c in changes}
         plan = Plan(changes, obstacles=[one for one, _ in self.resolved if isinstance(one, Obstacle)])
-        said: set[str] = set()
+        said: set[tuple[str, str]] = set()
         remarks = [one for one, _ in self.resolved if isinstance(one, Remark)]
         for function, name, users in self._kept_for_others():
             plan.kept.append((function.name, name))
@@ -444,8 +444,8 @@ class _Ledger:
                 When.GONE: is_gone,
                 When.CHANGED: remark.path in changed,
             }
-            if holds[remark.when] and not (remark.once and remark.message in said):
-                said.add(remark.message)
+            if holds[remark.when] and not (remark.once and (remark.path, remark.message) in said):
+                said.add((remark.path, remark.message))
                 plan.remarks.append(remark)
         return plan
 

@@ -413,3 +413,59 @@ def test_an_option_keeps_the_script_on_the_cpu_too() -> None:
 @pytest.mark.parametrize("kind", ["torch.cuda.FloatTensor", "torch.FloatTensor"])
 def test_a_type_that_is_not_chosen_says_nothing_of_other_accelerators(kind: str) -> None:
     assert "accelerator = Accelerator()\n" in migrated(script(**MOVED, end=f"print({kind}(3))"))
+
+
+HOME = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+{imports}
+{module}
+
+def helper{name}(x):
+    return x
+
+def main():
+{function}
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        (model(x) - y).pow(2).mean().backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+OPTION_OF_ALL = "use = not args.no_cuda and torch.cuda.is_available()\ndevice = 'cuda' if use else 'cpu'\n"
+OTHER_OPTION = "device = torch.device('cpu' if args.force_cpu else 'cuda')\n"
+
+
+@pytest.mark.parametrize(
+    ("other", "local", "created"),
+    [
+        (OPTION_OF_ALL, "pass", ["Accelerator(cpu=args.no_cuda)"] * 2),
+        (OPTION_OF_ALL.replace("use", "is_wanted"), "pass", ["Accelerator(cpu=args.no_cuda)"] * 2),
+        (OTHER_OPTION, "pass", ["Accelerator()"] * 2),
+        ("", f"args = parse()\nprint(args)\n{OTHER_OPTION}", ["Accelerator()"] * 2),
+        ("device = torch.device('cuda')", "pass", ["Accelerator()"] * 2),
+    ],
+)
+def test_scripts_that_import_each_other_keep_their_options_or_are_told(
+    other: str, local: str, created: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = {"imports": "from options import args, parse", "module": OPTION_OF_ALL, "function": "    pass"}
+    second = {"module": other, "function": "".join(f"    {line}\n" for line in local.splitlines())}
+    imports = "from options import args, parse\nfrom one import helper1"
+    Path("one.py").write_text(HOME.format(name=1, **first))
+    Path("two.py").write_text(HOME.format(name=2, imports=imports, **second))
+    results = rewrite_together(("one.py", "two.py"), Options())
+    assert [r.status for r in results] == [Status.MIGRATED] * 2
+    assert [c for r, c in zip(results, created, strict=True) if c in r.after.decode()] == created
+    lost = [r for r in results if "Accelerator()" in r.after.decode()]
+    for result in lost:
+        option = next((o for o in ("no_cuda", "force_cpu") if f"args.{o}" in result.before.decode()), None)
+        assert told(result, f"args.{option} no longer chooses the device") == (option is not None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from accelify.codemod.devices.moves import Move, is_option, last_name
 from accelify.codemod.libraries import vocabulary
+from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.settings import Setting, Settings
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
@@ -30,27 +31,43 @@ class CpuSetting(Setting):
 class Cpu:
     """Find the option behind `"cuda" if not args.no_cuda and torch.cuda.is_available() else "cpu"`."""
 
-    def __init__(self, program: Program, roles: Roles, tracer: Tracer, settings: Settings) -> None:
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, reach: Reach) -> None:
         self.program = program
         self.roles = roles
         self.tracer = tracer
-        self.settings = settings
+        self.reach = reach
 
     def find(self, files: Collection[str]) -> CpuSetting | None:
-        """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood."""
+        """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood.
+
+        Several homes must have the same one, and have it from the beginning.
+        """
+        each = [self._of_home(home, files) for home in self.reach.homes]
+        known = [setting for setting in each if setting is not None]
+        is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
+        if not is_one or (len(known) > 1 and any(setting.after for setting in known)):
+            return None
+        return replace(known[0], wishes=frozenset(wish for setting in known for wish in setting.wishes))
+
+    def _of_home(self, home: Scope, files: Collection[str]) -> CpuSetting | None:
+        settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
+        run = self.program.run_from([home])
         found: dict[str, CpuSetting | None] = {}
         for path in files:
             for node in self.program.flow.parsed_of[path].parents:
                 if not isinstance(node, (ast.IfExp, ast.If)) or not self._chooses(node, files):
                     continue
+                if len(self.reach.homes) > 1 and path != home.module and self.program.frame(node) not in run:
+                    continue
                 terms = self._terms(node.test, _DEPTH)
                 if not terms:
                     return None
-                self._settle(terms, found)
+                self._settle(settings, terms, found)
         return next(iter(found.values())) if len(found) == 1 else None
 
-    def _settle(self, terms: list[ast.expr], found: dict[str, CpuSetting | None]) -> None:
-        setting = self.settings.settle(_not_all(terms))
+    @staticmethod
+    def _settle(settings: Settings, terms: list[ast.expr], found: dict[str, CpuSetting | None]) -> None:
+        setting = settings.settle(_not_all(terms))
         text = setting.text if setting is not None else ""
         before = found.get(text)
         wishes = frozenset(map(ast.unparse, terms)) | (before.wishes if before is not None else frozenset())

@@ -153,7 +153,7 @@ class When(Enum):
 class Remark:
     """A note at a node of the original; the report gives its line in the new file.
 
-    of: the node that `when` is about, if it is another. once: the same message at another place will do.
+    of: the node that `when` is about, if it is another. once: the same message at another place of the file will do.
     about: what the `{}` of the message stands for; notes of a file that differ in it alone are told as one.
     also: further places that the message is about, each with its file. lines: what its `{lines}` stands for.
     """

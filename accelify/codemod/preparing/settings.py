@@ -29,11 +29,11 @@ class Setting:
 class Settings:
     """Carry expressions from where a script reads them to where its accelerator is created."""
 
-    def __init__(self, program: Program, roles: Roles, tracer: Tracer, reach: Reach) -> None:
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, reach: Reach, home: Scope | None = None) -> None:
         self.program = program
         self.roles = roles
         self.tracer = tracer
-        self.home = reach.homes[0] if len(reach.homes) == 1 else None
+        self.home = reach.homes[0] if len(reach.homes) == 1 else home
         self.guard = reach.guarded.get(self.home) if self.home is not None else None
         self.passed: set[tuple[Scope, str]] = set()
         self._after: list[ast.stmt] = []

@@ -8,7 +8,6 @@ import pytest
 
 from accelify.codemod.devices.moves import options_in
 from accelify.codemod.devices.options import Cpu
-from accelify.codemod.preparing.settings import Settings
 from tests.codemod.training_scripts import training
 
 
@@ -25,8 +24,7 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
     before = f"args = argparse.ArgumentParser().parse_args()\ndevice = torch.device({choice})\n"
     facts = training(imports="import argparse\n", before=before, model="model.to(device)\n")
     script = facts.script
-    settings = Settings(script.program, script.roles, script.tracer, script.reach)
-    found = Cpu(script.program, script.roles, script.tracer, settings).find({"main.py"})
+    found = Cpu(script.program, script.roles, script.tracer, script.reach).find({"main.py"})
     assert (found and found.text) == setting
 
 

@@ -469,3 +469,82 @@ def test_scripts_that_import_each_other_keep_their_options_or_are_told(
     for result in lost:
         option = next((o for o in ("no_cuda", "force_cpu") if f"args.{o}" in result.before.decode()), None)
         assert told(result, f"args.{option} no longer chooses the device") == (option is not None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("w = torch.ones(1, device=torch.device('cuda:0'))", "w = torch.ones(1, device=accelerator.device)"),
+        ("w = torch.ones(1, device='cuda:1')", "w = torch.ones(1, device=accelerator.device)"),
+        ("w = torch.ones(1, device=0)", "w = torch.ones(1, device=accelerator.device)"),
+        ("w = torch.ones(1).to(torch.device('cuda', 0))", "w = torch.ones(1).to(accelerator.device)"),
+        ("w = torch.ones(1).to('cuda:0')", "w = torch.ones(1).to(accelerator.device)"),
+        ("w = torch.ones(1).cuda(0)", "w = torch.ones(1).to(accelerator.device)"),
+        ("w = torch.load('w.pt', map_location='cuda:0')", "w = torch.load('w.pt', map_location=accelerator.device)"),
+        ("w = nn.Linear(1, 1, device='cuda:0')", "w = nn.Linear(1, 1, device=accelerator.device)"),
+    ],
+)
+def test_one_gpu_by_its_number_becomes_the_processs_own(old: str, new: str) -> None:
+    changed(f"-{old}", f"+{new}", before=old)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "functools.partial(collate, device='cuda:0')",
+        "functools.partial(collate, device=torch.device('cuda:0'))",
+        "lambda rows: collate(rows, device='cuda:0')",
+        "lambda rows: collate(rows, 'cuda:0')",
+    ],
+)
+def test_a_function_that_is_handed_on_gets_the_processs_own_device(given: str) -> None:
+    collate = "def collate(rows, device='cpu'):\n    return [torch.stack(part).to(device) for part in zip(*rows)]"
+    text = script(imports="import functools", before=collate).replace(
+        "batch_size=2", f"batch_size=2, collate_fn={given}"
+    )
+    result = run(text)
+    assert result.status is Status.MIGRATED
+    assert "cuda:" not in result.after.decode()
+
+
+EARLY = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{early}
+
+def main():
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    model = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        (model(x.cuda()) - teacher(x.cuda())).pow(2).mean().backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    "early",
+    [
+        "teacher = nn.Linear(4, 1).cuda()",
+        "teacher = nn.Linear(4, 1)\nteacher.to('cuda:0')",
+        "def make():\n    return nn.Linear(4, 1).to('cuda')\nteacher = make()",
+        "class Net(nn.Linear):\n    def __init__(self):\n        super().__init__(4, 1)\n"
+        "        self.w = torch.ones(1).cuda()\nteacher = Net()",
+    ],
+)
+def test_what_goes_to_a_gpu_before_the_accelerator_is_there_is_told(early: str) -> None:
+    result = run(EARLY.format(early=early))
+    assert result.status is Status.MIGRATED
+    assert "cuda:0" not in result.after.decode()
+    assert told(result, "this may run before `Accelerator()`") == 1
+
+
+def test_what_goes_to_a_gpu_afterwards_is_right() -> None:
+    early = "def teacher(x):\n    return x + torch.ones(1).cuda()"
+    assert not told(run(EARLY.format(early=early)), "this may run before `Accelerator()`")

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.devices.bringing import Bringing, Brought
 from accelify.codemod.devices.conflicts import Meetings
-from accelify.codemod.devices.destinations import Destinations, Where, is_where_another_is, numbers_of_gpus
+from accelify.codemod.devices.destinations import (
+    Destinations,
+    Where,
+    gpu_texts,
+    gpu_texts_at,
+    is_where_another_is,
+    numbers_of_gpus,
+)
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
@@ -18,15 +25,18 @@ from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.settings import Setting
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import names_read_in
+from accelify.codemod.semantics.scopes import Scope, names_read_in
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
+
+_VARIABLES = (ast.Name, ast.Attribute, ast.Subscript)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,16 @@ class Devices:
     of the text; read_on_host: what is read there only, wherever it is. cpu: what keeps the script on the CPU, such as
     an option of its own, as the accelerator gets it. is_for_cuda: whether the script has something on a GPU under a
     condition, in a way that no other accelerator's device can take the place of.
+
+
+    that do nothing once what they move is prepared. named: the arguments that are options which name a device,
+    where the accelerator has the process's own; fixed: the variables and values that would name the same device in
+    every process, or the CPU though the accelerator has a GPU. out_of_reach: where one GPU is named and the
+    accelerator cannot be asked. early: the code that may run before it is there. lattice: where the tensors live.
+    brought: those that are to come to the accelerator's device, if all are understood; homemade: what a script that
+    names no device gives its models, where they are not. brought_back: those on the device that are to be read in
+    the host's memory, in the order of the text; read_on_host: what is read there only, wherever it is. cpu: what
+    keeps the script on the CPU, such as an option of its own, as the accelerator gets it.
     """
 
     tracer: Tracer
@@ -51,6 +71,8 @@ class Devices:
     needless: frozenset[ast.Call]
     named: tuple[ast.expr, ...]
     fixed: frozenset[ast.expr]
+    out_of_reach: tuple[ast.expr, ...]
+    early: frozenset[Scope]
     brought: Brought
     homemade: ast.expr | None
     brought_back: tuple[ast.expr, ...]
@@ -65,6 +87,10 @@ class Devices:
     def goes_to_cpu(self, move: Move) -> bool:
         """Whether a move brings something to the CPU, whatever the device is."""
         return self.known.goes_to_cpu(move)
+
+    def is_early(self, node: ast.AST) -> bool:
+        """Whether a place may be run before the accelerator has chosen the process's GPU."""
+        return self.known.program.frame(node) in self.early
 
     def is_of_process(self, device: ast.expr) -> bool:
         """Whether all that a device's variable may hold are devices that the script chose, or the process's own."""
@@ -174,16 +200,22 @@ class Own:
         holds = plain_devices.holds
         devices = Destinations(self.program, self.roles, self.tracer, set(bound), holds, lambda node: ())
         sites = [m.device for m in known.found if m.device is not None]
+        literal: set[ast.expr] = {d for d in sites if isinstance(d, ast.Call)}  # a rule has the moves to a text
         for call in self.program.calls:
-            if self.program.path(call) in known.files and self._tensors().is_creator(call):
-                sites += [k.value for k in call.keywords if k.arg == "device"]
+            if self.program.path(call) in known.files and not self.program.flow.callees.get(call):
+                given = [k.value for k in call.keywords if k.arg in ("device", "map_location")]
+                makes = self._tensors().is_creator(call)
+                sites += given if makes else ()
+                literal |= {d for d in given if makes or gpu_texts_at(d) or "torch.device" in _called(self.program, d)}
+        sites += [d for d in literal if d not in sites]
         named = [(site, devices.resolved(devices.of(site))) for site in sites if self.effects.changes_nothing(site)]
         named += [(value, plain_devices.resolved(plain_devices.of(value))) for value in bound]
         for site, held in named:
             is_variable = bool(names_read_in(site)) and not is_where_another_is(site)
             is_trained_on = plain == {Where.HOST} and bool(held) and all(d.now is Where.HOST for d in held)
             is_given = any(d.now is Where.NUMBERED and d.is_given for d in held)
-            if is_variable and (is_trained_on or is_given):
+            is_one = site in literal and any(d.now is Where.NUMBERED for d in held) and not is_where_another_is(site)
+            if (is_variable and (is_trained_on or is_given)) or (is_one and not isinstance(site, _VARIABLES)):
                 yield site
 
     def _plain(self, known: Moves, devices: Destinations) -> set[Where]:
@@ -249,8 +281,9 @@ def devices_of(
     own_reads = (t for t in may_be_there if placed.is_tensor(t))
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
+    out_of_reach, early = _out_of_reach(program, moves, files, access), _early(program, access.reach)
     return Devices(
-        *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed),
+        *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, tuple(out_of_reach), frozenset(early)),
         *(brought, homemade, tuple(back), read, setting),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
     )
@@ -276,6 +309,32 @@ def _is_for_cuda(
     typed = (n for n in nodes if Device.ACCELERATOR in map(names.memory_of_type, program.externals(n)))
     reached = (n for n in typed if program.frame(n) in program.reachable)
     return any(map(asks, reached))
+
+
+def _called(program: Program, node: ast.expr) -> set[str]:
+    return program.called(node) if isinstance(node, ast.Call) else set()
+
+
+def _out_of_reach(
+    program: Program, moves: Iterable[Move], files: Collection[str], access: Access
+) -> Iterator[ast.expr]:
+    """Where a call names one GPU by its number, and cannot ask the accelerator."""
+    calls = [c for c in program.calls if program.path(c) in files]
+    places = [m.device for m in moves if m.device is not None]
+    places += [k.value for c in calls for k in c.keywords if k.arg in ("device", "map_location")]
+    return (p for p in dict.fromkeys(places) if any(gpu_texts(p)) and access.at(p) is None)
+
+
+def _early(program: Program, reach: Reach) -> set[Scope]:
+    """The modules and functions whose code may run before the accelerator is there."""
+    queue = [s.root for s in program.reachable]
+    found: set[Scope] = set()
+    while queue:
+        scope = queue.pop()
+        if scope not in found and scope not in reach.homes and scope.parent not in reach.homes:
+            found.add(scope)
+            queue.extend(f for call in program.calls_in(scope) for f in program.flow.callees.get(call, ()))
+    return found
 
 
 def _has_come(move: Move, placed: Placed, prepared: Prepared) -> bool:

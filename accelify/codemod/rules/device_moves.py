@@ -249,16 +249,16 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         message = "this is one particular GPU, for every process: use the accelerator's device"
         yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
         return
+    if accelerator is None and script.devices.is_early(move.call):
+        message = "this may run before `Accelerator()`, and goes to the first GPU in every process then: move it below"
+        yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
+        return
     if accelerator is None or inside_data:
-        yield Remark(
-            NAME,
-            path,
-            move.call,
+        message = (
             f"stays: it goes to the process's own GPU, right under `{script.options.runtime.launch}`, but needs a GPU; "
-            "`.to(x.device)` of a tensor at hand would not",
-            Tier.ADVICE,
-            When.KEPT,
+            "`.to(x.device)` of a tensor at hand would not"
         )
+        yield Remark(NAME, path, move.call, message, Tier.ADVICE, When.KEPT)
         return
     kept = (move.receiver, *[k.value for k in move.call.keywords if k.arg != "device"], *move.call.args[1:])
     make = partial(to_accelerator, accelerator=accelerator)

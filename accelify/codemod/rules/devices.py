@@ -21,7 +21,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.devices.destinations import gpu_texts
-from accelify.codemod.devices.moves import is_cpu, is_option
+from accelify.codemod.devices.moves import is_cpu
 from accelify.codemod.devices.options import is_dumped_text
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
 from accelify.codemod.libraries import names
@@ -49,6 +49,9 @@ def find(script: Script) -> Iterator[Found]:
             yield from found
         else:
             yield Attempt(found)
+    for place in script.devices.out_of_reach:
+        texts = tuple(Replace(n, without_number) for n in gpu_texts(place))
+        yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", texts)
     yield from _lost_choices(script)
     yield from _chosen_by_number(script)
     for statement, name in _among_others(script):
@@ -219,10 +222,10 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
         for branching, _ in program.branches_round(move.call):
             yield branching, branching.test, [branching.test], []
     numbers = {m.device for m in devices.moves if ast.unparse(m.call.func).endswith(".cuda")}
+    redirected = (m.device for m in devices.moves if m.device is not None and not devices.is_needless(m))
     needless = (m.device for m in devices.moves if m.device is not None and devices.is_needless(m))
-    for device in (*devices.named, *needless):
-        if is_option(device):
-            yield device, device, [device], [device] if device in numbers else []
+    for device in (*devices.named, *needless, *redirected):
+        yield device, device, [device], [device] if device in numbers else []
 
 
 def _is_about_devices(test: ast.expr) -> bool:

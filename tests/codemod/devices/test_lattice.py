@@ -63,7 +63,7 @@ def places(text: str) -> set[tuple[Where, Where]]:
         ("torch.zeros(3, device=device)", DEVICE),
         ("torch.zeros(3, device='cpu')", HOST),
         ("torch.zeros(3, device='cuda')", DEVICE),
-        ("torch.zeros(3, device='cuda:1')", NUMBERED),
+        ("torch.zeros(3, device='cuda:1')", DEVICE),
         ("torch.zeros(3).to(f'cuda:{1}')", NUMBERED),
         ("torch.zeros(3).cuda()", DEVICE),
         ("torch.zeros(3).cuda().cpu()", HOST),

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import libcst as cst
+
 from accelify.codemod.edits.values import (
     AddParameter,
     Attempt,
@@ -248,6 +250,9 @@ class _Ledger:
             unread = all(self._is_unread(scope, bound) for bound in _bound(statement))
             if unread and self.uses.changes_nothing(statement.value):
                 whole = self._choice(statement, name) if is_alone else statement
+            elif unread and scope.kind == "function" and _only_calls(statement) and write not in self.gone:
+                edit = Replace(statement, only_value, keeps=(statement.value,))
+                yield Change(NAME, path, statement.lineno, reason, (edit,))
         elif (
             isinstance(statement, ast.AugAssign)
             and statement.target is write
@@ -402,8 +407,7 @@ class _Ledger:
         """The reads that go of local variables and parameters that stay, though nothing else reads them."""
         changes = [*self.changes, *self.made]
         added, renamed = added_reads(self.program, changes), _parameters_changed(changes)
-        removed = {n for e in edits_of(changes) if isinstance(e, Remove) for n in ast.walk(e.node)}
-        removed |= {n for e in edits_of(changes) if isinstance(e, Unwrap) for part in e.gone for n in ast.walk(part)}
+        removed = taken_out(changes)
         for scope, name in self.touched:
             if scope.kind != "function" or not scope.binds(name) or (scope, name) in added:
                 continue
@@ -520,6 +524,18 @@ def _parameters_changed(changes: Iterable[Change]) -> set[tuple[ast.AST, str | N
     edits = list(edits_of(changes))
     renamed = {(e.node, e.instead_of) for e in edits if isinstance(e, AddParameter)}
     return renamed | {(e.node, e.name) for e in edits if isinstance(e, DropParameter)}
+
+
+def _only_calls(statement: ast.Assign) -> bool:
+    """`device = choose()`, of which `choose()` may stay."""
+    is_plain = len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name)
+    return is_plain and isinstance(statement.value, ast.Call)
+
+
+def only_value(assign: cst.CSTNode) -> cst.Expr:
+    """`choose()` for `device = choose()`."""
+    assert isinstance(assign, cst.Assign)
+    return cst.Expr(assign.value)
 
 
 def edits_of(changes: Iterable[Change]) -> Iterator[Edit]:

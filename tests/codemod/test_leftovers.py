@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.codemod.pairs import changed, run, script
+from tests.codemod.pairs import changed, migrated, run, script
 
 UNPACKED = [
     "a, b = [t.to(device) for t in batch]",
@@ -396,3 +396,47 @@ def test_a_variable_that_may_be_read_by_its_name_stays(line: str) -> None:
         "    optimizer.step()\n"
     )
     assert b"device = 'cuda'\n" in run(text).after
+
+
+CHOSEN = """\
+import logging
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+log = logging.getLogger()
+
+{chooses}
+
+def main():
+    device = choose()
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+    model = nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        (model(x) - y).pow(2).mean().backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    "chooses",
+    [
+        "def choose():\n    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "    print(f'on {device}')\n    return device",
+        "def choose():\n    if torch.cuda.is_available():\n        log.info('a GPU')\n        return 'cuda'\n"
+        "    log.info('no GPU')\n    return 'cpu'",
+        "def choose(seed=1):\n    torch.manual_seed(seed)\n    return torch.device('cuda:0')",
+    ],
+)
+def test_a_function_that_does_more_than_choose_a_device_is_still_called(chooses: str) -> None:
+    text = migrated(CHOSEN.format(chooses=chooses))
+    assert "\n    choose()\n" in text
+    assert "device = accelerator.device" not in text
+    assert ".to(device)" not in text
+    assert "Accelerator()" in text

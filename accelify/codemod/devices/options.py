@@ -43,7 +43,7 @@ class Cpu:
         Several homes must have the same one, and have it from the beginning.
         """
         each = [self._of_home(home, files) for home in self.reach.homes]
-        known = [setting for setting in each if setting is not None]
+        known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
         if not is_one or (len(known) > 1 and any(setting.after for setting in known)):
             return None

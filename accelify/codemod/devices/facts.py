@@ -46,22 +46,13 @@ class Devices:
     moves: the calls of the changed files that move something to a device, in the order of the text; needless: those
     that do nothing once what they move is prepared. named: the arguments that are options which name a device, where
     the accelerator has the process's own; fixed: the variables and values that would name the same device in every
-    process, or the CPU though the accelerator has a GPU. lattice: where the tensors live. brought: those that are to
-    come to the accelerator's device, if all are understood; homemade: what a script that names no device gives its
-    models, where they are not. brought_back: those on the device that are to be read in the host's memory, in the order
-    of the text; read_on_host: what is read there only, wherever it is. cpu: what keeps the script on the CPU, such as
-    an option of its own, as the accelerator gets it. is_for_cuda: whether the script has something on a GPU under a
-    condition, in a way that no other accelerator's device can take the place of.
-
-
-    that do nothing once what they move is prepared. named: the arguments that are options which name a device,
-    where the accelerator has the process's own; fixed: the variables and values that would name the same device in
-    every process, or the CPU though the accelerator has a GPU. out_of_reach: where one GPU is named and the
-    accelerator cannot be asked. early: the code that may run before it is there. lattice: where the tensors live.
-    brought: those that are to come to the accelerator's device, if all are understood; homemade: what a script that
-    names no device gives its models, where they are not. brought_back: those on the device that are to be read in
-    the host's memory, in the order of the text; read_on_host: what is read there only, wherever it is. cpu: what
-    keeps the script on the CPU, such as an option of its own, as the accelerator gets it.
+    process, or the CPU though the accelerator has a GPU. out_of_reach: where one GPU is named and the accelerator
+    cannot be asked. early: the code that may run before it is there. lattice: where the tensors live. brought: those
+    that are to come to the accelerator's device, if all are understood; homemade: what a script that names no device
+    gives its models, where they are not. brought_back: those on the device that are to be read in the host's memory, in
+    the order of the text; read_on_host: what is read there only, wherever it is. cpu: what keeps the script on the CPU,
+    such as an option of its own, as the accelerator gets it. is_for_cuda: whether the script has something on a GPU
+    under a condition, in a way that no other accelerator's device can take the place of.
     """
 
     tracer: Tracer
@@ -281,9 +272,10 @@ def devices_of(
     own_reads = (t for t in may_be_there if placed.is_tensor(t))
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
-    out_of_reach, early = _out_of_reach(program, moves, files, access), _early(program, access.reach)
+    out_of_reach = () if by_hand else tuple(_out_of_reach(program, moves, files, access))
+    early = frozenset(_early(program, access.reach))
     return Devices(
-        *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, tuple(out_of_reach), frozenset(early)),
+        *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
         *(brought, homemade, tuple(back), read, setting),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
     )

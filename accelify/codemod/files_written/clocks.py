@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import returned
 
-_CLOCKS = ("datetime.", "time.", "uuid.", "os.getpid", "tempfile.")
 _DEPTH = 3  # calls that a path is followed through
 
 
@@ -42,7 +42,7 @@ class Clocks:
                 continue
             self._seen.add(part)
             if isinstance(part, ast.Call):
-                if any(name.startswith(_CLOCKS) for name in self.program.called(part)):
+                if any(map(names.differs, self.program.called(part))):
                     yield part
                 elif depth:
                     yield from self._returned(part, depth - 1)
@@ -87,7 +87,7 @@ class Clocks:
         for call in self.program.calls:
             if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
                 default = [k.value for k in call.keywords if k.arg == "default"]
-                names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-                for name in names:
+                options = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+                for name in options:
                     found.setdefault(name.lstrip("-").replace("-", "_"), []).extend(default)
         return found

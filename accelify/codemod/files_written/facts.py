@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.guarding import Guarding
 from accelify.codemod.files_written.one_process import OneProcess
@@ -59,7 +60,7 @@ def written_of(
     )
     seen_to = frozenset(call for save in saves for call in save.seen_to)
     alone = OneProcess(program, roles, effects, set() if by_hand else set(files), access.at, seen_to)
-    guarding = Guarding(alone, stored)
+    guarding = Guarding(alone, stored, () if by_hand else tuple(Caches(alone).find()))
     return Written(guarding, stored, saves, saver, Clocks(program, tracer))
 
 

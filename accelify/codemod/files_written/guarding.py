@@ -11,7 +11,7 @@ from functools import cached_property
 
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
-from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in
+from accelify.codemod.semantics.scopes import names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.summary import FileUse
 from accelify.codemod.semantics.values import Made
 
@@ -24,11 +24,12 @@ Run = tuple[ast.stmt, ...]
 class Guarding:
     """Find the runs of statements that are to go under `if accelerator.is_main_process:`."""
 
-    def __init__(self, alone: OneProcess, stored: Files) -> None:
+    def __init__(self, alone: OneProcess, stored: Files, cached: tuple[ast.If, ...] = ()) -> None:
         self.program = alone.program
         self.alone = alone
         self.stored = stored
         self.files = alone.files
+        self.cached = cached  # one process runs them first
         self._refused: set[ast.stmt] = set()
 
     # What is found.
@@ -78,6 +79,10 @@ class Guarding:
         """All that only the main process runs: what is in the runs, and the functions that nothing else calls."""
         return self._with_functions({node for run in self.runs for statement in run for node in ast.walk(statement)})
 
+    def is_cached(self, node: ast.AST) -> bool:
+        """Whether one process runs a node first, and the others find what it has made."""
+        return any(self.program.inside(node, choice) for choice in self.cached)
+
     @cached_property
     def unguarded(self) -> list[ast.Call]:
         """The calls that write on every process."""
@@ -107,6 +112,7 @@ class Guarding:
             and self.program.frame(call) in self.program.reachable
             and self.alone.writes(call)
             and not self.alone.becomes_a_save(call)
+            and not self.is_cached(call)
         ]
 
     def _handed_on(self, covered: set[ast.AST]) -> list[ast.Call]:
@@ -166,6 +172,8 @@ class Guarding:
             stack: list[ast.AST] = [self.program.flow.parsed_of[path].tree]
             while stack:
                 node = stack.pop()
+                if node in self.cached:
+                    continue
                 for name in _BLOCKS:
                     block = getattr(node, name, None)
                     if isinstance(block, list) and block:
@@ -238,7 +246,7 @@ class Guarding:
             return True
         if any(isinstance(w, ast.arg) for w in owner.writes.get(node.id, ())) and self.alone.is_addition(node):
             return True  # it is somebody else's
-        if owner.kind == "module" and node.id in self._imported.get(owner, ()):
+        if owner.kind == "module" and node.id in self.program.exported(owner):
             return True
         scopes = [s for s in owner.walk() if s.owner(node.id) is owner]
         reads: list[ast.AST] = [
@@ -265,19 +273,6 @@ class Guarding:
             for node in parsed.parents:
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                     found.setdefault(node.attr, []).append(node)
-        return found
-
-    @cached_property
-    def _imported(self) -> dict[Scope, set[str]]:
-        """The names of each module that other files get from it."""
-        found: dict[Scope, set[str]] = {}
-        for parsed in self.program.files:
-            for node in parsed.parents:
-                if isinstance(node, ast.ImportFrom):
-                    root = self.program.flow.module_named(parsed.path, node.module or "", node.level)
-                    if root is not None:
-                        names = {a.name for a in node.names}
-                        found.setdefault(root, set()).update(root.writes if "*" in names else names)
         return found
 
 

@@ -79,7 +79,7 @@ class OneProcess:
 
     def _effect(self, call: ast.Call) -> Effect | None:
         summary = self.effects.of_call(call)
-        if self.becomes_a_save(call) or not self._is_ones_own(summary) or self._runs_together(call):
+        if self.becomes_a_save(call) or not self._is_ones_own(summary) or self.runs_together(call):
             return None
         written = [use.call for use in summary.files_written]
         inner = [w for w in written if self.program.frame(w) is not self.program.frame(call)]
@@ -98,10 +98,10 @@ class OneProcess:
 
     def _strength(self, call: ast.Call, summary: Summary) -> Effect:
         kinds = self.effects.kinds.of(call)
-        is_fetched = Does.ASKS_NETWORK in summary.effects  # by a library, or sent by one, which see to it themselves
-        is_file = not is_fetched and any(not use.is_folder for use in summary.files_written)
-        is_shown = Does.SHOWS in summary.effects and not self._is_progress(call)
         rows = self.effects.kinds.called(call) or ()
+        is_seen_to = Does.ASKS_NETWORK in summary.effects and not any(row.has(Trait.DOWNLOADS) for row in rows)
+        is_file = not is_seen_to and any(not use.is_folder for use in summary.files_written)
+        is_shown = Does.SHOWS in summary.effects and not self._is_progress(call)
         if all(row.effects & _SEEN for row in rows) and (is_file or is_shown or "tracker" in kinds):
             return Effect.WRITES  # whatever kind of object its method belongs to
         return Effect.DRAWS if Does.PLOTS in summary.effects or kinds & _FOR_WRITING else Effect.NOTHING
@@ -116,7 +116,7 @@ class OneProcess:
         is_left = summary.leaves - {Leave.RAISE}
         return not (summary.is_unknown or summary.writes or summary.effects & _OF_ALL or is_left)
 
-    def _runs_together(self, call: ast.Call) -> bool:
+    def runs_together(self, call: ast.Call) -> bool:
         """Whether a call runs a model, goes over a loader, or asks a metric for what all processes have."""
         if self._is_of_all(call):
             return True

@@ -6,10 +6,11 @@ os.path.join(folder, "best.pt")    f"{folder}/best.pt"    folder / "best.pt"    
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import returned
 from accelify.codemod.semantics.values import Constant
 
 _JOINS = ("os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser")
@@ -36,7 +37,10 @@ class Files:
             return _last_of_all(path.right)
         if isinstance(path, ast.Call):
             is_join = any(name.startswith(_JOINS) for name in self.program.called(path)) or _is_text(path)
-            return self.names(path.args[-1], depth) if is_join and path.args else _NOTHING
+            if is_join:
+                return self.names(path.args[-1], depth) if path.args else _NOTHING
+            given = returned(self.program.flow.callees.get(path, ())) if depth else []
+            return self._of_any(given, depth - 1)
         if isinstance(path, ast.Name) and depth:
             return self._of_variable(path, depth - 1)
         return _NOTHING
@@ -53,11 +57,16 @@ class Files:
                 values = [self.tracer.argument(c, owner, path.id) for c in self.program.flow.callers.get(owner, ())]
             elif isinstance(write, ast.Name):
                 values = [self.tracer.assigned(write)]
-            named = [self.names(v, depth) if v is not None else _NOTHING for v in values]
-            if not all(named):
+            named = self._of_any(values, depth)
+            if not named:
                 return _NOTHING
-            found.update(*named)
+            found |= named
         return frozenset(found)
+
+    def _of_any(self, paths: Sequence[ast.expr | None], depth: int) -> frozenset[str]:
+        """The names that one of some paths may end in; none where those of one are not known."""
+        named = [self.names(p, depth) if p is not None else _NOTHING for p in paths]
+        return _NOTHING.union(*named) if all(named) else _NOTHING
 
     def is_before(self, write: ast.Call, read: ast.Call) -> bool:
         """Whether a call that writes may have been made by the time that another one reads."""

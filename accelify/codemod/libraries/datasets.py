@@ -63,6 +63,7 @@ effects=reads_files+asks_network
 effects=asks_network+writes_files
     nltk: download
     huggingface_hub: *
+    torchvision.datasets.utils: download_url download_and_extract_archive download_file_from_google_drive
 
 # --- transforms ---
 returns=transform

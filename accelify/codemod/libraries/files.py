@@ -21,9 +21,12 @@ effects=reads_files+writes_files returns=file traits=opens     # its mode says w
 effects=writes_files returns=file traits=opens
     cv2: VideoWriter
     imageio: get_writer
-    tempfile: NamedTemporaryFile TemporaryFile mkstemp SpooledTemporaryFile
     tensorflow.io: TFRecordWriter
-effects=writes_files returns=string
+same=no returns=buffer      # another one in each process
+    tempfile: NamedTemporaryFile TemporaryFile SpooledTemporaryFile
+same=no returns=tuple effects=draws_system
+    tempfile: mkstemp
+same=no returns=string effects=draws_system
     tempfile: mkdtemp TemporaryDirectory
 effects=reads_environment returns=string
     tempfile: gettempdir mktemp
@@ -36,7 +39,7 @@ returns=iterator effects=reads_files
 effects=writes_files mutates=self
     <file>: write writelines truncate
     <csv_writer>: writerow writerows writeheader
-    <file>: create_dataset create_group put_record
+    <file>: create_dataset create_group put_record extractall extract
 effects=writes_files mutates=self traits=closes
     <file>: close flush __exit__ release append_data
 effects=reads_files mutates=self
@@ -214,6 +217,18 @@ returns=list traits=attribute
 + traits=copies_file
     shutil: copy copyfile copy2 move
     os: rename replace
++ traits=removes
+    shutil: move rmtree
+    os: remove unlink rename replace rmdir removedirs
+    <path>: unlink rename replace rmdir
++ traits=downloads
+    urllib.request: urlretrieve
+    wget gdown: download
+    gdown: download_folder cached_download
+    torch.hub: download_url_to_file
+    torchvision.datasets.utils: download_url download_and_extract_archive download_file_from_google_drive
+    shutil: unpack_archive
+    <file>: extractall extract
 + traits=looks
     os.path: exists isfile isdir islink lexists
     os: access

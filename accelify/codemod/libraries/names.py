@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import DRAWS, Device, Effect, Role, Trait
+from accelify.codemod.libraries.row import DRAWS, Device, Effect, Role, Same, Trait
 
 
 def is_optimizer(name: str | None) -> bool:
@@ -181,6 +181,12 @@ def is_seed(name: str | None) -> bool:
 def is_clock(name: str | None) -> bool:
     """`time.time`, `datetime.now`."""
     return _has_role(name, Role.CLOCK)
+
+
+def differs(name: str | None) -> bool:
+    """Functions whose result is another in each process: `time.time`, `uuid.uuid4`, `os.getpid`, `tempfile.mkdtemp`."""
+    row = table.function(name)
+    return row is not None and row.same is Same.NO and Trait.SPREADS not in row.traits
 
 
 def is_without_gradient(name: str | None) -> bool:

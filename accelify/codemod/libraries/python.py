@@ -491,6 +491,7 @@ effects=asks_network
 effects=asks_network+writes_files
     urllib.request: urlretrieve
     wget gdown: download
+    gdown: download_folder cached_download
     kaggle.api: *
 effects=starts+changes_library
     signal: pause

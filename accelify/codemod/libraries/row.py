@@ -159,6 +159,8 @@ class Trait(Enum):
     CLIPS_GRADIENTS = "clips_gradients"
     COUNTS = "counts"  # yields numbers in their order
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else
+    DOWNLOADS = "downloads"  # fetches a file, or unpacks one: one process does so for all
+    REMOVES = "removes"  # what its first argument, or its object, names is gone afterwards
     LOOKS = "looks"  # asks whether a file or a folder is there
     SWITCHES_MODE = "switches_mode"  # between training and evaluation
     PLAIN_LOADER = "plain_loader"  # torch's loader itself, of which the accelerator's is a copy

@@ -4,6 +4,7 @@
                                                           train_set = MNIST("data", download=True)
 
 Why: processes that download and unpack into one folder at once damage each other's files.
+A file that is made, or fetched, only where it is missing is seen to in the same way.
 Left alone: downloads where the accelerator does not reach, or that not every process may come to; a note says so.
 """
 
@@ -32,6 +33,10 @@ def find(script: Script) -> Iterator[Change | Remark]:
         else:
             message = "every process downloads this: let one do so first, or download before the run"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    for choice in script.written.guarding.cached if script.distribution is None else ():
+        header = f"with {script.accelerator(choice)}.main_process_first():"
+        reason = "one process makes it, the others find it there"
+        yield Change(NAME, script.path(choice), choice.lineno, reason, (Wrap((choice,), header),))
     for run in _runs(script, set(taken)):
         header = f"with {script.accelerator(run[0])}.main_process_first():"
         reason = "one process downloads, the others find it there"
@@ -44,7 +49,7 @@ def _downloads(script: Script) -> Iterator[ast.Call]:
         if wanted is None or (isinstance(wanted, ast.Constant) and not wanted.value):
             continue
         is_known = any(map(names.is_dataset, script.program.called(call)))
-        if is_known and _is_run(script, call):
+        if is_known and _is_run(script, call) and not script.written.guarding.is_cached(call):
             yield call
 
 

@@ -45,6 +45,8 @@ def find(script: Script) -> Iterator[Found]:
             continue
         if _makes_a_folder(script, call):
             clocks.update(dict.fromkeys(script.written.clocks.behind(_path_of(call))))
+        for read in _read_by_all(script, call):
+            clocks.update(dict.fromkeys(script.written.clocks.behind(read)))
         if not _fails_the_second_time(script, call):
             continue
         path = script.path(call)
@@ -72,6 +74,13 @@ def _makes_a_folder(script: Script, call: ast.Call) -> bool:
     is_path = isinstance(call.func, ast.Attribute) and call.func.attr == "mkdir" and not script.program.called(call)
     own = script.program.flow.callees.get(call)
     return (is_made or (is_path and not own)) and call not in script.written.guarding.covered
+
+
+def _read_by_all(script: Script, call: ast.Call) -> list[ast.expr]:
+    """The paths of the files that every process reads by a library's call."""
+    if call in script.written.guarding.covered or script.program.flow.callees.get(call):
+        return []
+    return [path for use in script.effects.of_call(call).files_read for path in use.paths]
 
 
 def _fails_the_second_time(script: Script, call: ast.Call) -> bool:

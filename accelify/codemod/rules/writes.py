@@ -22,6 +22,7 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Remark, Replace, Wrap
 from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import names_in
@@ -34,14 +35,48 @@ def find(script: Script) -> Iterator[Change | Remark]:
     if script.distribution is not None:
         return
     for run in script.written.guarding.runs:
-        header = Wrap(run, f"if {script.accelerator(run[0])}.is_main_process:")
+        accelerator = script.accelerator(run[0])
+        header = Wrap(run, f"if {accelerator}.is_main_process:")
         yield Change(NAME, script.path(run[0]), run[0].lineno, "written by one process", (header,))
+        waits = [("after", run[-1], "the others find what one process fetches")] if _fetches(script, run) else []
+        if _others_have_read(script, run):
+            waits.append(("before", run[0], "another process may not have read this file yet"))
+        for where, statement, reason in waits:
+            edit = Insert(statement, where, f"{accelerator}.wait_for_everyone()")
+            yield Change(NAME, script.path(statement), statement.lineno, reason, (edit,))
     yield from _handed_on(script)
     yield from _waits(script)
     yield from _left(script)
 
 
-def _waits(script: Script) -> Iterator[Change]:
+def _rows(script: Script, run: tuple[ast.stmt, ...], trait: Trait) -> list[ast.Call]:
+    """The calls in some statements whose rows have a trait."""
+    calls = [n for s in run for n in ast.walk(s) if isinstance(n, ast.Call)]
+    return [c for c in calls if any(row.has(trait) for row in script.effects.kinds.called(c) or ())]
+
+
+def _fetches(script: Script, run: tuple[ast.stmt, ...]) -> bool:
+    return bool(_rows(script, run, Trait.DOWNLOADS))
+
+
+def _others_have_read(script: Script, run: tuple[ast.stmt, ...]) -> bool:
+    """Whether one process removes or moves a file that all may still be reading."""
+    guarding = script.written.guarding
+    removed = {guarding.place_of(p): c for c in _rows(script, run, Trait.REMOVES) for p in _paths(script, c)}
+    return any(
+        place in removed and script.program.reaches(call, removed[place])
+        for call in (script.program.calls if removed else ())
+        if call not in guarding.covered and not script.program.flow.callees.get(call)
+        for use in script.effects.of_call(call).files_read
+        for place in map(guarding.place_of, use.paths)
+    )
+
+
+def _paths(script: Script, call: ast.Call) -> list[ast.expr]:
+    return [p for use in script.effects.of_call(call).files_written for p in use.paths]
+
+
+def _waits(script: Script) -> Iterator[Change | Remark]:
     """No process reads a file before the one that writes it is done."""
     paths = [
         (call, argument)
@@ -54,7 +89,8 @@ def _waits(script: Script) -> Iterator[Change]:
     named = [(call, script.written.stored.names(path)) for call, path in paths]
     done: list[ast.stmt] = []
     for call in sorted(script.program.calls, key=script.program.position):
-        read = [] if call in script.written.guarding.covered else _read_by(script, call)
+        is_alone = call in script.written.guarding.covered or script.written.guarding.is_cached(call)
+        read = [] if is_alone else _read_by(script, call)
         is_written = bool(read) and call in script.written.guarding.alone.looked_at
         called = script.program.called(call)
         if "torch.load" in called or any(map(names.runs_command, called)):  # rule `checkpoints` sees to what is saved
@@ -70,8 +106,22 @@ def _waits(script: Script) -> Iterator[Change]:
         done.append(statement)
         others = tuple(s for s in _waited_before(script, statement) if s is not statement)
         edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
+        if _is_of_a_batch(script, call, [w for w, path in paths if _is_same(script, path, read)]):
+            message = "all processes read here what one made of its own batch: give each a file of its own"
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         reason = "the process that writes this file may not be done yet"
         yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+
+
+def _is_same(script: Script, path: ast.expr, others: list[ast.expr]) -> bool:
+    place = script.written.guarding.place_of
+    return any(place(path) == place(other) for other in others)
+
+
+def _is_of_a_batch(script: Script, read: ast.Call, writes: list[ast.Call]) -> bool:
+    """Whether a round of a loop reads what it wrote, and each process goes over a shard of its own there."""
+    shared = set(script.program.loops_round(read)).intersection(script.metrics.shared_loops)
+    return any(shared.intersection(script.program.loops_round(write)) for write in writes)
 
 
 def _is_named(script: Script, read: ast.Call, path: ast.expr, written: list[tuple[ast.Call, frozenset[str]]]) -> bool:
@@ -143,6 +193,7 @@ def _left(script: Script) -> Iterator[Remark]:
         if (
             is_run
             and call not in script.written.guarding.covered
+            and not script.written.guarding.is_cached(call)
             and any(map(names.runs_command, script.program.called(call)))
         ):
             left.setdefault(frame, []).append(call)

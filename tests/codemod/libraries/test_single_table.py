@@ -44,7 +44,6 @@ STILL_THERE = {
     "distributed.distribution": 2,
     "distributed.findings": 1,
     "distributed.launching": 1,
-    "files_written.clocks": 1,
     "files_written.one_process": 1,
     "files_written.paths": 1,
     "metrics.batch_evaluations": 2,

@@ -103,3 +103,63 @@ def test_a_file_that_all_open_is_written_and_closed_by_all(text: str) -> None:
 )
 def test_what_is_written_to_memory_is_read_by_all(text: str) -> None:
     assert end(text) == text
+
+
+WAIT = "accelerator.wait_for_everyone()"
+
+
+@pytest.mark.parametrize(
+    "removed", ["os.remove(path)", "Path(path).unlink()", "os.rename(path, 'old')", "shutil.move(path, 'old')"]
+)
+def test_what_all_have_read_is_removed_when_all_are_done(removed: str) -> None:
+    after = end(f"{SAVED}model.load_state_dict(torch.load(path))\n{removed}")
+    assert after.endswith(f"torch.load(path))\n{WAIT}\n{guarded(removed)}")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "def save(d):\n    p = os.path.join(d, 'a.npy')\n    np.save(p, [1])\n    return p\ndata = np.load(save('d'))",
+        "def to(d):\n    return d + '/a.npy'\nnp.save(to('d'), [1])\ndata = np.load(to('d'))",
+        "def to(d):\n    return f'{d}/a.npy'\np = to('d')\nnp.save(p, [1])\ndata = np.load(Path('d') / 'a.npy')",
+    ],
+)
+def test_a_path_that_a_function_returns_is_followed(read: str) -> None:
+    assert WAIT in end(f"{read}\nprint(data)\nmodel.scale = data")
+
+
+@pytest.mark.parametrize(
+    "fetched",
+    ["urllib.request.urlretrieve('http://x', 'a')", "gdown.download('http://x', 'a')", "wget.download('http://x')"],
+)
+def test_one_process_fetches_and_the_others_wait(fetched: str) -> None:
+    result = run(script(imports="import gdown, wget, urllib.request", end=f"{fetched}\ndata = open('b').read()"))
+    assert f"{guarded(fetched)}\n{WAIT}\ndata = " in result.after.decode()
+
+
+@pytest.mark.parametrize("test", ["os.path.exists('c.npy')", "os.path.isfile('c.npy')", "Path('c.npy').exists()"])
+def test_a_cache_is_made_by_one_process_and_read_by_the_others(test: str) -> None:
+    cache = f"if {test}:\n    data = np.load('c.npy')\nelse:\n    data = [1]\n    np.save('c.npy', data)"
+    inside = "\n".join(f"    {line}" for line in cache.split("\n"))
+    assert end(f"{cache}\nprint(data)") == f"with accelerator.main_process_first():\n{inside}\nprint(data)"
+
+
+@pytest.mark.parametrize("name", ["np.save('t.npy', x)", "np.savetxt('t.npy', x)", "open('t.npy', 'w').write('x')"])
+def test_a_scratch_file_of_each_process_is_noted(name: str) -> None:
+    result = run(script(imports=IMPORTS, batch=f"{name}\nz = np.load('t.npy')\nmodel.z = z"))
+    assert any("a file of its own" in n.message for n in result.notes)
+
+
+@pytest.mark.parametrize("made", ["TemporaryFile()", "NamedTemporaryFile('w')", "SpooledTemporaryFile()"])
+def test_a_file_that_is_the_process_s_own_is_no_trouble(made: str) -> None:
+    result = run(script(imports="import tempfile", batch=f"with tempfile.{made} as f:\n    f.write('x')"))
+    assert "is_main_process" not in result.after.decode()
+    assert not any(n.rule == "writes" for n in result.notes)
+
+
+@pytest.mark.parametrize("now", ["time.strftime('%H')", "datetime.now().strftime('%H')", "uuid.uuid4().hex"])
+def test_a_file_named_for_the_time_is_one_for_all_that_read_it(now: str) -> None:
+    imports = "import time, uuid\nfrom datetime import datetime"
+    text = "torch.save(model.state_dict(), path)\nmodel.load_state_dict(torch.load(path))"
+    result = run(script(imports=imports, before=f"path = 'm' + {now}", end=text))
+    assert "path = 'm' + accelerator.broadcast_object_list([" in result.after.decode()

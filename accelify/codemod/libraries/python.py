@@ -132,8 +132,6 @@ mutates=self keeps=1
     <list> <dict>: __setitem__
 mutates=self keeps=1 returns=argument
     <dict>: setdefault
-mutates=self keeps=0+1
-    heapq: heappush
 mutates=self
     <list>: clear remove __delitem__
     <deque>: rotate
@@ -176,6 +174,7 @@ returns=number
     <set>: isdisjoint issubset issuperset
 mutates=0 keeps=1
     bisect: insort insort_left insort_right
+    heapq: heappush
 mutates=0
     heapq: heappop heapify heapreplace heappushpop
 returns=list
@@ -504,4 +503,12 @@ effects=changes_library
 + traits=counts
     -: range xrange
     itertools: count
++ traits=greater
+    -: max
+    numpy: fmax maximum
+    torch <tensor>: fmax maximum
++ traits=less
+    -: min
+    numpy: fmin minimum
+    torch <tensor>: fmin minimum
 """

@@ -149,6 +149,9 @@ class Trait(Enum):
     PRETRAINED = "pretrained"
     MEASURES_MEMORY = "measures_memory"
     ADDS = "adds"  # gives, or makes of its object, the sum of two things: of the first and the last of its arguments
+    GREATER = "greater"  # gives the greatest of its arguments
+    LESS = "less"  # gives the least of its arguments
+    REPLACES = "replaces"  # gives its object other values, which have nothing to do with the last ones
     ZEROS = "zeros"  # the result is all zeros
     VIEW = "view"  # the result shares its memory with the argument
     SETUP = "setup"  # prepares what comes later; has no part in a step

@@ -17,7 +17,9 @@ returns=self mutates=self device=arguments traits=one_device keeps=0
         heaviside_ hypot_ igamma_ igammac_ lcm_ ldexp_ le_ lerp_ less_ less_equal_ logical_and_ logical_or_
         logical_xor_ lt_ mul_ multiply_ ne_ nextafter_ not_equal_ pow_ remainder_ sub_ subtract_ true_divide_ xlogy_
 returns=self mutates=self device=arguments keeps=0
-    <tensor>: copy_ fill_ set_ map_ put_
+    <tensor>: map_ put_
+returns=self mutates=self device=arguments keeps=0 traits=replaces
+    <tensor>: copy_ fill_ set_
 returns=self mutates=self device=arguments traits=one_device keeps=2
     <tensor>: index_copy_ index_fill_ index_reduce_ scatter_ scatter_reduce_
 returns=self mutates=self device=arguments traits=one_device keeps=1

@@ -1,96 +1,68 @@
-"""What do the processes decide each by itself, that they must decide alike: whether to take a step, and when to end?"""
+"""What do the ranks decide each by itself, that they must decide alike: whether to take a step, and when to end?"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-if TYPE_CHECKING:
-    from accelify.codemod.script import Script
+from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.semantics.scopes import Scope
 
-
-def decided_apart(script: Script) -> Iterator[ast.If | ast.While]:
-    """The conditions of steps that one process may take and another not."""
-    seen: set[ast.AST] = set()
-    for backward, loops in script.training.loops.items():
-        for k, loop in enumerate(loops):
-            measured = _measured(loop)
-            for node in ast.walk(loop):
-                if not isinstance(node, (ast.If, ast.While)) or node in seen or not _decides(node, backward, loops):
-                    continue
-                is_between = any(
-                    (s in loops[:k] or script.program.inside(s, loop)) and not script.program.inside(node, s)
-                    for s in script.metrics.shared_loops
-                )
-                # Between the epochs, what is reduced is everyone's.
-                if script.metrics.ranks.is_own(node.test) or (
-                    not is_between and _looks_own(script, node.test, measured)
-                ):
-                    seen.add(node)
-                    yield node
+_LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 
 
-def _looks_own(script: Script, test: ast.expr, measured: set[str]) -> bool:
-    """Whether a condition reads a batch, or what a loop measures."""
-    read = [n for n in ast.walk(test) if isinstance(n, (ast.Name, ast.Attribute))]
-    of_batch = any(script.roles.is_part_of_a_batch(n) for n in read if isinstance(n, ast.Name))
-    return of_batch or bool(set(map(ast.unparse, read)) & measured) or _asks_a_tensor(test)
+def decided_apart(metrics: Metrics) -> Iterator[ast.If | ast.While]:
+    """The conditions of steps that one rank may take and another not."""
+    steps = _Steps(metrics)
+    program = metrics.measured.program
+    for parsed in program.files:
+        tests = (n for n in parsed.parents if isinstance(n, (ast.If, ast.While)))
+        for node in sorted(tests, key=program.position):
+            if program.frame(node) in program.reachable and steps.depend_on(node) and _is_own(metrics, node.test):
+                yield node
 
 
-def _decides(node: ast.If | ast.While, backward: ast.Call, loops: Sequence[ast.AST]) -> bool:
-    """Whether a condition holds a backward pass, or leaves the loop or the round."""
-    if isinstance(node, ast.While):
-        return node in loops and not _goes_on_while_there_is_more(node)
-    inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
-    return backward in inside or any(isinstance(n, (ast.Break, ast.Continue, ast.Raise)) for n in inside)
+def _is_own(metrics: Metrics, test: ast.expr) -> bool:
+    """Whether a condition may hold on one rank alone; a memory of draws grows by one a round, whatever is drawn."""
+    sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
+    is_of_length = any(isinstance(s, ast.Call) and ast.unparse(s.func) == "len" for s in sides)
+    return not (is_of_length and metrics.ranks.shards.draws) and metrics.ranks.is_own(test)
 
 
-def _goes_on_while_there_is_more(loop: ast.While) -> bool:
-    """`while batch is not None`, which all processes leave after as many rounds."""
-    test = loop.test
-    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and len(test.ops) == 1
+class _Steps:
+    """What all ranks do together: backward passes, steps of optimizers, reductions."""
 
+    def __init__(self, metrics: Metrics) -> None:
+        training = metrics.measured.training
+        self.program = metrics.measured.program
+        self.nodes: set[ast.AST] = {*training.backwards, *training.steps, *(r.anchor for r in metrics.reductions)}
+        self.nodes |= set(metrics.evaluations)
+        self.frames = {self.program.frame(n) for n in self.nodes}
+        self._runs: dict[Scope, bool] = {}
 
-def _measured(loop: ast.AST) -> set[str]:
-    """The variables that get their value from a call or from tensors in a loop; counters are none of them."""
-    found: set[str] = set()
-    for node in ast.walk(loop):
-        if isinstance(node, ast.Assign) and any(map(_tells_something, ast.walk(node.value))):
-            found.update(_stored(*node.targets))
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and is_measured(node.value):
-            found.add(node.target.id)
-    return found
+    def depend_on(self, node: ast.If | ast.While) -> bool:
+        """Whether a condition decides about a step, or whether what holds one goes on."""
+        inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
+        return self._are_in(inside) or any(isinstance(n, _LEAVES) and self._are_left_by(n, node) for n in inside)
 
+    def _are_left_by(self, leaving: ast.AST, node: ast.AST) -> bool:
+        """Whether a statement leaves a loop that takes steps, or a function that does; not one inside the condition."""
+        frame = self.program.frame(leaving)
+        if frame is not self.program.frame(node):
+            return False
+        if isinstance(leaving, (ast.Return, ast.Raise)):
+            return self._are_in(n for s in frame.body for n in ast.walk(s))
+        loop = next(iter(self.program.loops_round(leaving)), None)
+        return loop is not None and not self.program.inside(loop, node) and self._are_in(ast.walk(loop))
 
-def _tells_something(node: ast.AST) -> bool:
-    """Whether a node is a call, but for those that only count: `epoch * len(loader) + i`."""
-    return isinstance(node, ast.Call) and ast.unparse(node.func) not in ("len", "int", "float", "min", "max", "range")
+    def _are_in(self, nodes: Iterable[ast.AST]) -> bool:
+        return any(n in self.nodes or (isinstance(n, ast.Call) and self._are_run_by(n)) for n in nodes)
 
+    def _are_run_by(self, call: ast.Call) -> bool:
+        """Whether a call takes a step in one of the project's functions."""
+        return any(map(self._is_in, self.program.flow.callees.get(call, ())))
 
-def _stored(*targets: ast.expr) -> Iterator[str]:
-    """The names and attributes that are given a value: `self.loss`, `x`."""
-    for node in (n for target in targets for n in ast.walk(target)):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            yield ast.unparse(node)
-        elif isinstance(node, ast.Subscript):
-            yield ast.unparse(node.value)
-
-
-def _asks_a_tensor(test: ast.expr) -> bool:
-    asked = ("item", "isnan", "isinf", "any", "all")
-    calls = [n.func for n in ast.walk(test) if isinstance(n, ast.Call)]
-    return any(isinstance(f, ast.Attribute) and f.attr in asked for f in calls)
-
-
-def is_measured(value: ast.expr) -> bool:
-    """Whether a summand is read from tensors."""
-    return any(
-        (
-            isinstance(n, ast.Call)
-            and isinstance(n.func, ast.Attribute)
-            and n.func.attr in ("item", "sum", "size", "detach", "cpu")
-        )
-        or (isinstance(n, ast.Attribute) and n.attr in ("data", "shape"))
-        for n in ast.walk(value)
-    )
+    def _is_in(self, function: Scope) -> bool:
+        if function not in self._runs:
+            self._runs[function] = not self.frames.isdisjoint(self.program.run_from([function]))
+        return self._runs[function]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from accelify.codemod.libraries import table
+from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Role
 from accelify.codemod.metrics.batch_evaluations import Dealing
 from accelify.codemod.metrics.meters import Metered, Metering
@@ -23,7 +23,7 @@ from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.values import Constant, Made, Value
+from accelify.codemod.semantics.values import Constant, Element, Made, Value
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.losses import losses_of
@@ -85,16 +85,22 @@ class Measured:
 
     def shards(self, shared: Sequence[Loop]) -> Shards:
         """Where ranks get data of their own."""
-        loops = [loop for loop in shared if loop in self.prepared.loops or self._goes_over_batches(loop)]
-        rounds = [loop for loop in shared if loop not in loops]
+        rounds = [loop for loop in shared if loop not in self.prepared.loops and self._asks_for_batches(loop)]
+        endless = [d.loop for d in self.training.data if d.kind == "loaders" and isinstance(d.loop, ast.While)]
+        loops = tuple(loop for loop in shared if loop not in rounds)
         draws = any(d.kind == "random" for d in self.training.data)
-        return Shards(tuple(loops), tuple(rounds), self._is_sharded_loader, self._is_alike, draws)
+        return Shards(loops, (*rounds, *endless), self._is_sharded_loader, self._is_alike, draws)
 
-    def _goes_over_batches(self, loop: Loop) -> bool:
-        """Whether a loop's items are what each process has for itself; others ask for their batches by `next`."""
-        listed = [d for d in self.training.data if d.loop is loop]
-        is_listed = not listed or any(self.program.inside(s, loop.iter) for d in listed for s in d.sources)
-        return is_listed or any(self.roles.is_loader(v) for v in self.program.values(self.tracer.inside(loop.iter)))
+    def _asks_for_batches(self, loop: Loop) -> bool:
+        """Whether a loop's items are no batches, which it gets by `next`."""
+        listed = [s for d in self.training.data if d.loop is loop for s in d.sources]
+        return bool(listed) and all(map(self._is_asked, listed))
+
+    def _is_asked(self, source: ast.expr) -> bool:
+        parent = self.program.parent(source)
+        if isinstance(parent, ast.Attribute):
+            return methods.takes_the_next(parent.attr)
+        return isinstance(parent, ast.Call) and "next" in self.program.called(parent)
 
     def _is_sharded_loader(self, node: ast.expr) -> bool:
         return bool(self.program.values(node)) and self.prepared.is_loader(node)
@@ -102,6 +108,8 @@ class Measured:
     def _is_alike(self, node: ast.expr) -> bool:
         """Whether an expression is what all processes have alike: a model, an optimizer, a loader, a scaler."""
         held = [v for v in self.program.values(node) if not isinstance(v, Constant)]
+        if any(isinstance(v, Element) and self.roles.is_loader(v.owner) for v in held):
+            return False
         is_role = bool(held) and all(map(self._is_in_training, held))
         return is_role or self.prepared.is_model(node) or self.roles.adds_up_itself(node)
 
@@ -163,7 +171,7 @@ class _Settled:
     chains: Chains
     reduced: tuple[tuple[ast.stmt, str], ...]
 
-    def __call__(self, ranks: Ranks, definition: Definition, read: ast.expr) -> bool:
+    def __call__(self, ranks: Ranks, definition: Definition, read: ast.AST) -> bool:
         """Whether what a definition gave has become everyone's where it is read."""
         return any(not self._is_during(ranks, read, anchor) for anchor in self._anchors(definition.node))
 
@@ -175,10 +183,13 @@ class _Settled:
         """The loops after which what a definition gives is reduced."""
         if not self.reduced:
             return []
-        named = {d.variable.name for d in self.chains.facts(node).at(node) if not d.variable.is_attribute}
+        named = {
+            f"self.{d.variable.name}" if d.variable.is_attribute else d.variable.name
+            for d in self.chains.facts(node).at(node)
+        }
         return [a for a, name in self.reduced if name in named and self.chains.program.inside(node, a)]
 
-    def _is_during(self, ranks: Ranks, read: ast.expr, anchor: ast.stmt) -> bool:
+    def _is_during(self, ranks: Ranks, read: ast.AST, anchor: ast.stmt) -> bool:
         program = self.chains.program
         if program.inside(read, anchor):
             return True

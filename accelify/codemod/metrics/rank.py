@@ -24,7 +24,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue
 
-Loop = ast.For | ast.AsyncFor
+Loop = ast.For | ast.AsyncFor | ast.While
 
 
 class Mark(Enum):
@@ -153,7 +153,7 @@ class Ranks:
         self,
         chains: Chains,
         shards: Shards,
-        settled: Callable[[Ranks, Definition, ast.expr], bool] = lambda ranks, definition, read: False,
+        settled: Callable[[Ranks, Definition, ast.AST], bool] = lambda ranks, definition, read: False,
     ) -> None:
         self.chains = chains
         self.program: Program = chains.program
@@ -277,9 +277,8 @@ class Ranks:
         if definition.kind is Kind.IN_PLACE and self._is_replaced(node):
             return None
         around = [loop for loop in self.program.loops_round(node) if loop in self.rounds]
-        for loop in around:
-            if not isinstance(loop, ast.While):
-                return None if self._begins_anew(definition, loop) else loop
+        if around:
+            return None if self._begins_anew(definition, around[0]) else around[0]
         if self._outlives_its_function(definition):
             return self.loop_that_runs(self.program.frame(node))
         return None
@@ -308,6 +307,9 @@ class Ranks:
     def _is_replaced(self, node: ast.AST) -> bool:
         """Whether a change of an object gives one part of it another value: `state.loss = loss`, `log["x"] = x`."""
         parent = self.program.parent(node)
+        if isinstance(node, ast.Call):
+            rows = self.chains.kinds.called(node) or ()
+            return bool(rows) and all(row.has(Trait.REPLACES) for row in rows)
         if isinstance(parent, ast.AugAssign) or not isinstance(node, (ast.Attribute, ast.Subscript)):
             return False
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
@@ -507,6 +509,8 @@ class Ranks:
         for node in (n for s in key.scope.body for n in ast.walk(s)):
             for definition in facts.at(node):
                 variable = definition.variable
+                if self.settled(self, definition, key.scope.node):
+                    continue  # before the function is over
                 if is_self and variable.is_attribute and variable.scope is not None:
                     if definition.kind in (Kind.ASSIGNMENT, Kind.AUGMENTED, Kind.IN_PLACE):
                         found |= _at(_without_place(self._get(definition)), variable.name)
@@ -710,7 +714,7 @@ class Ranks:
         found = _NONE
         for call in self.program.calls_of(label.scope):
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-            if isinstance(receiver, ast.Name) and _is_first_parameter(self.program, receiver):
+            if isinstance(receiver, ast.Name) and is_self(self.program, receiver):
                 given = self.chains.given(call, label.scope, label.name)
                 found |= self._resolved(_part(self._of(given), label.at)) if given is not None else _NONE
         return found
@@ -721,7 +725,7 @@ class Ranks:
         module = next((v for v in owners if isinstance(v, ModuleValue)), None)
         if module is not None:
             return self._of_global(module.root, node.attr)
-        if _is_first_parameter(self.program, base):
+        if is_self(self.program, base):
             return self._of_self(node, base)
         labels = self._of(base)
         rows = self._rows_of_batch(base, node.attr, labels) or self.chains.kinds.rows(base, node.attr)
@@ -782,6 +786,9 @@ class Ranks:
     def _counted(self, labels: _Labels, node: ast.AST) -> _Labels:
         """What is known of the shape, or the length, of values."""
         found: set[_Label] = set()
+        measured = node.args[0] if isinstance(node, ast.Call) and node.args else node
+        if isinstance(measured, ast.expr) and self.chains.kinds.of(measured) & {"set", "counter"}:
+            return labels  # of how many different things there are
         for label in labels:
             if isinstance(label, Given) or label.mark in (Mark.CHOSEN, Mark.DRAW, Mark.SIMULATION):
                 found.add(label)
@@ -899,8 +906,8 @@ def _is_of(label: _Label, method: Scope) -> bool:
     return isinstance(label, Given) and label.scope is method and bool(first) and label.name == first[0].arg
 
 
-def _is_first_parameter(program: Program, node: ast.expr) -> bool:
-    """Whether a name is the object whose method it stands in: `self`."""
+def is_self(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is the object whose method it stands in: `self`."""
     if not isinstance(node, ast.Name):
         return False
     owner = program.scope(node).owner(node.id)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.rank import Given, Loop, Mark, Origin, Ranks
 from accelify.codemod.metrics.sinks import Sink, Sinks, Way
-from accelify.codemod.metrics.updates import Updating, assigned_to, updating
-from accelify.codemod.semantics.program import Program
+from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
+from accelify.codemod.semantics.definitions import Definition, Kind
+from accelify.codemod.semantics.scopes import Scope
 
 
 class About(Enum):
@@ -23,6 +25,7 @@ class About(Enum):
     BATCH = "value of a single batch, shown while the loop runs"
     LAST = "value of the last batch"
     STATE = "state that later steps compute with"
+    CARRIED = "value of one batch that the next one's loss is computed from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class Reports:
         """What makes the value of a sink a rank's own, as far as that sink matters."""
         running = {o for o in origins if o.mark is Mark.RUNNING}
         yield from sorted(running, key=_by_place)
-        if not running and sink.way not in (Way.DECIDED, Way.HANDED_OVER):
+        if not running and sink.way is not Way.HANDED_OVER:
             yield from sorted({o for o in origins if o.mark in (Mark.BATCH, Mark.CHOSEN)}, key=_by_place)[:1]
 
     def _report(self, sink: Sink, origin: Origin) -> None:
@@ -112,21 +115,84 @@ class Reports:
 
     def _of_state(self, loss: ast.expr) -> None:
         """Report what earlier steps put aside for the loss of a later one; a sum that is trained on itself is none."""
-        for origin in sorted(self.ranks.of(loss).of(Mark.RUNNING), key=_by_place):
-            text, loop = updated_text(self.program.parent, origin.node), self.ranks.loop_of(origin.node)
-            is_summed = updating(self.ranks.chains, origin.node) is Updating.ADDS and isinstance(origin.node, ast.Name)
-            is_carried = isinstance(
-                assigned_to(self.program, origin.node) or _tuple_of(self.program, origin.node), ast.Call
-            )
-            if loop is not None and not is_summed and not is_carried:
-                self._found.setdefault((About.STATE, text), Report(About.STATE, origin.node, text, loop))
+        for root, loop in self._in_rounds(loss, set()):
+            self._of_carried(root, loop)
+        for origin in sorted((o for o in self.ranks.of(loss).of(Mark.RUNNING) if o.differs), key=_by_place):
+            text, around = updated_text(self.program.parent, origin.node), self.ranks.loop_of(origin.node)
+            is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
+            if around is not None and not is_known and not self._is_sum_of_losses(origin.node):
+                self._found[About.STATE, text] = Report(About.STATE, origin.node, text, around)
+
+    def _in_rounds(self, node: ast.expr, seen: set[Scope]) -> Iterator[tuple[ast.expr, Loop]]:
+        """The sharded loop round an expression; if there is none, those round the calls of its function."""
+        around: Loop | None = next((n for n in self.program.loops_round(node) if n in self.ranks.rounds), None)
+        frame = self.program.frame(node)
+        if around is not None:
+            yield node, around
+        elif frame not in seen:
+            for call in self.program.calls_of(frame):
+                for given in [*call.args, *(k.value for k in call.keywords)]:
+                    yield from self._in_rounds(given, seen | {frame})
+
+    def _of_carried(self, root: ast.expr, loop: Loop) -> None:
+        """Report the variables that a round gets from the one before, and a loss is computed from."""
+        queue: list[ast.AST] = [root]
+        seen: set[ast.AST] = set()
+        while queue:
+            for read in self._reads(queue.pop()):
+                if read in seen or self.ranks.shards.is_alike(read):
+                    continue
+                seen.add(read)
+                for definition in self.ranks.chains.definitions(read):
+                    values = list(self._given_by(definition, loop))
+                    if self._is_of_this_round(definition.node, read, loop):
+                        queue.extend(values)
+                    elif any(self.ranks.is_own(v) for v in values) and not self._is_sum_of_losses(definition.node):
+                        about = About.CARRIED if definition.kind is Kind.ASSIGNMENT else About.STATE
+                        text = updated_text(self.program.parent, definition.node)
+                        self._found.setdefault((about, text), Report(about, definition.node, text, loop))
+
+    def _is_of_this_round(self, node: ast.AST, read: ast.AST, loop: Loop) -> bool:
+        """Whether what a definition gives may be read in the same round of a loop."""
+        head = loop.test if isinstance(loop, ast.While) else loop.target
+        return self.program.inside(node, loop) and self.ranks.chains.flow(loop).reaches(node, read, without=[head])
+
+    def _reads(self, node: ast.AST) -> Iterator[ast.expr]:
+        """The names and attributes in an expression; not of what gives the next batch."""
+        if isinstance(node, ast.Call) and "next" in self.program.called(node):
+            return
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            yield node
+        for child in ast.iter_child_nodes(node):
+            yield from self._reads(child)
+
+    def _given_by(self, definition: Definition, loop: Loop) -> Iterator[ast.expr]:
+        """The expressions from which a definition in the function of a loop makes a value."""
+        node = definition.node
+        if self.program.frame(node) is not self.program.frame(loop):
+            return
+        if isinstance(node, ast.Call):
+            yield from [*node.args, *(k.value for k in node.keywords)]
+        elif definition.kind in (Kind.ASSIGNMENT, Kind.AUGMENTED, Kind.IN_PLACE):
+            statement = self.program.statement(node)
+            value = assigned_to(self.program, node) or getattr(statement, "value", None)
+            yield from [value] if isinstance(value, ast.expr) else []
+
+    def _is_sum_of_losses(self, node: ast.AST) -> bool:
+        """Whether a sum is of tensors with their graphs, on which a backward pass runs."""
+        added = addition(self.ranks.chains, node)
+        return added is not None and not all(map(self._has_no_graph, added.parts))
+
+    def _has_no_graph(self, node: ast.expr) -> bool:
+        kinds = self.ranks.chains.kinds
+        calls = (kinds.called(n) or () for n in ast.walk(node) if isinstance(n, ast.Call))
+        return kinds.of(node) == {"number"} or any(r.has(Trait.LEAVES_GRAPH) for rows in calls for r in rows)
 
     def _loop_round(self, node: ast.AST) -> Loop | None:
         """The sharded loop during which a node is run."""
-        around = [n for n in self.program.loops_round(node) if n in self.ranks.rounds]
-        for loop in around:
-            if not isinstance(loop, ast.While):
-                return loop
+        around = next((n for n in self.program.loops_round(node) if n in self.ranks.rounds), None)
+        if around is not None:
+            return around
         return self.ranks.loop_that_runs(self.program.frame(node))
 
     def _named(self, value: ast.expr, origin: Origin) -> str:
@@ -154,10 +220,3 @@ def updated_text(parent: Callable[[ast.AST], ast.AST | None], node: ast.AST) -> 
 
 def _by_place(origin: Origin) -> tuple[int, int]:
     return getattr(origin.node, "lineno", 0), getattr(origin.node, "col_offset", 0)
-
-
-def _tuple_of(program: Program, target: ast.AST) -> ast.expr | None:
-    """What `out, state = model(x, state)` takes apart."""
-    parent = program.parent(target)
-    holder = program.parent(parent) if isinstance(parent, (ast.Tuple, ast.List)) else None
-    return holder.value if isinstance(holder, ast.Assign) else None

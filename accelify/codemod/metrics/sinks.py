@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Effect, Role, Row
 from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.values import Element, Made, Member, Value
 
 _SHOWS = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
-_LEAVING = (ast.Call, ast.Return, ast.If, ast.While, ast.Yield, ast.Assign)
+_DECIDING = (ast.If, ast.While, ast.Assert)
+_LEAVING = (*_DECIDING, ast.Call, ast.Return, ast.Yield, ast.Match, ast.Assign, ast.AugAssign)
 _WRITES = frozenset({Effect.WRITES_FILES, Effect.ASKS_NETWORK})
 
 
@@ -52,12 +55,29 @@ class Sinks:
     def _at(self, node: ast.AST) -> Iterator[Sink]:
         if isinstance(node, ast.Call):
             yield from self._given_to(node)
-        elif isinstance(node, (ast.If, ast.While)):
+        elif isinstance(node, _DECIDING):
             yield Sink(Way.DECIDED, node.test, node)
+        elif isinstance(node, ast.Match):
+            yield Sink(Way.DECIDED, node.subject, node)
         elif isinstance(node, (ast.Return, ast.Yield)):
             yield from self._returned(node)
-        elif isinstance(node, ast.Assign) and any(map(self._is_on_a_bar, node.targets)):
-            yield Sink(Way.SHOWN, node.value, node)
+        elif isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(map(self._is_on_a_bar, targets)):
+                yield Sink(Way.SHOWN, node.value, node)
+            elif any(map(self._is_a_setting, targets)):
+                yield Sink(Way.DECIDED, node.value, node)
+
+    def _is_a_setting(self, target: ast.expr) -> bool:
+        """`group["lr"] = ...` for a group of an optimizer."""
+        values = self.program.values(target.value) if isinstance(target, (ast.Subscript, ast.Attribute)) else ()
+        return any(isinstance(v, Element | Member) and self._is_of_optimizer(v) for v in values)
+
+    def _is_of_optimizer(self, value: Value) -> bool:
+        while isinstance(value, Element | Member):
+            value = value.owner
+        row = table.function(value.name) if isinstance(value, Made) else None
+        return row is not None and row.role is Role.OPTIMIZER
 
     def _is_on_a_bar(self, target: ast.expr) -> bool:
         """`bar.desc = ...`"""

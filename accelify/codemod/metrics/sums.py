@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Role, Trait
-from accelify.codemod.metrics.rank import Mark, Ranks
+from accelify.codemod.metrics.rank import Mark, Ranks, is_self
 from accelify.codemod.metrics.summands import Summand
-from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to
+from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to, extreme
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
@@ -28,7 +28,7 @@ _DEPTH = 3
 class Reduction:
     """Sums over one process's shard of a loop that become sums over all of it, after `anchor`.
 
-    how: `sum`, or `mean` for what the script divides by the number of batches that one process takes.
+    how: `sum`, `mean` for what the script divides by the number of batches that one process takes, `max` or `min`.
     condition: when the loop goes over a shared loader at all; None for always. training: when it trains, of a loop that
     is sharded in whole batches otherwise; a mean then is a sum where it does not.
     """
@@ -106,6 +106,8 @@ class Sums:
         grouped: dict[tuple[str, ast.stmt], list[str]] = {}
         for name, each in found.items():
             grouped.setdefault((each.how, each.anchor), []).append(name)
+        for name, how in self._extremes(loop):
+            grouped.setdefault((how, loop), []).append(name)
         return [Reduction(loop, anchor, tuple(names), how, condition) for (how, anchor), names in grouped.items()]
 
     def added(self, loop: Loop) -> dict[str, list[Addition]]:
@@ -113,11 +115,33 @@ class Sums:
         if loop not in self._added:
             found: dict[str, list[Addition]] = {}
             for each in sorted(additions_in(self.chains, loop), key=lambda a: self.program.line(a.statement)):
-                variable = _root(each.target)
+                variable = self._root(each.target)
                 if variable is not None:
                     found.setdefault(ast.unparse(variable), []).append(each)
             self._added[loop] = found
         return self._added[loop]
+
+    def _extremes(self, loop: Loop) -> Iterator[tuple[str, str]]:
+        """The variables that keep the greatest or the least of what a loop has seen, whatever they begin with."""
+        facts, frame = self.chains.facts(loop), self.program.frame(loop)
+        stored = (
+            n for n in ast.walk(loop) if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
+        )
+        for name, node in {ast.unparse(n): n for n in stored if self._root(n) is n}.items():
+            variable = self.chains.variable(node)
+            if variable is None or variable.scope not in (frame, variable.is_attribute and frame.parent):
+                continue
+            inside = [d for d in facts.all_of(variable) if self.program.inside(d.node, loop)]
+            hows = {extreme(self.chains, d.node) if d.kind is Kind.ASSIGNMENT else None for d in inside}
+            is_read = any(not self.program.inside(r, loop) for d in inside for r in facts.uses(d))
+            how = hows.pop()
+            if not hows and how is not None and is_read and any(self.ranks.is_own(self._other(d.node)) for d in inside):
+                yield name, how
+
+    def _other(self, target: ast.AST) -> ast.expr:
+        value = assigned_to(self.program, target)
+        assert value is not None
+        return value
 
     # Loops over several loaders in turn.
 
@@ -174,7 +198,9 @@ class Sums:
         additions = self.added(loop)[name]
         variable = self._variable(additions)
         frame = self.program.frame(loop)
-        if variable is None or variable.scope is not frame or self._is_of_time(additions):
+        if variable is None or variable.scope not in (frame, variable.is_attribute and frame.parent):
+            return None
+        if self._is_of_time(additions):
             return None
         inside = self._changes_in(variable, loop, additions)
         anchor = None if inside is None else self._anchor(variable, inside, loop)
@@ -183,7 +209,7 @@ class Sums:
         reads = self._reads_after(inside, anchor)
         if reads is None:
             return None
-        uses = [use for read in reads for use in self._use(read, frame, _DEPTH)]
+        uses = [use for read in reads for use in self._use(read, anchor, _DEPTH)]
         if not uses or not all(u.is_known for u in uses):
             return None
         if self.splits_batches and not self.prepared.is_dealt_by_hand(loop):
@@ -199,8 +225,15 @@ class Sums:
         return _Sum(how, anchor, frozenset(others), is_count)
 
     def _variable(self, additions: Sequence[Addition]) -> Variable | None:
-        root = _root(additions[0].target)
-        return None if not isinstance(root, ast.Name) else self.chains.variable(root)
+        root = self._root(additions[0].target)
+        return None if root is None else self.chains.variable(root)
+
+    def _root(self, target: ast.expr) -> ast.expr | None:
+        """The variable that an addition changes, `table` of `table[i] += x`, or `self.total`; None for other places."""
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        is_own = isinstance(target, ast.Attribute) and is_self(self.program, target.value)
+        return target if is_own or isinstance(target, ast.Name) else None
 
     def _changes_in(self, variable: Variable, loop: Loop, additions: Sequence[Addition]) -> list[Definition] | None:
         """The definitions of a variable in a loop, if each of them adds to it."""
@@ -233,7 +266,7 @@ class Sums:
     def _is_trained_on(self, name: str, frame: Scope) -> bool:
         """Whether a sum is of losses with their graphs, on which a backward pass runs."""
         return any(
-            isinstance(c.func, ast.Attribute) and c.func.attr == "backward" and name in names_in(c)
+            isinstance(c.func, ast.Attribute) and c.func.attr == "backward" and self._names(c, name)
             for c in self.program.calls_in(frame)
         )
 
@@ -245,6 +278,9 @@ class Sums:
         reads = [r for r in self._reads_of(variable) if self.program.inside(r, loop)]
         before = {d for r in [*reads, *(d.node for d in inside)] for d in self._given(r)} - set(inside)
         before = {d for d in before if not self._is_of_another(d, variable)}
+        if variable.is_attribute:  # what another method gave is hidden by what is given here
+            here = {d for d in before if self.program.frame(d.node) is self.program.frame(loop)}
+            before = here if here and self.chains.flow(loop).is_covered([d.node for d in here], loop) else before
         first = before.pop() if len(before) == 1 else None
         if (
             first is None
@@ -268,8 +304,17 @@ class Sums:
                 return None
         return anchor
 
-    def _reads_of(self, variable: Variable) -> list[ast.Name]:
-        return [] if variable.scope is None else self.program.reads_of(variable.scope, variable.name)
+    @staticmethod
+    def _names(node: ast.AST, name: str) -> bool:
+        return any(isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == name for n in ast.walk(node))
+
+    def _reads_of(self, variable: Variable) -> Sequence[ast.expr]:
+        if variable.scope is None:
+            return []
+        if not variable.is_attribute:
+            return self.program.reads_of(variable.scope, variable.name)
+        inside = (n for n in ast.walk(variable.scope.node) if isinstance(n, ast.Attribute) and n.attr == variable.name)
+        return [n for n in inside if isinstance(n.ctx, ast.Load) and self.chains.variable(n) == variable]
 
     def _given(self, node: ast.AST) -> Iterable[Definition]:
         """The definitions that reach a read, or the variable that an addition reads itself."""
@@ -309,12 +354,22 @@ class Sums:
         """Where a sum is read after its loop; None where another function may read it."""
         facts = self.chains.facts(anchor)
         reads = {r for d in inside for r in facts.uses(d) if not self.program.inside(r, anchor)}
-        if any(self.program.frame(r) is not self.program.frame(anchor) for r in reads):
+        if any(self._may_be_during(r, anchor) for r in reads):
             return None
         return sorted(reads, key=lambda r: (r.lineno, r.col_offset))
 
-    def _use(self, node: ast.expr, frame: Scope, depth: int) -> Iterator[Use]:
+    def _may_be_during(self, read: ast.expr, anchor: ast.stmt) -> bool:
+        """Whether another function reads a sum, which may be run while it grows."""
+        frame = self.program.frame(read)
+        if frame is self.program.frame(anchor):
+            return False
+        return isinstance(read, ast.Name) or self.ranks.loop_that_runs(frame) is not None
+
+    def _use(self, node: ast.expr, anchor: ast.stmt, depth: int) -> Iterator[Use]:
         """How a value is used where it is read: from the inside out, to what takes it."""
+        if self.program.inside(node, anchor):  # in the loop's next run
+            yield Use((), frozenset())
+            return
         divisors: list[ast.expr] = []
         others: set[str] = set()
         while True:
@@ -344,13 +399,15 @@ class Sums:
         if divisors:
             yield use
         else:
-            for taken in self._taken(use, node, frame, depth):
+            for taken in self._taken(use, node, anchor, depth):
                 yield replace(taken, others=taken.others | use.others)
 
     def _named(self, node: ast.expr, depth: int = _DEPTH) -> set[str]:
         """The variables in an expression, and those in what was assigned to them in one expression each."""
-        reads = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
-        found = {n.id for n in reads if not self.program.externals(n)}
+        parts = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
+        attributes = [n for n in parts if isinstance(n, ast.Attribute) and is_self(self.program, n.value)]
+        reads = [n for n in parts if isinstance(n, ast.Name) and not is_self(self.program, n)]
+        found = {n.id for n in reads if not self.program.externals(n)} | set(map(ast.unparse, attributes))
         for read in reads:
             if not isinstance(read.ctx, ast.Load) or not depth:
                 continue
@@ -364,7 +421,7 @@ class Sums:
         """Whether what a library's function makes of a value is to be looked at in its place."""
         return (call.func is node or node in call.args) and not self.program.flow.callees.get(call)
 
-    def _taken(self, use: Use, node: ast.expr, frame: Scope, depth: int) -> Iterator[Use]:
+    def _taken(self, use: Use, node: ast.expr, anchor: ast.stmt, depth: int) -> Iterator[Use]:
         """What becomes of a sum that is divided by nothing where it is read."""
         unknown = Use(use.divisors, use.others, False)
         parent, position = self.program.parent(node), None
@@ -373,11 +430,13 @@ class Sums:
             node, parent = parent, self.program.parent(parent)
         if isinstance(parent, ast.Assign) and parent.value is node:
             for target in parent.targets:
-                yield from self._followed(target, position, frame, depth)
+                yield from self._followed(target, position, anchor, depth)
         elif isinstance(parent, ast.Return):
+            frame = self.program.frame(parent)
             if not self.program.flow.callers.get(frame):
                 yield use
-            yield from self._returned(position, frame, depth, unknown)
+            for call in self.program.flow.callers.get(frame, ()):
+                yield from self._returned(call, position, anchor, depth) if depth else [unknown]
         elif isinstance(parent, ast.Call) and self.program.flow.callees.get(parent):
             yield unknown
         elif isinstance(parent, ast.AugAssign):  # `losses[epoch] /= rows`
@@ -387,32 +446,30 @@ class Sums:
         else:
             yield use
 
-    def _followed(self, target: ast.expr, position: int | None, frame: Scope, depth: int) -> Iterator[Use]:
+    def _followed(self, target: ast.expr, position: int | None, anchor: ast.stmt, depth: int) -> Iterator[Use]:
         if position is not None and isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) > position:
-            target = target.elts[position]
-            position = None
+            target, position = target.elts[position], None
+        is_own = isinstance(target, ast.Name) and self.program.scope(target).owner(target.id) is self.program.frame(
+            target
+        )
         if position is not None:
             yield Use((), frozenset(), False)
-        elif isinstance(target, ast.Name) and self.program.scope(target).owner(target.id) is frame and depth:
+        elif is_own and depth:
             for definition in self.chains.facts(target).at(target):
                 reads = self.chains.facts(target).uses(definition)
                 for read in sorted(reads, key=lambda r: (r.lineno, r.col_offset)):
-                    yield from self._use(read, frame, depth - 1)
+                    yield from self._use(read, anchor, depth - 1)
         else:
             yield Use((), frozenset())
 
-    def _returned(self, position: int | None, frame: Scope, depth: int, unknown: Use) -> Iterator[Use]:
-        """How callers use what a function returns."""
-        for call in self.program.flow.callers.get(frame, ()):
-            if not depth:
-                yield unknown
-                return
-            parent, caller = self.program.parent(call), self.program.frame(call)
-            if isinstance(parent, ast.Assign) and parent.value is call:
-                for target in parent.targets:
-                    yield from self._followed(target, position, caller, depth - 1)
-            elif position is None:
-                yield from self._use(call, caller, depth - 1)
+    def _returned(self, call: ast.Call, position: int | None, anchor: ast.stmt, depth: int) -> Iterator[Use]:
+        """How a caller uses what a function returns."""
+        parent = self.program.parent(call)
+        if isinstance(parent, ast.Assign) and parent.value is call:
+            for target in parent.targets:
+                yield from self._followed(target, position, anchor, depth - 1)
+        elif position is None:
+            yield from self._use(call, anchor, depth - 1)
 
     # How it is reduced.
 
@@ -484,13 +541,6 @@ class Sums:
         kinds = {summand.is_of_rows(part) for a in additions for part in a.parts}
         kind = kinds.pop() if len(kinds) == 1 else None
         return None if kind is None else "sum" if kind else "mean"
-
-
-def _root(target: ast.expr) -> ast.expr | None:
-    """The variable that an addition changes: `table` of `table[i] += x`; None for other places."""
-    while isinstance(target, ast.Subscript):
-        target = target.value
-    return target if isinstance(target, ast.Name) else None
 
 
 def bound_in(loop: Loop) -> set[str]:

@@ -22,7 +22,6 @@ class Updating(Enum):
 
     ADDS = auto()
     COLLECTS = auto()
-    COMPARES = auto()
     OTHER = auto()
 
 
@@ -128,9 +127,46 @@ def updating(chains: Chains, node: ast.AST) -> Updating:
         rows = chains.kinds.called(value) or ()
         if any(r.rows is Rows.CONCATENATES for r in rows):
             return Updating.COLLECTS
-        if any(r.rows is Rows.EXTREME for r in rows):
-            return Updating.COMPARES
     return Updating.OTHER
+
+
+def extreme(chains: Chains, target: ast.AST) -> str | None:
+    """`max` or `min`, of an assignment that keeps the greater or the lesser of the last value and another."""
+    value = assigned_to(chains.program, target)
+    text = ast.unparse(target)
+    if isinstance(value, ast.IfExp):
+        if ast.unparse(value.body) != text:
+            return _kept(value.test, value.body, value.orelse, text)
+        return {"max": "min", "min": "max"}.get(_kept(value.test, value.orelse, value.body, text) or "")
+    statement = chains.program.statement(target)
+    branch = chains.program.parent(statement)
+    is_alone = isinstance(branch, ast.If) and branch.body == [statement] and not branch.orelse
+    if is_alone and value is not None and chains.program.parent(target) is statement:
+        return _kept(branch.test, value, target, text)  # type: ignore[union-attr]  # a branch
+    if not isinstance(value, ast.Call) or value.keywords:
+        return None
+    receiver = (
+        [value.func.value] if isinstance(value.func, ast.Attribute) and not chains.kinds.name_of(value.func) else []
+    )
+    given = [ast.unparse(a) for a in (*receiver, *value.args)]
+    if given.count(text) != 1 or len(given) < 2 or sum(_names(a, text) for a in (*receiver, *value.args)) != 1:
+        return None
+    rows = chains.kinds.called(value) or ()
+    traits = {"max": Trait.GREATER, "min": Trait.LESS}
+    return next((how for how, trait in traits.items() if rows and all(row.has(trait) for row in rows)), None)
+
+
+def _kept(test: ast.expr, taken: ast.AST, left: ast.AST, text: str) -> str | None:
+    """What `left = taken if taken > left else left` keeps."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or ast.unparse(left) != text:
+        return None
+    sides, operator = [ast.unparse(test.left), ast.unparse(test.comparators[0])], test.ops[0]
+    if sorted(sides) != sorted([ast.unparse(taken), text]) or _names(taken, text):
+        return None
+    is_greater = isinstance(operator, (ast.Gt, ast.GtE))
+    if not is_greater and not isinstance(operator, (ast.Lt, ast.LtE)):
+        return None
+    return "max" if is_greater == (sides[1] == text) else "min"
 
 
 def _names(node: ast.AST, text: str) -> bool:

@@ -173,6 +173,8 @@ def _taken_again(mean: ast.Assign, accelerator: str) -> str:
 
 
 def _whole(reduction: Reduction, trim: Trim | None) -> str:
+    if reduction.how in ("max", "min"):
+        return "all processes"
     if reduction.how == "mean":
         return "the processes, each of which takes as many batches"
     if trim is not None:

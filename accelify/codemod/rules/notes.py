@@ -48,6 +48,10 @@ _OWN = {
         "later steps compute with {}, and each process puts only its share of the data into it: gather it over them",
         Tier.REVIEW,
     ),
+    About.CARRIED: (
+        "{} is carried from one batch to the next, and each process takes only its share of them, in turn",
+        Tier.REVIEW,
+    ),
     About.LAST: ("{} is of the last batch of this process", Tier.ADVICE),
 }
 _SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
@@ -58,8 +62,6 @@ def find(script: Script) -> Iterator[Remark]:
     shared = script.metrics.shared_loops
     if script.distribution is None:  # else the script knows, and reduces by itself
         yield from _own_values(script)
-    for loop in shared:
-        yield from _carried(script, loop)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
             is_known = node in shared or node in script.metrics.evaluations
@@ -79,7 +81,7 @@ def find(script: Script) -> Iterator[Remark]:
     ):
         for length in lengths(script):
             yield Remark(NAME, script.path(length), length, message, tier)
-    for counter, picked in picked_by_number(script):
+    for counter, picked in picked_by_number(script.metrics):
         message = (
             f"`{counter}` counts this process's batches, and `{ast.unparse(picked)}` belongs to a batch of another "
             "process: let the loader yield both"
@@ -121,37 +123,9 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
     return any(phase.is_over(branching.test, holds) for branching, holds in around)
 
 
-def _carried(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
-    for node in ast.walk(loop):
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-            continue
-        if not isinstance(node.targets[0], ast.Tuple):
-            continue
-        given = names_in(*node.value.args) - names_in(loop.target)
-        kept = [e.id for e in node.targets[0].elts if isinstance(e, ast.Name) and e.id in given]
-        if kept and not any(
-            _binds(s, kept[0]) for s in loop.body if script.program.before(s, node) and not _is_detached(s, kept[0])
-        ):
-            message = (
-                f"`{kept[0]}` is carried from one batch to the next, "
-                "and each process takes only its share of them, in turn"
-            )
-            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
-            return
-
-
-def _binds(statement: ast.stmt, name: str) -> bool:
-    return isinstance(statement, ast.Assign) and name in names_in(*statement.targets)
-
-
-def _is_detached(statement: ast.stmt, name: str) -> bool:
-    """`hidden = hidden.detach()` and its like go on with the same state."""
-    return isinstance(statement, ast.Assign) and name in names_in(statement.value)
-
-
 def _uneven(script: Script) -> Iterator[Remark]:
     """Steps that one process may take and another not: they would wait for each other."""
-    for node in decided_apart(script):
+    for node in decided_apart(script.metrics):
         message = "this is decided from what one process sees: "
         if script.run.ends_apart:
             message += (

@@ -13,7 +13,7 @@ from accelify.codemod.semantics.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import FunctionValue
+from accelify.codemod.semantics.values import FunctionValue, Instance
 
 
 class Chains:
@@ -118,8 +118,11 @@ class Chains:
         """What a call gives to a parameter; the object itself for that of a method."""
         first = callee.parameters[:1]
         is_bound = callee.is_method and not callee.has_decorator("staticmethod") and not self._is_unbound(call)
-        if is_bound and first and first[0].arg == name and isinstance(call.func, ast.Attribute):
-            return call.func.value
+        if is_bound and first and first[0].arg == name:
+            if any(isinstance(v, Instance) for v in self.program.values(call.func)):
+                return call.func  # `meter(x)`
+            if isinstance(call.func, ast.Attribute):
+                return call.func.value
         return self.tracer.given(call, callee, name)
 
     def _is_unbound(self, call: ast.Call) -> bool:

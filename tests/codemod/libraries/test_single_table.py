@@ -49,7 +49,6 @@ STILL_THERE = {
     "metrics.batch_evaluations": 2,
     "metrics.collected": 4,
     "metrics.counters": 3,
-    "metrics.decisions": 3,
     "metrics.lists": 5,
     "metrics.results": 1,
     "metrics.rounds": 1,

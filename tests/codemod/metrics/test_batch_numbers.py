@@ -22,4 +22,4 @@ def test_what_is_picked_for_the_loss(picked: str, found: list[str]) -> None:
     text = script(before="labels = load()\n", step=picked + STEP).replace(
         "for x, y in loader", "for i, (x, y) in enumerate(loader)"
     )
-    assert texts(node for _, node in picked_by_number(Facts(text).script)) == found
+    assert texts(node for _, node in picked_by_number(Facts(text).script.metrics)) == found

@@ -63,6 +63,66 @@ def test_a_count_that_is_made_safe_to_divide_by_belongs_to_its_sum() -> None:
     assert found in [(("total",), "mean"), (("total", "n"), "sum")]
 
 
+@pytest.mark.parametrize(
+    ("added", "how"),
+    [
+        ("top = max(top, loss.item())", "max"),
+        ("top = max(loss.item(), 3, top)", "max"),
+        ("top = torch.maximum(loss, top)", "max"),
+        ("top = loss.item() if loss.item() > top else top", "max"),
+        ("top = top if top >= loss.item() else loss.item()", "max"),
+        ("if top < loss.item(): top = loss.item()", "max"),
+        ("top = min(top, loss.item())", "min"),
+        ("top = np.minimum(loss.item(), top)", "min"),
+        ("if loss.item() < top:\n    top = loss.item()", "min"),
+    ],
+)
+def test_the_greatest_and_the_least_of_all(added: str, how: str) -> None:
+    assert summed(f"import numpy as np\n{added}", "top = start()", "print(top)") == [(("top",), how)]
+
+
+TRAINER = """\
+import torch
+from torch.utils.data import DataLoader
+class Trainer:
+    def __init__(self, rows):
+        self.total = 0.0
+        self.model = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.loader = DataLoader(rows)
+    def train(self):
+        self.total, self.n = 0.0, 0
+        for x, y in self.loader:
+            loss = (self.model(x) - y).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.total += loss.item() * len(x)
+            self.n += len(x)
+{during}
+{after}
+    def log(self):
+        print(self.total / self.n)
+trainer = Trainer(load())
+trainer.train()
+trainer.log()
+"""
+
+
+@pytest.mark.parametrize(
+    ("during", "after", "found"),
+    [
+        ("", "        print(self.total / self.n)", [(("self.total", "self.n"), "sum")]),
+        ("", "        self.log()", [(("self.total", "self.n"), "sum")]),
+        ("", "        self.mean = self.total / self.n", [(("self.total", "self.n"), "sum")]),
+        ("            self.log()", "        print(self.total)", []),  # while they grow
+        ("", "        self.total *= 2\n        print(self.total / self.n)", []),
+    ],
+)
+def test_sums_in_attributes(during: str, after: str, found: Reduced) -> None:
+    assert reductions(Facts(TRAINER.format(during=during, after=after))) == found
+
+
 @pytest.mark.parametrize("added", ["n += 1", "if (i + 1) % 4 == 0: n += 1", "n = n + 1", "n, last = n + 1, loss"])
 def test_steps_are_counted_alike_by_all_processes(added: str) -> None:
     assert summed(added, "n, i = 0, 0", "print(n)") == []
@@ -75,7 +135,11 @@ def test_steps_are_counted_alike_by_all_processes(added: str) -> None:
         ("total += loss.item()", "total = 0.0", ""),
         ("total += loss.item()", "total = start()", "print(total)"),
         ("total *= loss.item()", "total = 0.0", "print(total)"),
-        ("total = max(total, loss.item())", "total = 0.0", "print(total)"),
+        ("total = max(total, key=loss)", "total = 0.0", "print(total)"),
+        ("total = max(loss.item(), 3)", "total = 0.0", "print(total)"),
+        ("total = max(total, loss.item())\ntotal += 1", "total = 0.0", "print(total)"),
+        ("if loss.item() > total:\n    total, last = loss.item(), x", "total = 0.0", "print(total)"),
+        ("if loss.item() > total:\n    total = loss.item()\nelse:\n    total = 0", "total = 0.0", "print(total)"),
         ("total = 0.9 * total + 0.1 * loss.item()", "total = 0.0", "print(total)"),
         ("total += total * loss.item()", "total = 0.0", "print(total)"),
     ],

@@ -11,7 +11,7 @@ from accelify.codemod.libraries.row import Role
 from accelify.codemod.metrics.batch_evaluations import Dealing
 from accelify.codemod.metrics.meters import Metered, Metering
 from accelify.codemod.metrics.rank import Ranks, Shards
-from accelify.codemod.metrics.reports import Report, Reports
+from accelify.codemod.metrics.reports import Report, Reports, updated_text
 from accelify.codemod.metrics.row_evaluations import Gathering
 from accelify.codemod.metrics.sums import Reduction, Sums
 from accelify.codemod.metrics.trims import Trim, trim_of
@@ -173,21 +173,20 @@ class _Settled:
 
     def __call__(self, ranks: Ranks, definition: Definition, read: ast.AST) -> bool:
         """Whether what a definition gave has become everyone's where it is read."""
-        return any(not self._is_during(ranks, read, anchor) for anchor in self._anchors(definition.node))
+        variable = definition.variable
+        name = f"self.{variable.name}" if variable.is_attribute else variable.name
+        return any(not self._is_during(ranks, read, anchor) for anchor in self._anchors(definition.node, name))
 
     def holds(self, node: ast.AST) -> bool:
         """Whether what a definition gives becomes everyone's at some time."""
-        return bool(self._anchors(node))
+        whole = node
+        while isinstance(whole, ast.Subscript):
+            whole = whole.value
+        return bool(self._anchors(node, updated_text(self.chains, whole)))
 
-    def _anchors(self, node: ast.AST) -> list[ast.stmt]:
-        """The loops after which what a definition gives is reduced."""
-        if not self.reduced:
-            return []
-        named = {
-            f"self.{d.variable.name}" if d.variable.is_attribute else d.variable.name
-            for d in self.chains.facts(node).at(node)
-        }
-        return [a for a, name in self.reduced if name in named and self.chains.program.inside(node, a)]
+    def _anchors(self, node: ast.AST, name: str) -> list[ast.stmt]:
+        """The loops after which what a definition gives to a variable is reduced."""
+        return [a for a, reduced in self.reduced if reduced == name and self.chains.program.inside(node, a)]
 
     def _is_during(self, ranks: Ranks, read: ast.AST, anchor: ast.stmt) -> bool:
         program = self.chains.program

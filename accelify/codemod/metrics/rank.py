@@ -314,9 +314,10 @@ class Ranks:
             return False
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
             return False
-        value = self._assigned(node)[0]
-        text = ast.unparse(node)
-        return value is None or not any(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(value))
+        value, text, holder = self._assigned(node)[0], ast.unparse(node), ast.unparse(node.value)
+        parts = [n for n in ast.walk(value) if isinstance(n, ast.expr)] if value is not None else []
+        asked = [n.func.value for n in parts if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+        return all(ast.unparse(n) != text for n in parts) and all(ast.unparse(n) != holder for n in asked)
 
     def loop_that_runs(self, frame: Scope) -> Loop | None:
         """A sharded loop whose rounds call a function, themselves or through others."""
@@ -638,6 +639,8 @@ class Ranks:
             return self._subscript(node)
         if isinstance(node, ast.Call):
             return self._called(node, None)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            return self._divided(node)
         if isinstance(node, ast.IfExp):
             return self._of(node.body) | self._of(node.orelse) | self._chosen(self._of(node.test), node)
         if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
@@ -653,6 +656,21 @@ class Ranks:
         if isinstance(node, ast.Dict):
             return self._displayed(node)
         return self._all(n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.expr, ast.keyword)))
+
+    def _divided(self, node: ast.BinOp) -> _Labels:
+        """A quotient: of two counts of steps it is the part of an epoch, which is the same for all."""
+        labels = self._of(node.left) | self._of(node.right)
+        if not self._is_number_of_batches(node.right):
+            return labels
+        return frozenset(la for la in labels if isinstance(la, Given) or la.mark is not Mark.STEPS)
+
+    def _is_number_of_batches(self, node: ast.expr, depth: int = 3) -> bool:
+        """Whether the length of a prepared loader goes into a number."""
+        if any(isinstance(n, ast.Call) and self._is_length_of_loader(n) for n in ast.walk(node)):
+            return True
+        names = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))] if depth else []
+        values = {self._assigned(d.node)[0] for n in names for d in self.chains.definitions(n)}
+        return any(v is not None and self._is_number_of_batches(v, depth - 1) for v in values)
 
     def _all(self, nodes: Iterable[ast.AST]) -> _Labels:
         found = _NONE

@@ -11,6 +11,7 @@ from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.rank import Given, Loop, Mark, Origin, Ranks
 from accelify.codemod.metrics.sinks import Sink, Sinks, Way
 from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.scopes import Scope
 
@@ -25,6 +26,7 @@ class About(Enum):
     BATCH = "value of a single batch, shown while the loop runs"
     LAST = "value of the last batch"
     STATE = "state that later steps compute with"
+    STEPS = "setting that follows a count of steps"
     CARRIED = "value of one batch that the next one's loss is computed from"
 
 
@@ -66,6 +68,9 @@ class Reports:
     def _follow(self, sink: Sink, at: str | None = None) -> None:
         """Report a sink's own values; those that its function is given, where it is called."""
         own, given = self.ranks.parts_of(sink.value, at)
+        if sink.way is Way.SET and (counts := own.of(Mark.STEPS)):
+            loop = next(iter(counts)).node
+            self._found.setdefault((About.STEPS,), Report(About.STEPS, sink.node, ast.unparse(sink.value), loop))
         for origin in self._origins(sink, own.origins):
             self._report(sink, origin)
         for each in given:
@@ -102,7 +107,7 @@ class Reports:
         loop = self.ranks.loop_of(origin.node)
         if loop is None:
             return
-        text = updated_text(self.program.parent, origin.node)
+        text = updated_text(self.ranks.chains, origin.node)
         if self.is_reduced(origin.node):
             if sink.way in (Way.SHOWN, Way.SAVED):
                 self._found.setdefault((About.UNFINISHED, text, loop), Report(About.UNFINISHED, sink.value, text, loop))
@@ -118,7 +123,7 @@ class Reports:
         for root, loop in self._in_rounds(loss, set()):
             self._of_carried(root, loop)
         for origin in sorted((o for o in self.ranks.of(loss).of(Mark.RUNNING) if o.differs), key=_by_place):
-            text, around = updated_text(self.program.parent, origin.node), self.ranks.loop_of(origin.node)
+            text, around = updated_text(self.ranks.chains, origin.node), self.ranks.loop_of(origin.node)
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
             if around is not None and not is_known and not self._is_sum_of_losses(origin.node):
                 self._found[About.STATE, text] = Report(About.STATE, origin.node, text, around)
@@ -149,7 +154,7 @@ class Reports:
                         queue.extend(values)
                     elif any(self.ranks.is_own(v) for v in values) and not self._is_sum_of_losses(definition.node):
                         about = About.CARRIED if definition.kind is Kind.ASSIGNMENT else About.STATE
-                        text = updated_text(self.program.parent, definition.node)
+                        text = updated_text(self.ranks.chains, definition.node)
                         self._found.setdefault((about, text), Report(about, definition.node, text, loop))
 
     def _is_of_this_round(self, node: ast.AST, read: ast.AST, loop: Loop) -> bool:
@@ -204,15 +209,10 @@ class Reports:
         return f"{ast.unparse(value.func)}(...)" if isinstance(value, ast.Call) else ast.unparse(value)
 
 
-def updated_text(parent: Callable[[ast.AST], ast.AST | None], node: ast.AST) -> str:
+def updated_text(chains: Chains, node: ast.AST) -> str:
     """What an update changes, as the script names it: `total` of `total.add_(x)`, `losses` of `losses[k].append(x)`."""
-    target: ast.AST = node
-    if isinstance(node, ast.Call):
-        target = node.func.value if isinstance(node.func, ast.Attribute) else node
-        while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
-            target = target.func.value
-        out = next((k.value for k in node.keywords if k.arg == "out"), None)
-        target = out or target
+    changed = chains.changed_by(node) if isinstance(node, ast.Call) else []
+    target = changed[0] if changed else node
     while isinstance(target, ast.Subscript) and isinstance(node, ast.Call):
         target = target.value
     return ast.unparse(target)

@@ -173,20 +173,18 @@ class _Settled:
 
     def __call__(self, ranks: Ranks, definition: Definition, read: ast.AST) -> bool:
         """Whether what a definition gave has become everyone's where it is read."""
-        variable = definition.variable
-        name = f"self.{variable.name}" if variable.is_attribute else variable.name
-        return any(not self._is_during(ranks, read, anchor) for anchor in self._anchors(definition.node, name))
+        return any(not self._is_during(ranks, read, anchor) for anchor in self._anchors(definition.node))
 
     def holds(self, node: ast.AST) -> bool:
         """Whether what a definition gives becomes everyone's at some time."""
-        whole = node
-        while isinstance(whole, ast.Subscript):
-            whole = whole.value
-        return bool(self._anchors(node, updated_text(self.chains, whole)))
+        return bool(self._anchors(node))
 
-    def _anchors(self, node: ast.AST, name: str) -> list[ast.stmt]:
-        """The loops after which what a definition gives to a variable is reduced."""
-        return [a for a, reduced in self.reduced if reduced == name and self.chains.program.inside(node, a)]
+    def _anchors(self, node: ast.AST) -> list[ast.stmt]:
+        """The loops after which what a definition changes is reduced."""
+        around = [(anchor, name) for anchor, name in self.reduced if self.chains.program.inside(node, anchor)]
+        while around and isinstance(node, ast.Subscript):
+            node = node.value
+        return [anchor for anchor, name in around if name == updated_text(self.chains, node)]
 
     def _is_during(self, ranks: Ranks, read: ast.AST, anchor: ast.stmt) -> bool:
         program = self.chains.program

@@ -177,6 +177,11 @@ class Ranks:
         """Whether an expression may have another value on each rank."""
         return bool(self.rounds or self.shards.draws) and self.of(node).is_own
 
+    def given_by(self, definition: Definition) -> Rank:
+        """The rank of what a definition gives its variable, or puts into its object."""
+        labels = self._solved(lambda: self._resolved(self._get(definition)))
+        return Rank(frozenset(label for label in labels if isinstance(label, Origin)))
+
     def parts_of(self, node: ast.expr, at: str | None = None) -> tuple[Rank, list[Given]]:
         """The rank of an expression, or of a part of its object, apart from what callers give to its function."""
         labels = self._solved(lambda: _part(self._of(node), at))
@@ -274,7 +279,7 @@ class Ranks:
         node = definition.node
         if definition.kind is Kind.ASSIGNMENT and not self._reads_itself(definition):
             return None
-        if definition.kind is Kind.IN_PLACE and self._is_replaced(node):
+        if definition.kind is Kind.IN_PLACE and (self._is_replaced(node) or self._is_of_a_batch(definition)):
             return None
         around = [loop for loop in self.program.loops_round(node) if loop in self.rounds]
         if around:
@@ -282,6 +287,23 @@ class Ranks:
         if self._outlives_its_function(definition):
             return self.loop_that_runs(self.program.frame(node))
         return None
+
+    def _is_of_a_batch(self, definition: Definition) -> bool:
+        """Whether a call changes what each round of its loop begins anew, and another object only if that holds it."""
+        node = definition.node
+        around = next((n for n in self.program.loops_round(node) if n in self.rounds), None)
+        if not isinstance(node, ast.Call) or around is None:
+            return False
+        roots = {self._root(changed) for changed in self.chains.changed_by(node)}
+        if definition.variable in roots:
+            return False
+        others = (d for d in self.chains.facts(node).at(node) if d.variable in roots)
+        return any(self._begins_anew(other, around) for other in others)
+
+    def _root(self, node: ast.expr) -> Variable | None:
+        while isinstance(node, (ast.Subscript, ast.Attribute)) and self.chains.variable(node) is None:
+            node = node.value
+        return self._variable_of(node)
 
     def _outlives_its_function(self, definition: Definition) -> bool:
         """Whether the variable is an attribute that the definition names, or of an enclosing scope."""
@@ -639,8 +661,6 @@ class Ranks:
             return self._subscript(node)
         if isinstance(node, ast.Call):
             return self._called(node, None)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            return self._divided(node)
         if isinstance(node, ast.IfExp):
             return self._of(node.body) | self._of(node.orelse) | self._chosen(self._of(node.test), node)
         if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
@@ -656,21 +676,6 @@ class Ranks:
         if isinstance(node, ast.Dict):
             return self._displayed(node)
         return self._all(n for n in ast.iter_child_nodes(node) if isinstance(n, (ast.expr, ast.keyword)))
-
-    def _divided(self, node: ast.BinOp) -> _Labels:
-        """A quotient: of two counts of steps it is the part of an epoch, which is the same for all."""
-        labels = self._of(node.left) | self._of(node.right)
-        if not self._is_number_of_batches(node.right):
-            return labels
-        return frozenset(la for la in labels if isinstance(la, Given) or la.mark is not Mark.STEPS)
-
-    def _is_number_of_batches(self, node: ast.expr, depth: int = 3) -> bool:
-        """Whether the length of a prepared loader goes into a number."""
-        if any(isinstance(n, ast.Call) and self._is_length_of_loader(n) for n in ast.walk(node)):
-            return True
-        names = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))] if depth else []
-        values = {self._assigned(d.node)[0] for n in names for d in self.chains.definitions(n)}
-        return any(v is not None and self._is_number_of_batches(v, depth - 1) for v in values)
 
     def _all(self, nodes: Iterable[ast.AST]) -> _Labels:
         found = _NONE

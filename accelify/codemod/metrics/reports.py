@@ -9,11 +9,12 @@ from enum import Enum
 
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.rank import Given, Loop, Mark, Origin, Ranks
-from accelify.codemod.metrics.sinks import Sink, Sinks, Way
+from accelify.codemod.metrics.sinks import Sink, Sinks, Way, leaves
 from accelify.codemod.metrics.updates import Updating, addition, assigned_to, updating
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Instance
 
 
 class About(Enum):
@@ -26,7 +27,6 @@ class About(Enum):
     BATCH = "value of a single batch, shown while the loop runs"
     LAST = "value of the last batch"
     STATE = "state that later steps compute with"
-    STEPS = "setting that follows a count of steps"
     CARRIED = "value of one batch that the next one's loss is computed from"
 
 
@@ -68,9 +68,6 @@ class Reports:
     def _follow(self, sink: Sink, at: str | None = None) -> None:
         """Report a sink's own values; those that its function is given, where it is called."""
         own, given = self.ranks.parts_of(sink.value, at)
-        if sink.way is Way.SET and (counts := own.of(Mark.STEPS)):
-            loop = next(iter(counts)).node
-            self._found.setdefault((About.STEPS,), Report(About.STEPS, sink.node, ast.unparse(sink.value), loop))
         for origin in self._origins(sink, own.origins):
             self._report(sink, origin)
         for each in given:
@@ -125,7 +122,8 @@ class Reports:
         for origin in sorted((o for o in self.ranks.of(loss).of(Mark.RUNNING) if o.differs), key=_by_place):
             text, around = updated_text(self.ranks.chains, origin.node), self.ranks.loop_of(origin.node)
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
-            if around is not None and not is_known and not self._is_sum_of_losses(origin.node):
+            is_state = not is_known and not self._is_sum_of_losses(origin.node) and self._is_kept(origin.node)
+            if around is not None and is_state:
                 self._found[About.STATE, text] = Report(About.STATE, origin.node, text, around)
 
     def _in_rounds(self, node: ast.expr, seen: set[Scope]) -> Iterator[tuple[ast.expr, Loop]]:
@@ -152,7 +150,11 @@ class Reports:
                     values = list(self._given_by(definition, loop))
                     if self._is_of_this_round(definition.node, read, loop):
                         queue.extend(values)
-                    elif any(self.ranks.is_own(v) for v in values) and not self._is_sum_of_losses(definition.node):
+                    elif (
+                        self.ranks.given_by(definition).is_own
+                        and self._is_kept(definition.node)
+                        and not self._is_sum_of_losses(definition.node)
+                    ):
                         about = About.CARRIED if definition.kind is Kind.ASSIGNMENT else About.STATE
                         text = updated_text(self.ranks.chains, definition.node)
                         self._found.setdefault((about, text), Report(about, definition.node, text, loop))
@@ -187,6 +189,15 @@ class Reports:
         """Whether a sum is of tensors with their graphs, on which a backward pass runs."""
         added = addition(self.ranks.chains, node)
         return added is not None and not all(map(self._has_no_graph, added.parts))
+
+    def _is_kept(self, node: ast.AST) -> bool:
+        """Whether an update keeps what it is given: a module has done with it after its forward pass."""
+        if not isinstance(node, ast.Call):
+            return True
+        callees = self.program.flow.callees.get(node, ())
+        rows = self.ranks.chains.kinds.called(node) or ()
+        is_forward = any(isinstance(v, Instance) for v in self.program.values(node.func))
+        return bool(callees and not is_forward) or any(not leaves(row) for row in rows)
 
     def _has_no_graph(self, node: ast.expr) -> bool:
         kinds = self.ranks.chains.kinds

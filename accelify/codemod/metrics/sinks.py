@@ -25,7 +25,6 @@ class Way(Enum):
     SAVED = "saved"
     RETURNED = "returned"
     DECIDED = "decided by"
-    SET = "set in an optimizer"
     HANDED_OVER = "handed to code that is not known"
 
 
@@ -67,7 +66,7 @@ class Sinks:
             if any(map(self._is_on_a_bar, targets)):
                 yield Sink(Way.SHOWN, node.value, node)
             elif any(map(self._is_a_setting, targets)):
-                yield Sink(Way.SET, node.value, node)
+                yield Sink(Way.DECIDED, node.value, node)
 
     def _is_a_setting(self, target: ast.expr) -> bool:
         """`group["lr"] = ...` for a group of an optimizer."""

@@ -48,11 +48,6 @@ _OWN = {
         "later steps compute with {}, and each process puts only its share of the data into it: gather it over them",
         Tier.REVIEW,
     ),
-    About.STEPS: (
-        "{} follows a count of this process's steps, and N processes take 1/N of them in an epoch: count each step "
-        "`accelerator.num_processes` times where the schedule is meant in epochs or samples",
-        Tier.REVIEW,
-    ),
     About.CARRIED: (
         "{} is carried from one batch to the next, and each process takes only its share of them, in turn",
         Tier.REVIEW,

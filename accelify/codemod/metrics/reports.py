@@ -151,7 +151,8 @@ class Reports:
                     if self._is_of_this_round(definition.node, read, loop):
                         queue.extend(values)
                     elif (
-                        self.ranks.given_by(definition).is_own
+                        values
+                        and self.ranks.given_by(definition).is_own
                         and self._is_kept(definition.node)
                         and not self._is_sum_of_losses(definition.node)
                     ):

@@ -173,7 +173,7 @@ def _taken_again(mean: ast.Assign, accelerator: str) -> str:
 
 
 def _whole(reduction: Reduction, trim: Trim | None) -> str:
-    if reduction.how not in ("mean", "sum"):
+    if reduction.how.startswith("m") and reduction.how != "mean":
         return "all processes"
     if reduction.how == "mean":
         return "the processes, each of which takes as many batches"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
-from accelify.codemod.edits.values import Plan, Remark
+from accelify.codemod.edits.values import Place, Plan, Remark
 from accelify.codemod.result import ChangeRecord, Note, Tier
 
 Lines = Mapping[str, Callable[[int], int]]
@@ -48,21 +47,15 @@ def _told(remarks: Iterable[Remark], path: str, lines: Lines) -> Iterator[tuple[
             alike.setdefault((remark.rule, remark.tier, remark.message), []).append(remark)
     for same in alike.values():
         first, *others = sorted(same, key=lambda r: line_of(r.node))
-        listed = [(r.path, r.node, r.about) for r in others]
-        listed += [(at, node, "") for r in [first, *others] for at, node in r.also]
         line = _line(path, first.node, lines)
-        places = dict.fromkeys(_place(at, node, about, path, lines) for at, node, about in listed)
-        own = (f"line {line}", f"{first.about} (line {line})")
-        also = [place for place in places if place not in own]
-        named = (_place(at, node, "", path, lines) for at, node in first.lines)
-        text = replace(first, message=first.message.replace("{lines}", ", ".join(dict.fromkeys(named)))).text
-        yield first, line, text + (f"; also {', '.join(also)}" if also else "")
 
+        def named(place: Place, about: str = "") -> str:
+            found = f"line {_line(*place, lines)}" if place[0] == path else f"{place[0]}:{_line(*place, lines)}"
+            return f"{about} ({found})" if about else found
 
-def _place(at: str, node: ast.AST, about: str, path: str, lines: Lines) -> str:
-    line = _line(at, node, lines)
-    place = f"line {line}" if at == path else f"{at}:{line}"
-    return f"{about} ({place})" if about else place
+        listed = dict.fromkeys(named((r.path, r.node), r.about) for r in others)
+        also = [place for place in listed if place != named((path, first.node), first.about)]
+        yield first, line, first.text(named) + (f"; also {', '.join(also)}" if also else "")
 
 
 def _line(path: str, node: ast.AST, lines: Lines) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.codemod.edits.values import Obstacle, Remark
+from accelify.codemod.edits.values import Obstacle, Place, Remark
 from accelify.codemod.files.cells import told
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
@@ -59,5 +59,11 @@ def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Itera
     said: list[Remark | Obstacle] = [*made.remarks, *made.obstacles]
     for found in said:
         if found.path == path and getattr(found.node, "lineno", None) == line:
-            yield f"{found.rule}: {found.text if isinstance(found, Remark) else found.message}"
+            text = found.text(_named) if isinstance(found, Remark) else found.message
+            yield f"{found.rule}: {text}"
     yield from made.evidence(path, line)
+
+
+def _named(place: Place) -> str:
+    path, node = place
+    return f"{path}:{getattr(node, 'lineno', 1)}"

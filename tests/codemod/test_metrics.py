@@ -67,7 +67,9 @@ def rewritten(
     """The new script, and its notes about sums."""
     text = SCRIPT.format(begin=begin, add=add, end=end, call=call, parameter=parameter, before=before)
     result = run(text, Options(keep_global_batch=splits))
-    return result.after.decode(), [n.message for n in result.notes if "share" in n.message]
+    return result.after.decode(), [
+        n.message for n in result.notes if "share" in n.message or "own batches" in n.message
+    ]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_a_sum_that_cannot_be_shown_is_told(changes: dict[str, str]) -> None:
 def test_what_the_loop_shows_is_told() -> None:
     after, notes = rewritten(add="total += loss.item()\n        print(total / (i + 1))")
     assert REDUCED in after
-    assert notes == ["`total` is this process's share until the loop is over"]
+    assert notes == ["`total` is of this process's own batches only"]
 
 
 @pytest.mark.parametrize(
@@ -588,7 +590,7 @@ def metered(
     begin: str = "losses = AverageMeter()", update: str = "losses.update(loss.item(), len(x))", **end: str
 ) -> str:
     result = run(METERS.format(begin=begin, update=update, end=end.get("end", "print(losses.avg)")))
-    notes = [n.message for n in result.notes if "share" in n.message]
+    notes = [n.message for n in result.notes if "share" in n.message or "own batches" in n.message]
     return result.after.decode() + "".join(f"note: {n}\n" for n in notes)
 
 

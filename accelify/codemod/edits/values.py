@@ -149,13 +149,16 @@ class When(Enum):
     CHANGED = auto()  # where something else changes in its file
 
 
+Place = tuple[str, ast.AST]  # a node and its file
+
+
 @dataclass(frozen=True)
 class Remark:
     """A note at a node of the original; the report gives its line in the new file.
 
     of: the node that `when` is about, if it is another. once: the same message at another place of the file will do.
     about: what the `{}` of the message stands for; notes of a file that differ in it alone are told as one.
-    also: further places that the message is about, each with its file. lines: what its `{lines}` stands for.
+    lines: the places that its `{0}`, `{1}` stand for.
     """
 
     rule: str
@@ -167,14 +170,14 @@ class Remark:
     of: ast.AST | None = None
     once: bool = False
     about: str = ""
-    also: tuple[tuple[str, ast.AST], ...] = ()
-    lines: tuple[tuple[str, ast.AST], ...] = ()
+    lines: tuple[tuple[Place, ...], ...] = ()
 
-    @property
-    def text(self) -> str:
-        """The message with what it is about, and with the lines of the original."""
-        lines = (f"line {getattr(node, 'lineno', 1)}" for _, node in self.lines)
-        return self.message.replace("{}", self.about).replace("{lines}", ", ".join(dict.fromkeys(lines)))
+    def text(self, named: Callable[[Place], str]) -> str:
+        """The message with all that it stands for."""
+        text = self.message.replace("{}", self.about)
+        for number, places in enumerate(self.lines):
+            text = text.replace(f"{{{number}}}", ", ".join(dict.fromkeys(map(named, places))))
+        return text
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.metrics.progress import StepCounts
+from accelify.codemod.metrics.reports import About
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
@@ -31,12 +32,14 @@ def find(script: Script) -> Iterator[Remark]:
         return
     first, *others = ((script.path(place), place) for place in sizes.loaders or sizes.loops)
     counted = tuple((script.path(node), node) for node in StepCounts(script).intervals())
-    learned = (
-        f"on N processes a step learns from N {_ITEMS[bool(sizes.loaders)]}, one from each process, and an epoch has"
-    )
-    learned += f" 1/N of the steps{' (counted in {lines})' if counted else ''}"
+    shown = tuple((script.path(r.node), r.node) for r in script.metrics.reports if r.about is About.BATCH)
+    learned = f"on N processes a step learns from N {_ITEMS[bool(sizes.loaders)]}{' (and of {0})' if others else ''}"
+    steps = f"an epoch has 1/N of the steps{' (counted in {1})' if counted else ''}"
+    learned = f"{learned}, one from each process, and {steps}"
     message, tier = _of_loaders(script, learned) if sizes.loaders else (_of_loops(script, learned), Tier.REVIEW)
-    yield Remark(NAME, *first, message, tier, also=tuple(others), lines=counted)
+    if shown and script.distribution is None:
+        message += ". What is shown of single batches ({2}) is of one process's own"
+    yield Remark(NAME, *first, message, tier, lines=(tuple(others), counted, shown))
 
 
 def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:

@@ -32,6 +32,7 @@ _FEWER = (
     "steps once an epoch"
 )
 _OF_SHARDS = (About.SUM, About.LIST, About.RUNNING)
+_OWN_BATCHES = "{} is of this process's own batches only"
 _OWN = {
     About.SUM: (
         "{} adds up this process's share only: reduce it over the processes where the whole is meant",
@@ -42,8 +43,8 @@ _OWN = {
         "{} is worked out from this process's share only: reduce it over the processes where the whole is meant",
         Tier.REVIEW,
     ),
-    About.UNFINISHED: ("{} is this process's share until the loop is over", Tier.ADVICE),
-    About.BATCH: ("what is shown of single batches while the loop runs is of this process's own batches", Tier.ADVICE),
+    About.UNFINISHED: (_OWN_BATCHES, Tier.ADVICE),
+    About.BATCH: (_OWN_BATCHES, Tier.ADVICE),
     About.STATE: (
         "later steps compute with {}, and each process puts only its share of the data into it: gather it over them",
         Tier.REVIEW,
@@ -52,7 +53,7 @@ _OWN = {
         "{} is carried from one batch to the next, and each process takes only its share of them, in turn",
         Tier.REVIEW,
     ),
-    About.LAST: ("{} is of the last batch of this process", Tier.ADVICE),
+    About.LAST: (_OWN_BATCHES, Tier.ADVICE),
 }
 _SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
 
@@ -104,7 +105,10 @@ def _elsewhere(script: Script) -> Iterator[Remark]:
 
 def _own_values(script: Script) -> Iterator[Remark]:
     """What one process alone has seen, and that is shown, saved, returned or decided by."""
+    has_size = script.batch_sizes.loaders or script.batch_sizes.loops
     for report in script.metrics.reports:
+        if report.about is About.BATCH and has_size:
+            continue  # said with the batch size
         if report.about in _OF_SHARDS and _goes_over_all(script, report.node, report.loop):
             continue
         message, tier = _OWN[report.about]

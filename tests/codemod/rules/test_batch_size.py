@@ -41,7 +41,7 @@ def test_several_training_loaders_get_one_note() -> None:
     result = run(text.replace("for x, y in loader:", "for (x, y), _ in zip(loader, other):"))
     found = note(result)
     assert "batch_size=4" in line(result, found.line)
-    assert f"also line {found.line + 1}" in found.message
+    assert f"(and of line {found.line + 1})" in found.message
 
 
 @pytest.mark.parametrize(

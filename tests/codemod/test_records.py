@@ -1,0 +1,42 @@
+"""Notes that say the same of several places are one; places are told as the new files have them."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.codemod.edits.values import Plan, Remark
+from accelify.codemod.records import notes_elsewhere, notes_of
+from accelify.codemod.result import Tier
+
+LINES = list(ast.parse("a\nb\nc\n").body)
+DOWN = {"train.py": lambda line: line + 10}
+
+
+def told(*remarks: Remark) -> list[tuple[int, str]]:
+    return [(n.line, n.message) for n in notes_of(Plan(remarks=list(remarks)), "train.py", DOWN)]
+
+
+def remark(line: int, message: str = "{} is own", path: str = "train.py", about: str = "") -> Remark:
+    return Remark("notes", path, LINES[line - 1], message, Tier.REVIEW, about=about)
+
+
+def test_places_of_which_the_same_is_said_are_one_note() -> None:
+    assert told(remark(3, "stays"), remark(1, "stays")) == [(11, "stays; also line 13")]
+    assert told(remark(1, about="`a`"), remark(2, about="`b`")) == [(11, "`a` is own; also `b` (line 12)")]
+    assert told(remark(1, "stays"), remark(1, "stays")) == [(11, "stays")]
+
+
+def test_other_messages_and_files_stay_apart() -> None:
+    assert told(remark(1, "stays"), remark(2, "goes"), remark(3, "stays", "data.py")) == [(11, "stays"), (12, "goes")]
+
+
+def test_a_note_of_a_file_that_does_not_change_names_it() -> None:
+    plan = Plan(remarks=[remark(2, "stays", "data.py"), remark(3, "stays", "data.py")])
+    (note,) = notes_elsewhere(plan, {"train.py"}, DOWN)
+    assert note.message == "data.py:2: stays; also line 3"
+
+
+def test_a_message_may_name_places_of_any_file() -> None:
+    places = (("train.py", LINES[1]), ("data.py", LINES[2]))
+    named = Remark("notes", "train.py", LINES[0], "counted in {0}", Tier.REVIEW, lines=(places,))
+    assert told(named) == [(11, "counted in line 12, data.py:3")]

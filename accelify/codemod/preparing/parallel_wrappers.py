@@ -1,9 +1,10 @@
-"""Which calls wrap a model for several GPUs of one process, and which conditions ask whether one is wrapped?"""
+"""Which calls wrap a model for several GPUs, which conditions ask for a wrapper, and what is done with their number?"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
+from dataclasses import dataclass
 
 from accelify.codemod.libraries import names, table, vocabulary
 from accelify.codemod.libraries.row import Asks
@@ -11,7 +12,7 @@ from accelify.codemod.semantics.conditions import Conditions, Process, worlds_wh
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Instance, Value
+from accelify.codemod.semantics.values import Instance, Made, Value
 
 
 class Wrappers:
@@ -48,6 +49,85 @@ class Wrappers:
             if not any(map(names.is_wrapper, bases)) or not own <= {"__init__", "__getattr__"}:
                 return False
         return bool(classes)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCount:
+    """Where a script uses the number of GPUs.
+
+    multiplied: what it is a factor of: a product, or the statement `size *= count`; None where it is shown.
+    workers: whether that says how many workers a loader has.
+    """
+
+    node: ast.expr
+    multiplied: ast.BinOp | ast.AugAssign | ast.Assign | None
+    workers: bool = False
+
+
+def gpu_counts(program: Program) -> Iterator[GpuCount]:
+    """The products with the number of GPUs, the places that show it, and the conditions round both."""
+    for node in list(program.flow.values):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and _counts_gpus(program, node):
+            factor, parent = node, program.parent(node)
+            if isinstance(parent, ast.Call) and "max" in program.called(parent):  # `max(1, n_gpu)`
+                factor, parent = parent, program.parent(parent)
+            if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult):
+                yield _factor(program, node, parent)
+            elif isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Mult) and parent.value is factor:
+                yield GpuCount(node, parent, _is_of_workers(program, parent.target))
+            elif _is_shown(program, node):
+                yield GpuCount(node, None)
+
+
+def _factor(program: Program, node: ast.expr, product: ast.BinOp) -> GpuCount:
+    """The number of GPUs in a product, or in `workers = workers * count`."""
+    statement = program.parent(product)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return GpuCount(node, product, _is_of_workers(program, product))
+    target = statement.targets[0]
+    is_own = ast.unparse(target) in (ast.unparse(product.left), ast.unparse(product.right))
+    return GpuCount(node, statement if is_own else product, _is_of_workers(program, target))
+
+
+def conditions_on(program: Program, node: ast.AST) -> list[ast.expr]:
+    """The reads of the number of GPUs in the conditions that a node stands under: `if n_gpu > 1:`."""
+    tests = (n for branching, _ in program.branches_round(node) for n in ast.walk(branching.test))
+    return [
+        n.left
+        for n in tests
+        if isinstance(n, ast.Compare)
+        and [type(op) for op in n.ops] == [ast.Gt]
+        and [getattr(c, "value", None) for c in n.comparators] == [1]
+        and _counts_gpus(program, n.left)
+    ]
+
+
+def _counts_gpus(program: Program, node: ast.expr) -> bool:
+    """Whether an expression is always the number of GPUs of this machine."""
+    if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        return False
+    values = program.values(node)
+    rows = [table.function(v.name) for v in values if isinstance(v, Made)]
+    return bool(rows) and len(rows) == len(values) and all(r is not None and r.asks is Asks.GPUS for r in rows)
+
+
+def _is_shown(program: Program, node: ast.AST) -> bool:
+    """Whether a value is a part of what a statement prints or logs."""
+    statement = program.statement(node)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and call is not node and any(map(names.says, program.called(call)))
+
+
+def _is_of_workers(program: Program, node: ast.expr) -> bool:
+    """Whether an expression, or the variable that is written like it, says how many workers a loader has."""
+    given = [k.value for call in program.calls for k in call.keywords if k.arg == "num_workers"]
+    text = ast.unparse(node)
+    is_variable = isinstance(node, (ast.Name, ast.Attribute))
+    return any(
+        program.inside(node, g) if not is_variable else text in map(ast.unparse, ast.walk(g))
+        for g in given
+        if program.path(g) == program.path(node) or is_variable
+    )
 
 
 class Unwrapped:

@@ -62,10 +62,10 @@ def _processes(script: Script, count: GpuCount, nodes: list[ast.expr]) -> Iterat
             yield Change(NAME, script.path(node), node.lineno, reason, (edit,), Tier.REVIEW)
 
 
-def _unscaled(script: Script, count: GpuCount, multiplied: ast.BinOp | ast.AugAssign) -> Change:
+def _unscaled(script: Script, count: GpuCount, multiplied: ast.BinOp | ast.AugAssign | ast.Assign) -> Change:
     """Workers for one GPU: each process starts its own."""
     reason, path = "each process starts its own workers", script.path(multiplied)
-    if isinstance(multiplied, ast.AugAssign):
+    if not isinstance(multiplied, ast.BinOp):
         return Change(NAME, path, multiplied.lineno, reason, (Remove(multiplied),), Tier.REVIEW)
     other = multiplied.right if script.program.inside(count.node, multiplied.left) else multiplied.left
     make = partial(_side, is_left=other is multiplied.left)

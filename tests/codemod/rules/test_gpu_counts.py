@@ -28,6 +28,7 @@ def counted(before: str, size: str = "2", workers: str = "0", model: str = WRAP,
         ("", f"8 * {COUNT}", "batch_size=8 * accelerator.num_processes"),
         (f"gpus = {COUNT}", "gpus * 8", "batch_size=accelerator.num_processes * 8"),
         (f"gpus = {COUNT}", "8 * max(1, gpus)", "batch_size=8 * max(1, accelerator.num_processes)"),
+        (f"size = 8\nsize = size * {COUNT}", "size", "\nsize = size * accelerator.num_processes\n"),
         (f"size = 8\nsize *= {COUNT}", "size", "\nsize *= accelerator.num_processes\n"),
         (
             f"size = 8\ngpus = {COUNT}\nif gpus > 1:\n    size *= gpus",
@@ -53,6 +54,7 @@ def test_so_is_the_learning_rate() -> None:
         ("", f"4 * {COUNT}", "num_workers=4)"),
         (f"gpus = {COUNT}", "gpus * 4", "num_workers=4)"),
         (f"workers = 4\nworkers *= {COUNT}", "workers", "workers = 4\nloader"),
+        (f"workers = 4\nworkers = workers * {COUNT}", "int(workers)", "workers = 4\nloader"),
     ],
 )
 def test_each_process_starts_its_own_workers(before: str, workers: str, after: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from click.testing import CliRunner
 
 from accelify.codemod.rules import pages
@@ -20,6 +23,19 @@ def test_every_rule_has_a_page_that_says_why_and_what_is_left_alone():
 def test_the_list_names_every_rule():
     listed = CliRunner().invoke(command, []).output
     assert [line.split()[0] for line in listed.splitlines()] == list(pages())
+
+
+def test_every_name_that_a_report_may_print_has_a_page():
+    """Names are constants called `NAME`, or texts where a note, a change or an obstacle is made."""
+    printed = set()
+    for path in (Path(__file__).parents[1] / "accelify").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        printed.update(re.findall(r'^NAME = "([a-z_]+)"', text, re.MULTILINE))
+        printed.update(re.findall(r'(?:Obstacle|Note|ChangeRecord|Remark)\(\s*(?:1,\s*)?"([a-z_]+)"', text))
+        if path.name == "obstacles.py":
+            printed.update(re.findall(r'yield .*, "([a-z]+)", ', text))
+    assert {"callers", "gate", "prepare", "notes", "distributed"} <= printed
+    assert printed - set(pages()) == set()
 
 
 def test_an_unknown_rule_gets_the_nearest_known_one():

@@ -82,10 +82,43 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (notebooks.NAME, notebooks.find),
     (notes.NAME, notes.find),
 )
+# What else reports name: what is decided beside the rules.
+BESIDE = {
+    "callers": """Name the files that set up or call what changes.
+
+    trainer.py: `fit(model, device)`  ->  `fit(model, accelerator)`, while main.py calls it by its old parameters
+
+Why: a function that is migrated without its callers breaks them. Callers that train are migrated with it.
+Left alone: callers where more than a few could be meant: name those that are to be migrated too.
+""",
+    "comments": """List comments that went with removed lines.
+
+    model.to(device)  # 11 GB at most    ->    (nothing), and the report says what the comment said
+
+Why: nothing that a person wrote is lost silently.
+Left alone: comments on lines that stay.
+""",
+    "gate": """Leave a file as it was where the result does not pass a check.
+
+    it compiles; it means what was planned; every name is bound; a second run changes nothing; no comment is lost
+
+Why: a wrong migration is worse than none. A result that fails is a fault of accelify: please report it with the line.
+Left alone: the whole program, whose files belong together.
+""",
+    "verify": """Keep only what is proven to train the same model.
+
+    accelify rewrite --verify train.py    runs the script before and after, on one process and on two
+
+Why: a rule may be wrong about a script; a run is not.
+Left alone: files whose two runs differ. The note names what differs, and where.
+""",
+}
 
 
 def pages() -> dict[str, str]:
-    """The page of each rule, by its name."""
+    """The page of each rule, and of each other name in a report."""
     finds = [(name, find.__module__) for name, find in (*LAUNCH_RULES, *SETTING_RULES, *RULES)]
     listed = [*finds, (leftovers.NAME, leftovers.__name__)]
-    return {name: inspect.cleandoc(sys.modules[module].__doc__ or "") for name, module in listed}
+    return {name: inspect.cleandoc(sys.modules[module].__doc__ or "") for name, module in listed} | {
+        name: page.strip() for name, page in BESIDE.items()
+    }

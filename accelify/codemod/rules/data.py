@@ -12,7 +12,7 @@ processes cannot divide. A note says so.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 
 import libcst as cst
@@ -167,13 +167,34 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     if not places:
         return
     yield from _own_generators(script)
-    yield Remark(
-        NAME,
-        script.path(backward),
-        backward,
-        "each process draws its own data: N processes see N times as much in a step",
-        Tier.REVIEW,
+    message = (
+        "each process draws its own data: on N processes a step learns from N times as many samples. Consider a larger "
+        "learning rate (often N times, with a warm-up), or a smaller batch"
     )
+    if _draws_in_the_model_alone(script):
+        message = (
+            "every process computes on the same data here, and only the model draws at random: a step averages over N "
+            "draws, and more processes bring no speed"
+        )
+    yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _draws_in_the_model_alone(script: Script) -> bool:
+    """Whether all that the training loops give to models was there before them."""
+    loops = {loop for loops in script.training.loops.values() for loop in loops}
+    calls = [c for c in script.program.calls if any(script.program.inside(c, loop) for loop in loops)]
+    given = [a for c in calls if any(map(script.roles.is_model, script.program.values(c.func))) for a in c.args]
+    return bool(given) and not any(_is_made_in(script, a, loops) for a in given)
+
+
+def _is_made_in(script: Script, node: ast.expr, loops: Collection[ast.AST]) -> bool:
+    """Whether a value is made in some loops, or in a function that may be called in them."""
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    found = {d.node for n in names for d in script.metrics.measured.chains.definitions(n)}
+    frames = {script.program.frame(loop) for loop in loops}
+    is_elsewhere = any(script.program.frame(d) not in frames for d in found)
+    is_inside = any(script.program.inside(d, loop) for d in found for loop in loops if not is_elsewhere)
+    return is_elsewhere or is_inside or not found or any(isinstance(n, ast.Call) for n in ast.walk(node))
 
 
 def _own_generators(script: Script) -> Iterator[Change | Obstacle]:

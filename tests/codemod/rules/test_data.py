@@ -1,0 +1,53 @@
+"""What is said of training loops that have no loader, and draw at random."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.result import Status
+from tests.codemod.pairs import run
+
+SCRIPT = """\
+import random
+import torch
+from torch import nn
+x, y = torch.randn(8, 4), torch.randn(8, 1)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 1)
+    def forward(self, x):
+        for _ in range(random.randint(0, 3)):
+            x = self.a(x)
+        return self.b(x)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(50):
+    {batch}
+    loss = ((model({given}) - y) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def told(batch: str, given: str) -> str:
+    result = run(SCRIPT.format(batch=batch, given=given))
+    assert result.status is Status.MIGRATED, result.notes
+    (message,) = (n.message for n in result.notes if n.rule == "data")
+    return message
+
+
+@pytest.mark.parametrize(("batch", "given"), [("pass", "x"), ("pass", "x[:4]"), ("print(step)", "x")])
+def test_what_only_the_model_draws_makes_no_data(batch: str, given: str) -> None:
+    assert "computes on the same data" in told(batch, given)
+
+
+@pytest.mark.parametrize(
+    ("batch", "given"),
+    [("z = torch.randn(8, 4)", "z"), ("z = x[torch.randint(8, (8,))]", "z"), ("pass", "torch.randn(8, 4)")],
+)
+def test_batches_that_a_step_draws_are_each_process_s_own(batch: str, given: str) -> None:
+    message = told(batch, given)
+    assert "draws its own data" in message
+    assert "learning rate" in message

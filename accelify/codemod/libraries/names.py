@@ -241,6 +241,12 @@ def runs_command(name: str | None) -> bool:
     return row is not None and {Effect.STARTS, Effect.RUNS_CODE} <= row.effects
 
 
+def reads_command(name: str | None) -> bool:
+    """Functions that run another program for what it prints: `subprocess.check_output`."""
+    row = table.function(name)
+    return runs_command(name) and row is not None and row.returns in ("string", "tuple")
+
+
 def copies_file(name: str | None) -> bool:
     """`shutil.copy`, `os.rename`: what its first argument names is somewhere else afterwards, too."""
     return _has_trait(name, Trait.COPIES_FILE)

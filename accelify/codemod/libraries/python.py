@@ -467,8 +467,12 @@ effects=waits mutates=self
     <pool>: shutdown join close terminate
 effects=starts+waits+runs_code
     os: system popen fork execv execve execvp spawnl spawnv
-    subprocess: run call check_call check_output getoutput getstatusoutput
+    subprocess: run call check_call
     sh: *
+effects=starts+waits+runs_code returns=string
+    subprocess: check_output getoutput
+effects=starts+waits+runs_code returns=tuple
+    subprocess: getstatusoutput
 effects=starts+runs_code returns=child
     subprocess: Popen
 effects=waits

@@ -195,16 +195,27 @@ def _left(script: Script) -> Iterator[Remark]:
             and call not in script.written.guarding.covered
             and not script.written.guarding.is_cached(call)
             and any(map(names.runs_command, script.program.called(call)))
+            and not _is_run_for_its_output(script, call)
         ):
             left.setdefault(frame, []).append(call)
     for calls in left.values():
         first = min(calls, key=script.program.position)
         spelled = dict.fromkeys(f"`{ast.unparse(c.func).rpartition('.')[2]}`" for c in calls)
         named = ", ".join(spelled)
-        message = f"{named}: every process writes this; put it under `if accelerator.is_main_process:` if one should"
+        is_command = [any(map(names.runs_command, script.program.called(c))) for c in calls]
+        does = (
+            "runs this command" if all(is_command) else "writes this, or runs it" if any(is_command) else "writes this"
+        )
+        message = f"{named}: every process {does}; put it under `if accelerator.is_main_process:` if one should"
         if asked := dict.fromkeys(_asked_of_all(script, calls)):
             message += f", but ask for {', '.join(asked)} before that, as all processes must"
         yield Remark(NAME, script.path(first), first, message, Tier.ADVICE)
+
+
+def _is_run_for_its_output(script: Script, call: ast.Call) -> bool:
+    """`subprocess.check_output(["git", "rev-parse", "HEAD"])`, which asks a program and changes nothing."""
+    is_read = any(k.arg in ("capture_output", "stdout") for k in call.keywords)
+    return is_read or any(map(names.reads_command, script.program.called(call)))
 
 
 def _written_with_saves(script: Script) -> set[ast.stmt]:

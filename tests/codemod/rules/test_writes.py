@@ -163,3 +163,24 @@ def test_a_file_named_for_the_time_is_one_for_all_that_read_it(now: str) -> None
     text = "torch.save(model.state_dict(), path)\nmodel.load_state_dict(torch.load(path))"
     result = run(script(imports=imports, before=f"path = 'm' + {now}", end=text))
     assert "path = 'm' + accelerator.broadcast_object_list([" in result.after.decode()
+
+
+ASKS = "import os, subprocess"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(subprocess.check_output(['git', 'rev-parse', 'HEAD']))",
+        "version = subprocess.run(['git', 'describe'], capture_output=True).stdout",
+        "host = subprocess.getoutput('hostname')",
+    ],
+)
+def test_a_command_that_is_run_for_its_output_writes_nothing(line: str) -> None:
+    assert not [n for n in run(script(imports=ASKS, end=line)).notes if n.rule == "writes"]
+
+
+@pytest.mark.parametrize("line", ["os.system('make')", "subprocess.run(['make'])", "subprocess.call(['make'])"])
+def test_other_commands_are_run_by_every_process(line: str) -> None:
+    (note,) = (n for n in run(script(imports=ASKS, end=line)).notes if n.rule == "writes")
+    assert "every process runs this command" in note.message

@@ -1,11 +1,12 @@
-"""Which files of the project, beside the program, call functions whose parameters change?"""
+"""Which files of the project, beside what changes, call functions whose parameters change, or load its checkpoints?"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
-from accelify.codemod.edits.values import AddParameter, DropParameter, Plan
+from accelify.codemod.edits.values import AddParameter, DropParameter, Place, Plan
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.semantics.program import Program
@@ -70,3 +71,23 @@ def _called(parsed: Parsed) -> frozenset[str]:
 
 def _last_name(function: ast.AST) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def name_readers(made: Plan, named: Sequence[Parsed], project: Project) -> None:
+    """Let notes on the keys of checkpoints name the files that load such keys into wrapped models."""
+    if not any(r.is_saved for r in made.remarks):
+        return
+    readers = tuple(_readers(named, {c.path for c in made.changes}, project))
+    if readers:
+        made.remarks[:] = [
+            replace(r, message=f"{r.message}, unlike {{0}}", lines=(readers,)) if r.is_saved else r
+            for r in made.remarks
+        ]
+
+
+def _readers(named: Sequence[Parsed], changed: Collection[str], project: Project) -> Iterator[Place]:
+    """Where the other files beside the named ones load weights into models, if they wrap any for several GPUs."""
+    for parsed in project.beside(named, ("DataParallel(", ".load_state_dict(")):
+        loads = [n for n in parsed.parents if isinstance(n, ast.Call) and _last_name(n.func) == "load_state_dict"]
+        if parsed.path not in changed and loads:
+            yield parsed.path, min(loads, key=lambda n: n.lineno)

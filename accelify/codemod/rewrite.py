@@ -212,7 +212,12 @@ def _would_change_again(
 def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options) -> Plan | None:
     from accelify.codemod.plan import plan_for  # most files that get here have no training loop: they do not pay for it
 
-    return plan_for(files, project, named, options)
+    made = plan_for(files, project, named, options)
+    if made is not None and any(r.is_saved for r in made.remarks):
+        from accelify.codemod.outside_callers import name_readers  # few scripts need it
+
+        name_readers(made, named, project)
+    return made
 
 
 def _declined(

@@ -159,6 +159,7 @@ class Remark:
     of: the node that `when` is about, if it is another. once: the same message at another place of the file will do.
     about: what the `{}` of the message stands for; notes of a file that differ in it alone are told as one.
     lines: the places that its `{0}`, `{1}` stand for.
+    is_saved: whether it is about the keys of a checkpoint, which files outside the program may load.
     """
 
     rule: str
@@ -171,6 +172,7 @@ class Remark:
     once: bool = False
     about: str = ""
     lines: tuple[tuple[Place, ...], ...] = ()
+    is_saved: bool = False
 
     def text(self, named: Callable[[Place], str]) -> str:
         """The message with all that it stands for."""

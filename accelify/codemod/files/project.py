@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -133,6 +133,13 @@ class Project:
                     break
             self._listed[top] = found[:_MOST_SEARCHED]
         return self._listed[top]
+
+    def beside(self, named: Sequence[Parsed], words: Collection[str]) -> list[Parsed]:
+        """The files in the folders of the named ones in whose text all of some words are."""
+        folders = dict.fromkeys(Path(p.path).parent for p in named) if self._is_on_disk else ()
+        paths = [p for folder in folders for p in sorted(folder.glob("*.py"))[:_MOST_LISTED]]
+        found = [self._try(str(p)) for p in paths if all(w.encode() in p.read_bytes() for w in words)]
+        return [p for p in found if p is not None and p not in named]
 
     def _near(self, path: Path) -> list[Path]:
         """Those that might import a file; without a repository round it, those of its own folder or package."""

@@ -9,7 +9,8 @@
 
 Why: one process per device is faster, and a prepared model needs no wrapper: it keeps its class and its attributes.
 What a script does with several GPUs, or where `isinstance(model, nn.DataParallel)` holds, it does no more.
-Left alone: `.module` of anything that no wrapper was put round.
+Left alone: `.module` of anything that no wrapper was put round. Notes name what saves a wrapped model, whose keys began
+with `module.`, and what loads such keys.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def find(script: Script) -> Iterator[Found]:
         yield from _choices(script)
         yield from _members(script)
         yield from _loads(script)
+        yield from _saves(script)
 
 
 def _loads(script: Script) -> Iterator[Remark]:
@@ -59,6 +61,30 @@ def _loads(script: Script) -> Iterator[Remark]:
         if any(values & script.program.values(wrapped_by(w)) for w in wrapped):
             message = "what was saved of the wrapped model has `module.` before each key: take it off before this"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
+
+
+def _saves(script: Script) -> Iterator[Remark]:
+    """`torch.save(model.state_dict(), path)` of a model that was wrapped: its keys become others."""
+    message = (
+        "the keys that are saved here no longer begin with `module.`, which `DataParallel` added: load them without a "
+        "wrapper"
+    )
+    for call in script.program.calls if script.written.saves else ():
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr != "state_dict":
+            continue
+        around = [a for a in script.program.ancestors(call) if isinstance(a, (ast.Call, ast.IfExp))]
+        is_kept = any(isinstance(a, ast.IfExp) or getattr(a.func, "attr", "") == "load_state_dict" for a in around)
+        if not is_kept and _is_wrapped(script, function.value):
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, is_saved=True)
+
+
+def _is_wrapped(script: Script, model: ast.expr) -> bool:
+    """Whether a model was in a wrapper where it is read."""
+    if getattr(model, "attr", "") == "module":
+        return False
+    given = [b.value for chain in script.tracer.chains(model) for b in chain if b.value is not None]
+    return any(n in script.wrappers for value in given for n in ast.walk(value))
 
 
 def _unwrap(script: Script, call: ast.Call) -> Change | Attempt:

@@ -1,68 +1,63 @@
-"""Where no model is wrapped any more, what was done without a wrapper is done."""
+"""What becomes of checkpoints of a model that `DataParallel` wrapped."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.codemod.pairs import migrated, script
+from accelify.codemod.result import FileResult
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests.codemod.pairs import run
+from tests.codemod.training_scripts import script
 
-LOAD = "state = torch.load('m.pt')"
-STRIP = "state = {k.replace('module.', ''): v for k, v in state.items()}"
-SEVERAL = "torch.cuda.device_count() > 1"
+WRAP = "model = nn.DataParallel(model)"
+SAVER = (
+    "class Keeper:\n    def __init__(self, model):\n        self.model = nn.DataParallel(model)\n    def save(self):\n"
+)
+SAVER += "        torch.save(self.model.state_dict(), 'net.pt')\nkeeper = Keeper(model)\nmodel = keeper.model"
+
+
+def told(result: FileResult) -> list[str]:
+    """The lines whose keys are said to change."""
+    lines = result.after.decode().splitlines()
+    return [lines[n.line - 1].strip() for n in result.notes if "no longer begin with `module.`" in n.message]
 
 
 @pytest.mark.parametrize(
-    "choice",
+    "slots",
     [
-        f"if {SEVERAL}:\n    model = nn.DataParallel(model)\nelse:\n    {STRIP}",
-        f"if not {SEVERAL}:\n    {STRIP}\nelse:\n    model = nn.DataParallel(model)",
-        f"several = {SEVERAL}\nif several:\n    print('several')\n    model = nn.DataParallel(model)\n"
-        f"if not several:\n    {STRIP}",
-        f"if args.multi_gpu:\n    model = nn.DataParallel(model, device_ids=args.gpus)\nelse:\n    {STRIP}",
-        f"if args.wrap:\n    model = nn.DataParallel(model)\nelse:\n    {STRIP}",
+        {"model": WRAP, "end": "torch.save(model.state_dict(), 'net.pt')"},
+        {"model": WRAP, "end": "state = {'epoch': 1, 'net': model.state_dict()}\ntorch.save(state, 'net.pt')"},
+        {"model": f"if torch.cuda.device_count() > 1:\n    {WRAP}", "end": "torch.save(model.state_dict(), 'net.pt')"},
+        {"model": SAVER, "end": "keeper.save()"},
     ],
 )
-def test_what_was_done_without_a_wrapper_is_done_whatever_the_machine(choice: str) -> None:
-    load = "model.load_state_dict(state)"
-    text = migrated(script(imports="from options import args", model=f"{LOAD}\n{choice}\n{load}"))
-    assert f"\n{STRIP}\n{load}\n" in text
-    assert "DataParallel" not in text
-    assert "device_count" not in text
+def test_the_keys_of_a_wrapped_model_change(slots: dict[str, str]) -> None:
+    (line,) = told(run(script(before="rows = torch.randn(8, 2, 4)", **slots)))
+    assert "state_dict()" in line
 
 
 @pytest.mark.parametrize(
-    "saved",
+    "slots",
     [
-        "if isinstance(model, nn.DataParallel):\n    state = model.module.state_dict()\n"
-        "else:\n    state = model.state_dict()",
-        "if not hasattr(model, 'module'):\n    state = model.state_dict()\n"
-        "else:\n    state = model.module.state_dict()",
-        "state = model.module.state_dict() if type(model) is nn.DataParallel else model.state_dict()",
-        f"state = model.module.state_dict() if {SEVERAL} else model.state_dict()",
-        f"if {SEVERAL}:\n    print('several')\nstate = model.state_dict()",
+        {"end": "torch.save(model.state_dict(), 'net.pt')"},
+        {"model": WRAP, "end": "torch.save(model.module.state_dict(), 'net.pt')"},
+        {"model": WRAP, "end": "torch.save(optimizer.state_dict(), 'optimizer.pt')"},
+        {"model": WRAP, "end": "model.load_state_dict(model.state_dict())"},
     ],
 )
-def test_questions_about_a_wrapper_go(saved: str) -> None:
-    text = migrated(script(model=f"if {SEVERAL}:\n    model = nn.DataParallel(model)", end=f"{saved}\nprint(state)"))
-    assert text.endswith("print(device, use_cuda)\nstate = model.state_dict()\nprint(state)\n")
+def test_the_others_stay_as_they_are(slots: dict[str, str]) -> None:
+    assert told(run(script(before="rows = torch.randn(8, 2, 4)", **slots))) == []
 
 
-@pytest.mark.parametrize(
-    ("choice", "after"),
-    [
-        (
-            "if use_cuda:\n    model = nn.DataParallel(model)\nelse:\n    torch.set_num_threads(4)",
-            "if not use_cuda:\n    torch.set_num_threads(4)",
-        ),
-        (
-            "if args.fast:\n    model = nn.DataParallel(model)\n    torch.set_num_threads(4)",
-            "if args.fast:\n    torch.set_num_threads(4)",
-        ),
-        (
-            f"if {SEVERAL}:\n    model = nn.DataParallel(model)\n    print(torch.cuda.device_count())",
-            "    print(",
-        ),
-    ],
-)
-def test_branches_for_something_else_stay(choice: str, after: str) -> None:
-    assert f"{after}" in migrated(script(imports="from options import args", model=choice))
+def test_files_that_load_such_keys_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrapped = "net = torch.nn.DataParallel(net)\nnet.load_state_dict(torch.load('net.pt'))\n"
+    Path("test.py").write_text(f"import torch\n{wrapped}")
+    Path("plain.py").write_text("import torch\nnet.load_state_dict(torch.load('net.pt'))\n")
+    end = "torch.save(model.state_dict(), 'net.pt')"
+    Path("train.py").write_text(script(before="rows = torch.randn(8, 2, 4)", model=WRAP, end=end))
+    (result,) = rewrite_together(("train.py",), Options())
+    (note,) = (n for n in result.notes if "no longer begin" in n.message)
+    assert note.message.endswith("unlike test.py:3")

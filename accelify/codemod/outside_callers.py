@@ -9,6 +9,7 @@ from dataclasses import replace
 from accelify.codemod.edits.values import AddParameter, DropParameter, Place, Plan
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
+from accelify.codemod.semantics.control_flow import position
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 
@@ -90,4 +91,4 @@ def _readers(named: Sequence[Parsed], changed: Collection[str], project: Project
     for parsed in project.beside(named, ("DataParallel(", ".load_state_dict(")):
         loads = [n for n in parsed.parents if isinstance(n, ast.Call) and _last_name(n.func) == "load_state_dict"]
         if parsed.path not in changed and loads:
-            yield parsed.path, min(loads, key=lambda n: n.lineno)
+            yield parsed.path, min(loads, key=lambda n: position(n, parsed.path))

@@ -17,11 +17,10 @@ LEFT = {
     "devices.moves": 3,
     "devices.own_tensors": 1,
     "metrics.batch_evaluations": 7,
-    "metrics.lists": 2,
-    "metrics.meters": 3,
+    "metrics.meters": 5,
     "metrics.row_evaluations": 4,
+    "metrics.row_metrics": 5,
     "metrics.sums": 3,
-    "metrics.trims": 5,
 }
 _FIELDS = {"lineno", "end_lineno"}
 _FUNCTIONS = {"line", "line_of", "_line"}

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from accelify.codemod.metrics.collected import Collected
+from accelify.codemod.metrics.meters import Collected
 from accelify.codemod.metrics.rounds import Rounds
 from accelify.codemod.metrics.sums import Sums
 from accelify.codemod.preparing.prepared import Prepared

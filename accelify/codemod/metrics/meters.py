@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import names
-from accelify.codemod.metrics.lists import Lists
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -128,3 +127,171 @@ class Metering:
 
 def _value(tracer: Tracer, write: ast.AST) -> ast.expr | None:
     return tracer.assigned(write) if isinstance(write, ast.Name) else None
+
+
+_MEANS = {"len", "max", "min", "statistics.mean", "statistics.median"} | {
+    f"numpy.{name}" for name in ("mean", "average", "nanmean", "median", "std", "max", "min")
+}
+_SUMS = {"sum", "numpy.sum"}
+_ARRAYS = {"numpy.array", "numpy.asarray", "torch.tensor", "torch.Tensor", "torch.FloatTensor"}
+_OF_ARRAYS = ("mean", "std", "median", "max", "min")
+
+
+class Lists:
+    """Find lists that can be put together after their loop: a number for each batch, in the order of one process."""
+
+    def __init__(self, program: Program, tracer: Tracer, prepared: Prepared, harmless: Harmless) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.prepared = prepared
+        self.harmless = harmless
+
+    def of(self, loop: Loop, before: list[ast.stmt]) -> tuple[str, ...]:
+        """The lists of a loop; `before` are the statements that are run once before it."""
+        if loop not in self.prepared.loops or isinstance(self.tracer.inside(loop.iter), ast.Call) or self._ends(loop):
+            return ()
+        found: dict[str, ast.Call] = {}
+        for statement in _plain(loop.body):
+            call = statement.value if isinstance(statement, ast.Expr) else None
+            function = call.func if isinstance(call, ast.Call) else None
+            if isinstance(function, ast.Attribute) and function.attr == "append":
+                assert isinstance(call, ast.Call)
+                if isinstance(function.value, ast.Name) and len(call.args) == 1:
+                    found[function.value.id] = call
+        return tuple(name for name, call in found.items() if self._is_put_together(name, call, loop, before))
+
+    def _ends(self, loop: Loop) -> bool:
+        """Whether a round may be the last, or may end early."""
+        for node in ast.walk(loop):
+            if isinstance(node, (ast.Return, ast.Raise)):
+                return True
+            if isinstance(node, (ast.Break, ast.Continue)) and self.program.loops_round(node)[0] is loop:
+                return True
+        return False
+
+    def _is_put_together(self, name: str, call: ast.Call, loop: Loop, before: list[ast.stmt]) -> bool:
+        frame = self.program.frame(loop)
+        writes, reads = self.tracer.writes(frame, name), self.program.reads_of(frame, name)
+        above = [w for w in writes if self.program.line(w) < loop.lineno]
+        begins = max(above, key=self.program.line, default=None)
+        if not isinstance(begins, ast.Name) or self.program.statement(begins) not in before:
+            return False
+        value = self.tracer.assigned(begins)
+        if not isinstance(value, ast.List) or value.elts or any(self.program.inside(w, loop) for w in writes):
+            return False
+        if any(self.program.frame(r) is not frame for r in reads):
+            return False
+        inside = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, call)]
+        outside = [r for r in reads if not self.program.inside(r, loop)]
+        is_number = Collected(self.program, self.tracer, self.harmless, loop).is_number(call.args[0])
+        return (
+            is_number and bool(outside) and all(map(self._is_meant, outside)) and all(self._is_shown(r) for r in inside)
+        )
+
+    def _is_meant(self, read: ast.Name) -> bool:
+        """Whether a list is read for what it says of all batches alike: `np.mean(losses)`."""
+        call = self.program.parent(read)
+        if not isinstance(call, ast.Call) or call.args[:1] != [read]:
+            return False
+        called, taken = self.program.called(call), self.program.parent(call)
+        if called & _MEANS:
+            return True
+        if called & _SUMS:
+            if not isinstance(taken, ast.BinOp) or not isinstance(taken.op, ast.Div) or taken.left is not call:
+                return False
+            return ast.unparse(taken.right) == f"len({read.id})"
+        return bool(called & _ARRAYS) and isinstance(taken, ast.Attribute) and taken.attr in _OF_ARRAYS
+
+    def _is_shown(self, read: ast.Name) -> bool:
+        statement = self.program.statement(read)
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        return isinstance(call, ast.Call) and self.harmless.shows(call)
+
+
+def _plain(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements that each round runs."""
+    found: list[ast.stmt] = []
+    for statement in body:
+        found.extend(_plain(statement.body) if isinstance(statement, ast.With) else [statement])
+    return found
+
+
+_NUMBERS = ("item", "tolist")
+_ON_CPU = ("numpy", "cpu")
+_LIBRARIES = ("numpy.", "sklearn.", "torch.")
+_BATCH = ast.Constant(None)
+_DEPTH = 4
+
+
+class Collected:
+    """Tells it of expressions in a loop; a starred one stands for its elements."""
+
+    def __init__(self, program: Program, tracer: Tracer, harmless: Harmless, loop: ast.For | ast.AsyncFor) -> None:
+        self.program = program
+        self.tracer = tracer
+        self.harmless = harmless
+        self.loop = loop
+
+    def is_number(self, value: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether a value is a number, not a tensor of one."""
+        if isinstance(value, ast.Starred):
+            return isinstance(value.value, ast.Call) and _method(value.value) == "tolist"
+        if isinstance(value, ast.Constant):
+            return isinstance(value.value, (int, float))
+        if isinstance(value, ast.BinOp):
+            return self.is_number(value.left, depth) and self.is_number(value.right, depth)
+        if isinstance(value, ast.Name):
+            given = self._given(value.id)
+            return bool(depth and given) and all(self.is_number(v, depth - 1) for v in given)
+        if not isinstance(value, ast.Call):
+            return False
+        return _method(value) in _NUMBERS or ast.unparse(value.func) in ("float", "int", "len")
+
+    def is_plain(self, value: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether a value can be handed from process to process: numbers, arrays, tensors."""
+        if isinstance(value, ast.Starred):
+            return self.is_plain(value.value, depth)
+        if self.is_number(value, depth) or isinstance(value, ast.Constant):
+            return True
+        if isinstance(value, (ast.Tuple, ast.List)):
+            return all(self.is_plain(e, depth) for e in value.elts)
+        if isinstance(value, ast.BinOp):
+            return self.is_plain(value.left, depth) and self.is_plain(value.right, depth)
+        if isinstance(value, ast.Name):
+            given = self._given(value.id, in_parts=True)
+            return bool(depth and given) and all(self.is_plain(v, depth - 1) for v in given)
+        if isinstance(value, (ast.Subscript, ast.Attribute)):
+            return self.is_plain(value.value, depth)
+        return isinstance(value, ast.Call) and self._gives_what_is_plain(value, depth)
+
+    def _gives_what_is_plain(self, call: ast.Call, depth: int) -> bool:
+        """Whether a call does: one of a model, of a library for tensors and arrays, or a method of what is plain."""
+        if _method(call) in _ON_CPU or any(n.startswith(_LIBRARIES) for n in self.program.called(call)):
+            return True
+        if self.harmless.is_of_module(call):
+            return True
+        return isinstance(call.func, ast.Attribute) and self.is_plain(call.func.value, depth)
+
+    def _given(self, name: str, *, in_parts: bool = False) -> list[ast.expr]:
+        """What is assigned to a variable in a loop, as a part of something too if asked; nothing where that is not all.
+
+        A part of the batch stands for what a loader hands out, which came from another process often enough.
+        """
+        found: list[ast.expr] = []
+        for node in ast.walk(self.loop):
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
+                value = self.tracer.assigned(node)
+                statement = self.program.statement(node)
+                if value is None and in_parts and statement is self.loop:
+                    value = _BATCH
+                elif value is None and in_parts and isinstance(statement, ast.Assign):
+                    value = statement.value
+                if value is None:
+                    return []
+                if not isinstance(value, ast.Name) or value.id != name:
+                    found.append(value)
+        return found
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""

@@ -48,8 +48,8 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Remark, Replace
 from accelify.codemod.metrics.batch_evaluations import Dealing
 from accelify.codemod.metrics.meters import Metered
+from accelify.codemod.metrics.row_metrics import Trim
 from accelify.codemod.metrics.sums import Reduction
-from accelify.codemod.metrics.trims import Trim
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.training.meters import Meter

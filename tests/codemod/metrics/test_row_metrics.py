@@ -1,11 +1,12 @@
-"""Facts about metrics that are counted row by row."""
+"""Facts about what is counted row by row: sums, statements, and the rows that only even out an epoch."""
 
 from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.row_metrics import Rowwise
+from accelify.codemod.metrics.row_metrics import Rowwise, Summand, trim_of
 from tests.codemod.metrics.loops import in_loop
+from tests.codemod.training_scripts import STEP, training
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,45 @@ from tests.codemod.metrics.loops import in_loop
 def test_statements_of_the_rows_alone(statement: str, of_rows: bool) -> None:
     facts, loop = in_loop(f"out = model(x)\n{statement}", before="correct, n, total, rows = 0, 0, 0, []")
     assert Rowwise(facts.program, facts.tracer, loop).is_statement(loop.body[-1]) is of_rows
+
+
+@pytest.mark.parametrize(
+    ("value", "of_rows"),
+    [
+        ("x.size(0)", True),
+        ("len(x)", True),
+        ("(model(x) == y).sum().item()", True),
+        ("loss.item() * x.size(0)", True),
+        ("counted", True),
+        ("1", False),
+        ("x.mean()", False),
+        ("unknown(x)", None),
+        ("unknown", None),
+    ],
+)
+def test_what_grows_with_the_rows(value: str, of_rows: bool | None) -> None:
+    facts, loop = in_loop(f"counted = x.size(0)\nuse({value})")
+    assert Summand(facts.program, loop).is_of_rows(facts.call("use(").args[0]) is of_rows
+
+
+def trimmed(added: str) -> tuple[str, ...] | None:
+    facts = training(
+        epoch="correct, n = 0, 0", step=f"out = model(x)\n{STEP}{added}\n", end_of_epoch="print(correct / n)"
+    )
+    loop = facts.script.metrics.shared_loops[0]
+    found = trim_of(facts.program, loop, ["correct", "n"])
+    return None if found is None else found.names
+
+
+def test_names_that_keep_only_the_rows_that_count() -> None:
+    names = trimmed("correct += (out.argmax(1) == y).sum().item()\nn += y.size(0)")
+    assert names is not None
+    assert set(names) == {"out", "y"}
+
+
+def test_what_is_read_after_that_is_not_trimmed() -> None:
+    assert trimmed("correct += (out.argmax(1) == y).sum().item()\nuse(out)") is None
+
+
+def test_numbers_of_batches_are_not_trimmed() -> None:
+    assert trimmed("correct += 1\nn += 1") is None

@@ -1,10 +1,10 @@
-"""Facts about lists that get one number from each batch, and are read for their mean."""
+"""Facts about the meters and lists that a loop fills, and what is put into them."""
 
 from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.lists import Lists
+from accelify.codemod.metrics.meters import Collected, Lists
 from accelify.codemod.training.harmless import Harmless
 from tests.codemod.metrics.loops import in_loop
 
@@ -31,3 +31,27 @@ def test_a_list_that_is_read_for_its_mean() -> None:
 )
 def test_lists_that_are_left_alone(body: str, end: str, before: str) -> None:
     assert lists(body, end, before) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "plain"),
+    [
+        ("3", True, True),
+        ("loss.item()", True, True),
+        ("float(x)", True, True),
+        ("named", True, True),
+        ("loss.item() * 2", True, True),
+        ("*x.tolist()", True, True),
+        ("x", False, True),
+        ("model(x)", False, True),
+        ("x.cpu().numpy()", False, True),
+        ("(x, y)", False, True),
+        ("open(p)", False, False),
+        ("unknown", False, False),
+    ],
+)
+def test_numbers_and_what_processes_can_hand_each_other(value: str, number: bool, plain: bool) -> None:
+    facts, loop = in_loop(f"named = loss.item()\nuse({value})")
+    found = Collected(facts.program, facts.tracer, Harmless(facts.program, facts.roles), loop)
+    node = facts.call("use(").args[0]
+    assert (found.is_number(node), found.is_plain(node)) == (number, plain)

@@ -13,7 +13,8 @@ class Runtime:
     none. launch: the command that starts many processes.
     wraps_models: `prepare(model)` gives back another object, which takes the model's place and hides its own attributes
     and methods; else it gives back the model. sharing: how `Accelerator` is told that all processes share a batch, and
-    which names of the library that takes. lacks: the calls of ours that it has no counterpart for; `reduce` is that of
+    which names of the library that takes. shared_size: what a batch needs to be shared.
+    lacks: the calls of ours that it has no counterpart for; `reduce` is that of
     numbers, `save_options` are those of `torch.save`.
     """
 
@@ -24,6 +25,7 @@ class Runtime:
     wraps_models: bool = False
     sharing: str = "split_batches=True"
     names_for_sharing: tuple[str, ...] = ()
+    shared_size: str = "at least one sample for each process"
     lacks: frozenset[str] = frozenset()
 
     def has(self, call: str) -> bool:
@@ -40,6 +42,7 @@ ACCELERATE = Runtime(
     wraps_models=True,
     sharing="dataloader_config=DataLoaderConfiguration(split_batches=True)",
     names_for_sharing=("DataLoaderConfiguration",),
+    shared_size="a size that is a multiple of the number of processes",
     lacks=frozenset({"shard", "seed_by_rank", "reduce", "save_options", "broadcast_object_list"}),
 )
 RUNTIMES = {runtime.name: runtime for runtime in (ACCELIFY, ACCELERATE)}

@@ -48,7 +48,7 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
         return f"{learned}, as before", Tier.ADVICE
     if script.batch_sizes.parallel and script.options.keep_global_batch:
         message = f"{_PARALLEL}, and `{split}` divides it between the processes: the learning rate stays right. "
-        return f"{message}A batch needs at least one sample for each process", Tier.REVIEW
+        return f"{message}A batch needs {script.options.runtime.shared_size}", Tier.REVIEW
     if script.options.keep_global_batch:
         return f"`{split}` divides each batch between the processes: the learning rate stays right", Tier.ADVICE
     keep = "rewrite with `--keep-global-batch` to divide each batch between the processes"

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from accelify.codemod.libraries.runtimes import ACCELERATE
 from accelify.codemod.options import Options
 from accelify.codemod.result import FileResult, Note, Status
 from tests.codemod.pairs import run
@@ -56,6 +57,11 @@ def test_without_data_parallel_the_processes_divide_each_batch(wrap: str) -> Non
     result = run(script(before="rows = torch.randn(8, 2, 4)", model=wrap))
     assert "Accelerator(split_batches=True)" in result.after.decode()
     assert "`DataParallel` divided each batch" in note(result).message
+
+
+def test_accelerate_divides_multiples_only() -> None:
+    text = script(before="rows = torch.randn(8, 2, 4)", model="model = nn.DataParallel(model)")
+    assert "multiple of the number of processes" in note(run(text, Options(runtime=ACCELERATE))).message
 
 
 def test_batches_of_another_library_are_not_divided() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
+from accelify.codemod.devices.early_uses import EarlyUses
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import Program
@@ -177,7 +178,8 @@ class Moves:
         group = self.prepared.prepares_too(move.call, text)
         if group is None or group.anchor is None or self._is_used_without(text, statement, group.anchor):
             return False
-        return not self._is_used_between(text, statement, group.anchor)
+        uses = EarlyUses(self.program, self.roles, self.prepared.preparation.models)
+        return not uses.is_used(text, statement, group.anchor)
 
     def _is_used_without(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
         """Whether a model is used, too, where the condition under which it is prepared does not hold."""
@@ -190,33 +192,6 @@ class Moves:
         if text not in frame.reads:
             return True  # an attribute, which anything may read
         return any(n.lineno > (outer.end_lineno or outer.lineno) for n in frame.reads[text])
-
-    def _is_asked_where(self, parameters: ast.Call) -> bool:
-        """`next(model.parameters()).device`, `.is_cuda`."""
-        for ancestor in self.program.ancestors(parameters):
-            if isinstance(ancestor, ast.Attribute):
-                return ancestor.attr in ("device", "is_cuda")
-            if isinstance(ancestor, ast.stmt):
-                break
-        return False
-
-    def _is_used_between(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
-        """Whether a model is used, other than to be set up, between a move and where it is prepared."""
-        last = end.end_lineno or end.lineno
-        for call in self.program.calls:
-            if self.program.frame(call) is not self.program.frame(start) or not start.lineno < call.lineno <= last:
-                continue
-            if ast.unparse(call.func) == text:
-                return True
-            if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
-                return True
-            harmless = ast.unparse(call.func).endswith(
-                ("print", "DataParallel", "info", "watch", "compile", "amp.initialize")
-            )
-            makes = any(self.roles.is_optimizer(v) or self.roles.is_module(v) for v in self.program.values(call))
-            if not harmless and not makes and any(ast.unparse(a) == text for a in call.args):
-                return True
-        return False
 
 
 def is_cpu(device: ast.expr) -> bool:

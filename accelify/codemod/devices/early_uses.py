@@ -1,0 +1,114 @@
+"""What is done with a model between a move and where it is prepared: is it run, or are its weights copied?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import Effect
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.values import Element, Parameters, Value
+from accelify.codemod.training.roles import Roles
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyUses:
+    """The uses of models that are prepared later. What has to be the model's own device is not known before that."""
+
+    program: Program
+    roles: Roles
+    models: frozenset[Value]  # all that are prepared
+
+    def is_used(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
+        """Whether a model is used, other than to be set up, after one statement and no later than another."""
+        calls = [c for c in self.program.calls_in(self.program.frame(start)) if self._is_between(c, start, end)]
+        return any(self._uses(call, text) for call in calls) or self._is_copied(text, start, end, calls)
+
+    def _is_between(self, node: ast.AST, start: ast.stmt, end: ast.stmt) -> bool:
+        is_later = not self.program.inside(node, start) and self.program.before(start, node)
+        return is_later and self.program.before_end(node, end)
+
+    # The model itself.
+
+    def _uses(self, call: ast.Call, text: str) -> bool:
+        """Whether a call runs a model, asks where it is, or gives it to something that may do either."""
+        if ast.unparse(call.func) == text:
+            return True
+        if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
+            return True
+        return any(ast.unparse(a) == text for a in given(call)) and not self._is_set_up(call)
+
+    def _is_asked_where(self, parameters: ast.Call) -> bool:
+        """`next(model.parameters()).device`, `.is_cuda`."""
+        for ancestor in self.program.ancestors(parameters):
+            if isinstance(ancestor, ast.Attribute):
+                return ancestor.attr in ("device", "is_cuda")
+            if isinstance(ancestor, ast.stmt):
+                break
+        return False
+
+    def _is_set_up(self, call: ast.Call) -> bool:
+        """Whether what gets a model looks at it, optimizes it, or is a model that is prepared, too."""
+        if ast.unparse(call.func).endswith(("print", "DataParallel", "info", "watch", "compile", "amp.initialize")):
+            return True
+        values = self.program.values(call)
+        return any(self.roles.is_optimizer(v) for v in values) or (bool(values) and values <= self.models)
+
+    # Its weights.
+
+    def _is_copied(self, text: str, start: ast.stmt, end: ast.stmt, calls: Iterable[ast.Call]) -> bool:
+        """Whether a tensor is made of the model's weights, or their storage is kept."""
+        held = {v for c in calls for v in self._weights_of(c, text)}
+        if not held:
+            return False
+        frame = self.program.frame(start)
+        run = self.program.run_from({s for c in calls for s in self.program.flow.callees.get(c, ())})
+        for node, values in self.program.flow.values.items():
+            if held.isdisjoint(values) or not isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
+                continue
+            place = self.program.frame(node)
+            is_run = self._is_between(node, start, end) if place is frame else place in run
+            if is_run and self._makes_tensors(node):
+                return True
+        return False
+
+    def _weights_of(self, call: ast.Call, text: str) -> Iterator[Value]:
+        """What a call hands out of a model: `model.parameters()`, `model.head.named_parameters()`, `state_dict()`."""
+        function = call.func
+        if isinstance(function, ast.Attribute) and f"{ast.unparse(function.value)}.".startswith(f"{text}."):
+            if methods.gives_parameters(function.attr):
+                yield from (v for v in self.program.values(call) if isinstance(v, Parameters))
+            elif function.attr in ("state_dict", "buffers", "named_buffers"):
+                yield from (Element(v) for v in self.program.values(call))
+
+    def _makes_tensors(self, weight: ast.expr) -> bool:
+        """Whether what is done with a weight gives a tensor of its own, or keeps its storage."""
+        user = self.program.parent(weight)
+        if isinstance(user, (ast.BinOp, ast.UnaryOp)):
+            return True
+        if isinstance(user, ast.Attribute):
+            row, call = table.member("tensor", user.attr), self.program.parent(user)
+            is_called = isinstance(call, ast.Call) and call.func is user
+            return is_called and row is not None and row.returns == "tensor" and not row.mutates
+        if isinstance(weight, ast.Attribute) and methods.is_view(weight.attr) and not isinstance(user, ast.Call):
+            return not isinstance(user, (ast.Subscript, ast.Assign)) or getattr(user, "value", None) is weight
+        return isinstance(user, ast.Call) and user.func is not weight and self._is_made_by(user, weight)
+
+    def _is_made_by(self, call: ast.Call, weight: ast.expr) -> bool:
+        """Whether a call that gets weights makes tensors of them, or may do so: `torch.zeros_like(p)`."""
+        if self.program.flow.callees.get(call) or any(map(self.roles.is_optimizer, self.program.values(call))):
+            return False  # what a function does with its parameter is looked at there
+        for name in self.program.called(call):
+            row = table.function(name)
+            if names.iteration(name) or names.asks_about(name) or (row is not None and row.effects & {Effect.PRINTS}):
+                continue
+            if row is None or (not row.mutates and row.returns in ("tensor", "argument", None)):
+                return True
+        return False
+
+
+def given(call: ast.Call) -> list[ast.expr]:
+    """All that a call is given, by position and by name."""
+    return [*call.args, *(k.value for k in call.keywords)]

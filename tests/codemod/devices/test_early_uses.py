@@ -1,0 +1,89 @@
+"""Facts about what is done with a model between its move and where it is prepared."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.facts import Facts
+from tests.codemod.training_scripts import training
+
+IMPORTS = "import copy\nimport torch_ema\n"
+DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+EMA = """
+class Ema:
+    def __init__(self, mu):
+        self.mu, self.shadow = mu, {}
+    def register(self, name, value):
+        self.shadow[name] = value.clone()
+    def keep(self, values):
+        self.shadow = [torch.zeros_like(v) for v in values]
+
+class Averaged(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = copy.deepcopy(model)
+"""
+
+
+def is_needless(uses: str, move: str = "model.to(device)") -> bool:
+    """Whether a model's move may go, though something is done with the model before it is prepared."""
+    facts: Facts = training(imports=IMPORTS, before=DEVICE + EMA, model=f"{move}\n{uses}")
+    (found,) = (m for m in facts.script.devices.moves if m.receiver.id == "model")
+    return facts.script.devices.is_needless(found)
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        "shadow = {n: p.data.clone() for n, p in model.named_parameters()}",
+        "first = [p.detach().clone() for p in model.parameters()]",
+        "shadow = {}\nfor name, p in model.named_parameters():\n    if p.requires_grad:\n        shadow[name] = p.data",
+        "sums = [torch.zeros_like(p) for p in model.parameters() if p.requires_grad]",
+        "shadow = {k: v.clone() for k, v in model.state_dict().items()}",
+        "shadow = copy.deepcopy(dict(model.named_parameters()))",
+        "start = torch.cat([p.view(-1) for p in model.parameters()])",
+        "norm = sum((p ** 2).sum() for p in model.parameters())",
+        "ema = Ema(0.9)\nfor name, p in model.named_parameters():\n    ema.register(name, p.data)",
+        "ema = Ema(0.9)\nema.keep(model.parameters())",
+        "target = copy.deepcopy(model)",
+        "ema = Averaged(model)",
+        "ema = Averaged(model=model)",
+        "shadow = torch_ema.ExponentialMovingAverage(model.parameters(), decay=0.9)",
+        "first = model(torch.zeros(2, 4))",
+        "where = next(model.parameters()).device",
+    ],
+)
+def test_a_move_stays_where_weights_are_copied(uses: str) -> None:
+    assert not is_needless(uses)
+    assert not is_needless(uses, "model = model.to(device)")
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        "print(sum(p.numel() for p in model.parameters() if p.requires_grad))",
+        "total = sum([p.nelement() for p in model.parameters()])",
+        "for p in model.parameters():\n    p.requires_grad = False",
+        "for p in model.parameters():\n    if p.dim() > 1:\n        nn.init.xavier_uniform_(p)",
+        "for name, p in model.named_parameters():\n    print(name, p.shape, p.requires_grad)",
+        "for p in model.parameters():\n    p.data.uniform_(-0.1, 0.1)",
+        "chosen = [p for p in model.parameters() if p.requires_grad]\nother = torch.optim.SGD(chosen, lr=1)",
+        "chosen = filter(lambda p: p.requires_grad, model.parameters())\nother = torch.optim.SGD(chosen, lr=1)",
+        "chosen = list(model.parameters())\nother = torch.optim.SGD([{'params': chosen[:1]}, {'params': chosen[1:]}])",
+        "model.load_state_dict(torch.load('m.pt'))",
+        "model.train()\nprint(model)",
+    ],
+)
+def test_a_move_goes_where_a_model_is_set_up(uses: str) -> None:
+    assert is_needless(uses)
+
+
+def test_what_stands_above_the_move_or_below_prepare_is_no_matter() -> None:
+    shadow = "shadow = [p.clone() for p in model.parameters()]\n"
+    facts = training(
+        before=DEVICE,
+        model=f"{shadow}model.to(device)",
+        step=f"optimizer.zero_grad()\nloss = model(x).sum()\nloss.backward()\noptimizer.step()\n{shadow}",
+    )
+    (move,) = facts.script.devices.moves
+    assert facts.script.devices.is_needless(move)

@@ -125,7 +125,7 @@ def moved(*lines: str) -> list[str]:
     [
         ("import json", "with open('a.json', 'w') as f:\n    json.dump({'lr': 0.1}, f)"),
         ("import numpy as np", "np.save('w.npy', model.weight.detach().numpy())"),
-        ("import matplotlib.pyplot as plt", "fig, ax = plt.subplots()\nax.plot([1, 2])\nplt.show()"),
+        ("import matplotlib.pyplot as plt", "plt.show()"),
         ("from torchvision.utils import save_image", "images = torch.zeros(3, 4, 4)\nsave_image(images, 'a.png')"),
         ("import pandas as pd", "pd.DataFrame([1]).to_csv('a.csv')"),
         ("import logging", "logging.basicConfig(filename='a.log')"),

@@ -206,14 +206,26 @@ class Guarding:
         return lines
 
     def _trimmed(self, statements: list[ast.stmt]) -> Iterator[Run]:
-        """The run without what does not belong to its writing at either end."""
+        """The run without what does not belong to its writing at either end; a plot may be drawn by all processes."""
         if not any(self.alone.does(s) is Effect.WRITES for s in statements):
             return
+        statements = self._without_plots(statements)
         while self.alone.does(statements[-1]) is Effect.NOTHING and not self._is_after(statements[-1], statements[:-1]):
             statements = statements[:-1]
         while self.alone.does(statements[0]) is Effect.NOTHING and not self._is_for(statements[0], statements[1:]):
             statements = statements[1:]
         yield tuple(statements)
+
+    def _without_plots(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements from the last plot before the first that writes to the first plot after the last."""
+        plots = [i for i, s in enumerate(statements) if self.alone.only_plots(s)]
+        others = [i for i, s in enumerate(statements) if i not in plots and self.alone.does(s) is not Effect.NOTHING]
+        start = max((i + 1 for i in plots if i < others[0]), default=0)
+        end = min((i for i in plots if i > others[-1]), default=len(statements))
+        before = names_written_in(*statements[:start])
+        kept = [n for s in statements[start:end] for n in ast.walk(s) if isinstance(n, ast.Name)]
+        is_filled = any(n.id in before and self.alone.is_addition(n) for n in kept)
+        return statements[:end] if is_filled else statements[start:end]
 
     def _is_after(self, statement: ast.stmt, before: list[ast.stmt]) -> bool:
         """Whether a statement only reads what those before it have found out about a file: `print(size)`."""

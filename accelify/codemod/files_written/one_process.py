@@ -71,6 +71,10 @@ class OneProcess:
         effects = [self.effect(n) for n in ast.walk(statement) if isinstance(n, ast.Call)]
         return max((e for e in effects if e is not None), key=lambda e: e.value, default=Effect.NOTHING)
 
+    def only_plots(self, statement: ast.stmt) -> bool:
+        """Whether a statement draws into a figure, and writes nothing."""
+        return self.does(statement) is Effect.DRAWS and Does.PLOTS in self.effects.of(statement).effects
+
     def effect(self, call: ast.Call) -> Effect | None:
         """What a call does; None where that is not known, or is something that every process must do."""
         if call not in self._known:

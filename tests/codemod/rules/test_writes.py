@@ -184,3 +184,15 @@ def test_a_command_that_is_run_for_its_output_writes_nothing(line: str) -> None:
 def test_other_commands_are_run_by_every_process(line: str) -> None:
     (note,) = (n for n in run(script(imports=ASKS, end=line)).notes if n.rule == "writes")
     assert "every process runs this command" in note.message
+
+
+@pytest.mark.parametrize(
+    ("drawn", "shown"),
+    [
+        ("fig, ax = plt.subplots()\nax.plot([1, 2])", "fig.savefig('a.png')"),
+        ("plt.figure()\nname = 'a.png'\nplt.plot([1, 2])", "plt.savefig(name)"),
+        ("fig = plt.figure()\nfig.gca().set_title('x')", "plt.show()"),
+    ],
+)
+def test_a_plot_is_drawn_by_all_and_written_by_one(drawn: str, shown: str) -> None:
+    assert end(f"{drawn}\n{shown}\nplt.close()") == f"{drawn}\n{guarded(shown)}\nplt.close()"

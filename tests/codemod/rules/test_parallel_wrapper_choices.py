@@ -1,0 +1,68 @@
+"""Where no model is wrapped any more, what was done without a wrapper is done."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.pairs import migrated, script
+
+LOAD = "state = torch.load('m.pt')"
+STRIP = "state = {k.replace('module.', ''): v for k, v in state.items()}"
+SEVERAL = "torch.cuda.device_count() > 1"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        f"if {SEVERAL}:\n    model = nn.DataParallel(model)\nelse:\n    {STRIP}",
+        f"if not {SEVERAL}:\n    {STRIP}\nelse:\n    model = nn.DataParallel(model)",
+        f"several = {SEVERAL}\nif several:\n    print('several')\n    model = nn.DataParallel(model)\n"
+        f"if not several:\n    {STRIP}",
+        f"if args.multi_gpu:\n    model = nn.DataParallel(model, device_ids=args.gpus)\nelse:\n    {STRIP}",
+        f"if args.wrap:\n    model = nn.DataParallel(model)\nelse:\n    {STRIP}",
+    ],
+)
+def test_what_was_done_without_a_wrapper_is_done_whatever_the_machine(choice: str) -> None:
+    load = "model.load_state_dict(state)"
+    text = migrated(script(imports="from options import args", model=f"{LOAD}\n{choice}\n{load}"))
+    assert f"\n{STRIP}\n{load}\n" in text
+    assert "DataParallel" not in text
+    assert "device_count" not in text
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        "if isinstance(model, nn.DataParallel):\n    state = model.module.state_dict()\n"
+        "else:\n    state = model.state_dict()",
+        "if not hasattr(model, 'module'):\n    state = model.state_dict()\n"
+        "else:\n    state = model.module.state_dict()",
+        "state = model.module.state_dict() if type(model) is nn.DataParallel else model.state_dict()",
+        f"state = model.module.state_dict() if {SEVERAL} else model.state_dict()",
+        f"if {SEVERAL}:\n    print('several')\nstate = model.state_dict()",
+    ],
+)
+def test_questions_about_a_wrapper_go(saved: str) -> None:
+    text = migrated(script(model=f"if {SEVERAL}:\n    model = nn.DataParallel(model)", end=f"{saved}\nprint(state)"))
+    assert text.endswith("print(device, use_cuda)\nstate = model.state_dict()\nprint(state)\n")
+
+
+@pytest.mark.parametrize(
+    ("choice", "after"),
+    [
+        (
+            "if use_cuda:\n    model = nn.DataParallel(model)\nelse:\n    torch.set_num_threads(4)",
+            "if not use_cuda:\n    torch.set_num_threads(4)",
+        ),
+        (
+            "if args.fast:\n    model = nn.DataParallel(model)\n    torch.set_num_threads(4)",
+            "if args.fast:\n    torch.set_num_threads(4)",
+        ),
+        (
+            f"if {SEVERAL}:\n    model = nn.DataParallel(model)\n    print(torch.cuda.device_count())",
+            "    print(",
+        ),
+    ],
+)
+def test_branches_for_something_else_stay(choice: str, after: str) -> None:
+    assert f"{after}" in migrated(script(imports="from options import args", model=choice))

@@ -87,7 +87,7 @@ class EarlyUses:
         """Whether what is done with a weight gives a tensor of its own, or keeps its storage."""
         user = self.program.parent(weight)
         if isinstance(user, (ast.BinOp, ast.UnaryOp)):
-            return True
+            return not self._is_concatenation(user)
         if isinstance(user, ast.Attribute):
             row, call = table.member("tensor", user.attr), self.program.parent(user)
             is_called = isinstance(call, ast.Call) and call.func is user
@@ -95,6 +95,11 @@ class EarlyUses:
         if isinstance(weight, ast.Attribute) and methods.is_view(weight.attr) and not isinstance(user, ast.Call):
             return not isinstance(user, (ast.Subscript, ast.Assign)) or getattr(user, "value", None) is weight
         return isinstance(user, ast.Call) and user.func is not weight and self._is_made_by(user, weight)
+
+    def _is_concatenation(self, node: ast.BinOp | ast.UnaryOp) -> bool:
+        """Whether the parameters of two models are listed together: `list(a.parameters()) + list(b.parameters())`."""
+        sides = [node.left, node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else []
+        return bool(sides) and all(any(isinstance(v, Parameters) for v in self.program.values(s)) for s in sides)
 
     def _is_made_by(self, call: ast.Call, weight: ast.expr) -> bool:
         """Whether a call that gets weights makes tensors of them, or may do so: `torch.zeros_like(p)`."""

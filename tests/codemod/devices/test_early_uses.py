@@ -18,6 +18,8 @@ class Ema:
     def keep(self, values):
         self.shadow = [torch.zeros_like(v) for v in values]
 
+loss_of = nn.PReLU()
+
 class Averaged(nn.Module):
     def __init__(self, model):
         super().__init__()
@@ -70,6 +72,7 @@ def test_a_move_stays_where_weights_are_copied(uses: str) -> None:
         "chosen = [p for p in model.parameters() if p.requires_grad]\nother = torch.optim.SGD(chosen, lr=1)",
         "chosen = filter(lambda p: p.requires_grad, model.parameters())\nother = torch.optim.SGD(chosen, lr=1)",
         "chosen = list(model.parameters())\nother = torch.optim.SGD([{'params': chosen[:1]}, {'params': chosen[1:]}])",
+        "both = list(model.parameters()) + list(loss_of.parameters())\nother = torch.optim.SGD(both, lr=1)",
         "model.load_state_dict(torch.load('m.pt'))",
         "model.train()\nprint(model)",
     ],

@@ -223,10 +223,10 @@ class _Ledger:
             yield from self._binding(scope, name, write)
 
     def _exported(self, scope: Scope) -> set[str]:
-        """Names that other files get from a module, that `__all__` lists or that `exec` may read."""
+        """Names that other files of the program import from a module, that `__all__` lists or that `exec` may read."""
         if scope in self.read_whole:
             return set(scope.writes)
-        found = set(self.program.exported(scope)) if scope.kind == "module" else set()
+        found = set(self.program.imported_from.get(scope, ())) if scope.kind == "module" else set()
         for statement in scope.body if scope.kind == "module" else ():
             if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
                 texts = [n.value for n in ast.walk(statement.value) if isinstance(n, ast.Constant)]

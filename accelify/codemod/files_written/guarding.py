@@ -258,7 +258,7 @@ class Guarding:
             return True
         if any(isinstance(w, ast.arg) for w in owner.writes.get(node.id, ())) and self.alone.is_addition(node):
             return True  # it is somebody else's
-        if owner.kind == "module" and node.id in self.program.exported(owner):
+        if owner.kind == "module" and node.id in self.program.imported_from.get(owner, ()):
             return True
         scopes = [s for s in owner.walk() if s.owner(node.id) is owner]
         reads: list[ast.AST] = [

@@ -30,7 +30,6 @@ class Program:
         self.flow = Flow(files, project, named)
         self.files = list(files)
         self.named = list(named)
-        self._project = project
         self._once: dict[Callable[[Program], object], object] = {}
 
     def once(self, make: Callable[[Program], T]) -> T:
@@ -161,11 +160,6 @@ class Program:
             is_handed_on = any(importer in starred for importer in importers)
             found.setdefault(root, set()).update(root.writes if is_handed_on else read)
         return found
-
-    def exported(self, root: Scope) -> frozenset[str]:
-        """The names of a module that other files get from it, those outside the program too."""
-        parsed = self.flow.parsed_of[root.module]
-        return self._project.taken_from(parsed) | self.imported_from.get(root, set())
 
     # What runs before what.
 

@@ -94,7 +94,7 @@ def test_models_and_optimizers_kept_in_dicts_are_prepared_under_their_own_names(
     assert found == ["loader, a, b, one, two"]
 
 
-def test_a_model_that_only_a_comprehension_names_is_left_to_its_optimizer() -> None:
+def test_models_that_a_comprehension_names_are_prepared_in_their_list() -> None:
     found = prepared("""\
         import itertools
         loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
@@ -108,7 +108,7 @@ def test_a_model_that_only_a_comprehension_names_is_left_to_its_optimizer() -> N
             loss.backward()
             optimizer.step()
         """)
-    assert found == ["loader, model, optimizer"]
+    assert found == ["nn.Linear(1, 1", "nn.Linear(1, 1", "loader, model, optimizer"]
 
 
 def test_each_branch_that_makes_the_optimizer_prepares_the_model() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from accelify.codemod.devices.early_uses import EarlyUses
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import training
 
@@ -90,3 +91,11 @@ def test_what_stands_above_the_move_or_below_prepare_is_no_matter() -> None:
     )
     (move,) = facts.script.devices.moves
     assert facts.script.devices.is_needless(move)
+
+
+def test_only_what_stands_between_two_statements_counts() -> None:
+    facts = Facts("import torch\nmodel = torch.nn.Linear(1, 1)\nmodel.cuda()\nmodel(x)\nend()\n")
+    uses = EarlyUses(facts.program, facts.roles, frozenset())
+    move, end = (facts.program.statement(facts.call(text)) for text in ("model.cuda()", "end()"))
+    assert uses.is_used("model", move, end)
+    assert not uses.is_used("model", move, move)

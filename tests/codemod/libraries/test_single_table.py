@@ -34,9 +34,10 @@ SYNTAX = {name for cls in vars(ast).values() if isinstance(cls, type) for name i
 STILL_THERE = {
     "devices.bringing": 2,
     "devices.conflicts": 8,
+    "devices.early_uses": 3,
     "devices.lattice": 6,
     "devices.mismatches": 1,
-    "devices.moves": 3,
+    "devices.moves": 1,
     "devices.own_tensors": 3,
     "devices.rebuilt": 2,
     "distributed.branches": 2,

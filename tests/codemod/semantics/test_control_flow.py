@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 from hypothesis import given, settings
 
+from accelify.codemod.semantics.control_flow import evaluation_order
 from accelify.codemod.semantics.flow_graph import Graph, immediate_dominators
 from tests.codemod.semantics.random_flow import Run, programs
 from tests.codemod.semantics.sources import Source
@@ -385,3 +386,16 @@ def test_what_has_run_whenever_a_statement_is_done() -> None:
     assert flow.is_covered_after([source["m = A"]], source["try"])
     assert flow.is_covered_after([source["n = B"]], source["while"])
     assert not flow.is_covered_after([source["k = 1"]], source["if x"])
+
+
+@pytest.mark.parametrize(
+    ("code", "order"),
+    [
+        ("x = f(a)", ["f", "a", "f(a)", "x", "x = f(a)"]),
+        ("f(lambda: a)", ["f", "lambda: a", "f(lambda: a)"]),
+        ("a if b else c", ["b", "a", "c", "a if b else c"]),
+    ],
+)
+def test_the_order_of_evaluation(code: str, order: list[str]) -> None:
+    nodes = [n for n in evaluation_order(ast.parse(code).body[0]) if not isinstance(n, (ast.expr_context, ast.Expr))]
+    assert [ast.unparse(n) for n in nodes] == order

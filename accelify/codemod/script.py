@@ -19,7 +19,7 @@ from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.seeds import Seeds
 from accelify.codemod.preparing.wrapping import Wrapping
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope

@@ -30,7 +30,7 @@ from accelify.codemod.preparing.settings import Settings
 from accelify.codemod.preparing.wrapping import Wrapping
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.chains import Chains
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope

@@ -18,16 +18,18 @@ NOT_YET_TESTED: set[str] = set()
 
 
 def modules(folder: str) -> set[str]:
-    return {f"{folder}.{path.stem}" for path in (PACKAGE / folder).glob("*.py") if path.stem != "__init__"}
+    paths = (path.relative_to(PACKAGE) for path in (PACKAGE / folder).rglob("*.py") if path.stem != "__init__")
+    return {".".join(path.with_suffix("").parts) for path in paths}
 
 
 def covered(folder: str) -> set[str]:
     """The modules that a folder's tests import."""
     found: set[str] = set()
-    for path in (TESTS / folder).glob("test_*.py"):
-        for target in imported(path, f"tests.codemod.{folder}.{path.stem}"):
+    for path in (TESTS / folder).rglob("test_*.py"):
+        name = ".".join(path.relative_to(TESTS).with_suffix("").parts)
+        for target in imported(path, f"tests.codemod.{name}"):
             parts = target.removeprefix(f"{CODEMOD}.").split(".")
-            found.add(".".join(parts[:2]))
+            found |= {".".join(parts[:count]) for count in range(2, len(parts) + 1)}
     return found
 
 

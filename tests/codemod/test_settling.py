@@ -6,7 +6,7 @@ import ast
 
 from accelify.codemod.edits.values import Attempt, Change, Found, Insert, Plan, Remark, Remove, Replace, When, Wrap
 from accelify.codemod.leftovers import Uses, settle
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 from tests.codemod.facts import Facts
 
 

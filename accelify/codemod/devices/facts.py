@@ -29,7 +29,7 @@ from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.settings import Setting
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.conditions import Conditions
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_read_in

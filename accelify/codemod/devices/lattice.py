@@ -23,7 +23,7 @@ from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.contents import Kept
-from accelify.codemod.semantics.kinds import tells_about
+from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, gone_over, returned

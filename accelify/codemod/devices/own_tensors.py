@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from accelify.codemod.libraries import methods
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
-from accelify.codemod.semantics.kinds import tells_about
+from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope

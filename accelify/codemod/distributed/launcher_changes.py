@@ -10,7 +10,7 @@ from accelify.codemod.distributed.conditions import RANKS, Key
 from accelify.codemod.distributed.launched import LauncherEdits
 from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.libraries import names
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 
 
 class LauncherChanges:

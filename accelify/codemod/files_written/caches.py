@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
-from accelify.codemod.semantics.summary import Summary
+from accelify.codemod.semantics.effects.summary import Summary
 
 
 class Caches:

@@ -14,7 +14,7 @@ from accelify.codemod.files_written.paths import Files
 from accelify.codemod.files_written.saves import Save, save_of
 from accelify.codemod.libraries.runtimes import Runtime
 from accelify.codemod.preparing.placing import Access
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.training.facts import Run

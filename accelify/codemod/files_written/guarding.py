@@ -11,8 +11,8 @@ from functools import cached_property
 
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.semantics.effects.summary import FileUse
 from accelify.codemod.semantics.scopes import names_in, names_read_in, names_written_in
-from accelify.codemod.semantics.summary import FileUse
 from accelify.codemod.semantics.values import Made
 
 _DEPTH = 2

@@ -14,10 +14,10 @@ from enum import Enum
 
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Trait
 from accelify.codemod.libraries.row import Effect as Does
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.summary import Leave, Summary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.summary import Leave, Summary
 from accelify.codemod.semantics.values import Generated, Made
 from accelify.codemod.training.roles import Roles
 

@@ -26,7 +26,7 @@ from accelify.codemod.edits.values import (
 )
 from accelify.codemod.leftovers import taken_out
 from accelify.codemod.result import Tier
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 
 NAME = "launch_options"
 _REASON = "the launcher knows how many processes there are, and how they meet"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 
 
 def choice_of(effects: Effects, statement: ast.Assign) -> ast.If | None:

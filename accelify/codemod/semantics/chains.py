@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from accelify.codemod.libraries.row import Row, Trait
 from accelify.codemod.semantics.control_flow import ControlFlow
 from accelify.codemod.semantics.definitions import Definition, Definitions, Variable
-from accelify.codemod.semantics.effects import Effects
-from accelify.codemod.semantics.kinds import UNKNOWN
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope

@@ -6,8 +6,8 @@ import ast
 
 from accelify.codemod.libraries import table, vocabulary
 from accelify.codemod.libraries.row import DRAWS, Effect, Role, Row
-from accelify.codemod.semantics.effects import Effects
-from accelify.codemod.semantics.kinds import UNKNOWN
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 

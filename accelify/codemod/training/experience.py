@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.codemod.libraries import methods
-from accelify.codemod.semantics.kinds import tells_about
+from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope

@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Effect
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.summary import Place, Summary
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.summary import Place, Summary
 from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Values
 from accelify.codemod.training.draws import draws
 from accelify.codemod.training.roles import Roles

@@ -58,7 +58,7 @@ STILL_THERE = {
     "rules.devices": 3,
     "rules.distributed": 1,
     "rules.own_methods": 1,
-    "semantics.aliases": 1,
+    "semantics.effects.aliases": 1,
     "semantics.flow_graph": 1,
     "semantics.provenance": 1,
     "training.certainty": 1,

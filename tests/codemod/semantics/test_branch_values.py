@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.semantics.branch_values import choice_of, either_way
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 from tests.codemod.facts import Facts
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from accelify.codemod.libraries.row import Effect
-from accelify.codemod.semantics.effects import Effects
+from accelify.codemod.semantics.effects.effects import Effects
 from tests.codemod.semantics.programs import program
 
 pytestmark = pytest.mark.slow

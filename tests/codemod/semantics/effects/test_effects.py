@@ -7,8 +7,8 @@ import ast
 import pytest
 
 from accelify.codemod.libraries.row import Effect
-from accelify.codemod.semantics.effects import Effects
-from accelify.codemod.semantics.summary import Leave, Summary
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.summary import Leave, Summary
 from tests.codemod.semantics.programs import marked, program
 
 IMPORTS = "import glob, logging, os, random, subprocess, sys, time, torch\nimport numpy as np\nfrom torch import nn\n"

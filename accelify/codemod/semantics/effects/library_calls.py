@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.libraries.row import DRAWS, Effect, Row, Trait
-from accelify.codemod.semantics.aliases import Aliases
-from accelify.codemod.semantics.kinds import UNKNOWN, Kinds
+from accelify.codemod.semantics.effects.aliases import Aliases
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
+from accelify.codemod.semantics.effects.summary import EMPTY, FileUse, Place, Summary
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.summary import EMPTY, FileUse, Place, Summary
 from accelify.codemod.semantics.values import Made
 
 _FILES = frozenset({"string", "path", "file", "binary_file", "buffer"})

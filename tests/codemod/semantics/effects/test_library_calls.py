@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.libraries.row import Effect
-from accelify.codemod.semantics.aliases import Aliases
-from accelify.codemod.semantics.kinds import Kinds
-from accelify.codemod.semantics.library_calls import LibraryCalls
-from accelify.codemod.semantics.summary import EMPTY, Summary
+from accelify.codemod.semantics.effects.aliases import Aliases
+from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.effects.library_calls import LibraryCalls
+from accelify.codemod.semantics.effects.summary import EMPTY, Summary
 from tests.codemod.facts import Facts
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from accelify.codemod.libraries.row import Role, Row, Trait
-from accelify.codemod.semantics.kinds import Kinds
+from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.summary import Place
 from accelify.codemod.semantics.values import ClassValue, ModuleValue
 
 Path = tuple[str, ...]

@@ -15,12 +15,12 @@ from functools import cached_property
 
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Effect, Role, Row, Trait
-from accelify.codemod.semantics.aliases import NEW, Aliases, Run
-from accelify.codemod.semantics.kinds import UNKNOWN, Kinds
-from accelify.codemod.semantics.library_calls import OF_FILES, LibraryCalls
+from accelify.codemod.semantics.effects.aliases import NEW, Aliases, Run
+from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
+from accelify.codemod.semantics.effects.library_calls import OF_FILES, LibraryCalls
+from accelify.codemod.semantics.effects.summary import EMPTY, Leave, Place, Summary
 from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.summary import EMPTY, Leave, Place, Summary
 from accelify.codemod.semantics.values import (
     ClassValue,
     Collection,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.semantics.kinds import OWN, UNKNOWN, Kinds
+from accelify.codemod.semantics.effects.kinds import OWN, UNKNOWN, Kinds
 from tests.codemod.facts import Facts
 
 BEFORE = """\

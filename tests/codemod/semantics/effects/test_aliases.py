@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.semantics.aliases import Aliases, Run
-from accelify.codemod.semantics.kinds import Kinds
-from accelify.codemod.semantics.summary import Place
+from accelify.codemod.semantics.effects.aliases import Aliases, Run
+from accelify.codemod.semantics.effects.kinds import Kinds
+from accelify.codemod.semantics.effects.summary import Place
 from tests.codemod.facts import Facts
 
 BEFORE = "a, b = load(), [load()]\nc = a\nclass A:\n    def f(self, x):\n        x.append(1)\no = A()\no.rows = a\n"

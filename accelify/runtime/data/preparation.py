@@ -93,11 +93,11 @@ class DataPreparation:
         if self._world.size == 1:
             return elements
         if not is_loader(elements):
-            return sequences.shard(elements, self._world.rank, self._world.size, self.passes.streams.loop, is_even)
+            return self._sequence(elements, is_even=is_even)
         if is_sharded(elements, anew=not is_even):
             return elements
         if is_even:
-            return sequences.shard(elements, self._world.rank, self._world.size, self.passes.streams.loop)
+            return self._sequence(elements, is_even=True)
         # With the loader itself: its number stands for it as long as it is there.
         if id(elements) not in self._evaluation_shards:
             shard = self._evaluation_shard(elements)
@@ -105,6 +105,10 @@ class DataPreparation:
                 return shard
             self._evaluation_shards[id(elements)] = elements, shard
         return self._evaluation_shards[id(elements)][1]
+
+    def _sequence(self, elements: Any, *, is_even: bool) -> Any:
+        streams, world = self.passes.streams, self._world
+        return sequences.shard(elements, world.rank, world.size, streams.loop, is_even, streams.shared)
 
     def _evaluation_shard(self, loader: Any) -> Any:
         """A loader of this rank's batches, each of which no other rank has; on the device that the given one uses."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, overload  # elements are the user's
 
 import numpy
@@ -14,6 +15,7 @@ from accelify.errors import AccelifyError
 _NEVER = object()
 # What makes an iterator one in whose loop each rank draws random numbers of its own.
 AsLoop = Callable[[Iterator[Any]], Iterator[Any]]
+Shared = Callable[[], AbstractContextManager[None]]  # random numbers drawn inside are the same on all ranks
 
 
 class CannotShard(AccelifyError, TypeError):
@@ -47,11 +49,12 @@ class SequenceShard(Sequence[Any]):
 class IterableShard:
     """One rank's elements of an iterable that has a length but no indices; can be iterated again if that can."""
 
-    def __init__(self, iterable: Any, rank: int, size: int, as_loop: AsLoop) -> None:
+    def __init__(self, iterable: Any, rank: int, size: int, as_loop: AsLoop, shared: Shared) -> None:
         self._iterable = iterable
         self._rank = rank
         self._size = size
         self._as_loop = as_loop
+        self._shared = shared
 
     def __len__(self) -> int:
         return -(-len(self._iterable) // self._size)
@@ -61,7 +64,7 @@ class IterableShard:
 
     def _elements(self) -> Iterator[Any]:
         first: list[Any] = []
-        for items in _rounds(iter(self._iterable), self._size):
+        for items in _rounds(self._iterable, self._size, self._shared):
             first = first or items
             wrapped = itertools.chain(items, itertools.cycle(first))
             yield next(itertools.islice(wrapped, self._rank, None))
@@ -103,8 +106,13 @@ class TupleShard(tuple[Any, ...]):
         return tuple, (self[:],)
 
 
-def shard(elements: Any, rank: int, size: int, as_loop: AsLoop, is_even: bool = True) -> Any:
+def shard(
+    elements: Any, rank: int, size: int, as_loop: AsLoop, is_even: bool = True, shared: Shared = nullcontext
+) -> Any:
     """This rank's shard, like what came in where it can be; loops over it are made by `as_loop`.
+
+    What has no indices is iterated on every rank, and in `shared`, so that all see the same elements: a `zip` of
+    loaders draws their order when it is iterated.
 
     With a length: every rank gets `ceil(length / N)` elements, completed by going round to the start.
     Without (a generator, `zip`, `enumerate`): every N-th element as it comes; an incomplete last round is dropped.
@@ -118,12 +126,13 @@ def shard(elements: Any, rank: int, size: int, as_loop: AsLoop, is_even: bool = 
         positions = _positions(length, rank, size) if is_even else range(rank, length, size)
         return _elements_at(elements, positions, as_loop)
     if isinstance(elements, Sized) and is_even:
-        return IterableShard(elements, rank, size, as_loop)
+        return IterableShard(elements, rank, size, as_loop, shared)
     if not isinstance(elements, Iterable):
         raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
+    rounds = _rounds(elements, size, shared)
     if not is_even:
-        return as_loop(itertools.islice(elements, rank, None, size))
-    return as_loop(items[rank] for items in _rounds(iter(elements), size) if len(items) == size)
+        return as_loop(items[rank] for items in rounds if len(items) > rank)
+    return as_loop(items[rank] for items in rounds if len(items) == size)
 
 
 def _elements_at(sequence: Any, positions: Sequence[int], as_loop: AsLoop) -> Any:
@@ -171,8 +180,14 @@ def _positions(length: int, rank: int, size: int) -> Sequence[int]:
     return [(step * size + rank) % length for step in range(-(-length // size))]
 
 
-def _rounds(elements: Iterator[Any], size: int) -> Iterator[list[Any]]:
+def _rounds(iterable: Iterable[Any], size: int, shared: Shared) -> Iterator[list[Any]]:
+    with shared():
+        elements = iter(iterable)
     # By a generator, as `iter` of an iterator may begin it anew
     following = (element for element in iter(elements.__next__, _NEVER))
-    while items := list(itertools.islice(following, size)):
+    while True:
+        with shared():
+            items = list(itertools.islice(following, size))
+        if not items:
+            return
         yield items

@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from tests.runtime.noisy_models import KINDS, train
 from tests.runtime.training import seed
@@ -163,6 +163,21 @@ def nested_loops_zips_and_several_loaders(accelerator):
     everyone = [index for mine in accelerator.gather_object(orders) for index in mine]
     passes = 1 + 3 + 2
     assert all(everyone.count(index) == passes for index in range(LENGTH))
+
+
+def shuffled_elements_without_indices_are_the_same_on_all_ranks(accelerator):
+    def shuffled():
+        return DataLoader(TensorDataset(torch.arange(12)), batch_size=2, shuffle=True)
+
+    for make in (shuffled, lambda: zip(shuffled(), shuffled(), strict=True), lambda: (row for row in shuffled())):
+        for even in (True, False):
+            mine, inside = [], []
+            for element in accelerator.shard(make(), even=even):
+                rows = element[0] if isinstance(element[0], torch.Tensor) else element[0][0]
+                mine += rows.tolist()
+                inside.append(torch.rand(1).item())
+            assert _all_differ(accelerator, inside)
+            assert sorted(row for each in accelerator.gather_object(mine) for row in each) == list(range(12))
 
 
 def an_iterator_by_hand_is_a_loop_where_the_script_loops(accelerator):

@@ -271,7 +271,7 @@ def test_a_folder_is_walked_as_git_sees_it(here: Path, migrated: str) -> None:
     assert done.returncode == 0
     assert {Path(name).read_text() for name in taken} == {migrated}
     assert {Path(name).read_text() for name in left} == {PLAIN}
-    assert done.stdout.splitlines()[-1] == "2 files migrated."
+    assert done.stdout.splitlines()[-1] == "2 files migrated, 2 notes to look at."
 
 
 def test_the_output_does_not_depend_on_the_number_of_processes(here: Path) -> None:

@@ -168,3 +168,44 @@ def test_batches_that_come_by_way_of_generators_and_properties(loop: str, first:
     assert line in text
     assert "prepare(range" not in text
     assert "prepare(batches" not in text
+
+
+ASKED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+def sample_data(batch):
+    data = TensorDataset(torch.randn(64, 4))
+    loader = iter(DataLoader(data, batch_size=batch))
+    while True:
+        try:
+            {ask}
+        except StopIteration:
+            loader = iter(DataLoader(data, batch_size=batch))
+            {ask}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters())
+batches = {made}
+for i in range(100):
+    (x,) = next(batches)
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("made", ["iter(sample_data(8))", "sample_data(8)"])
+@pytest.mark.parametrize("ask", ["yield next(loader)", "yield from loader"])
+def test_a_generator_that_asks_its_own_loader_prepares_it(made: str, ask: str) -> None:
+    text = run(ASKED.format(ask=ask, made=made)).after.decode()
+    assert text.count("loader = iter(accelerator.prepare(DataLoader(data, batch_size=batch)))") == 2
+    assert f"batches = {made}\n" in text
+
+
+@pytest.mark.parametrize("made", ["iter(sample_data(8))", "sample_data(8)"])
+def test_a_generator_whose_loader_is_not_seen_is_declined(made: str) -> None:
+    result = run(
+        ASKED.format(ask="rows = next(loader)", made=made).replace("model = nn", "    yield rows\nmodel = nn", 1)
+    )
+    assert [n.message for n in result.notes if "generator makes these batches" in n.message]
+    assert result.before == result.after

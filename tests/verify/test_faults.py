@@ -31,9 +31,10 @@ def test_one_of_two_models_is_not_prepared(proving: Prove) -> None:
     line = "first, slow = accelerator.prepare(first, slow)\n"
     assert differing(proving(scripts.TWO_MODELS, scripts.TWO_MODELS_MIGRATED)) == []
     verdict = proving(scripts.TWO_MODELS, broken(scripts.TWO_MODELS_MIGRATED, line, ""))
-    found = row(verdict, "ranks agree")
-    assert (found.status, found.step) == (Status.DIFFERS, 1)
-    assert "weight differs between ranks 0 and 1 after step 1" in found.words
+    found = next(r for r in verdict.rows if r.name == "ending" and r.processes == 2)
+    assert found.status is Status.DIFFERS
+    assert "NotPrepared" in found.words
+    assert "2 tensors, of shape [4, 4], [4]" in found.words
 
 
 def test_the_loader_is_not_prepared(proving: Prove) -> None:

@@ -305,6 +305,9 @@ class Preparer:
             container = next((b for b in within if b.kind == "item"), None)
             if container is not None and binding.kind != "item":
                 self._loader_in(container, binding, source)
+            elif self._is_generator(binding):
+                message = "a generator makes these batches, and what it takes them from is not seen to be a loader"
+                self.found.obstacles.append((binding.node, message))
             elif binding.kind == "inline":
                 assert isinstance(binding.node, ast.expr)
                 if ("loader", binding.node) not in self.found.wrapped:
@@ -312,6 +315,12 @@ class Preparer:
             elif not (isinstance(binding.value, ast.Constant) and binding.value.value is None):
                 self._add_loader(self._item("loader", binding))
         self._note_loaders(source)
+
+    def _is_generator(self, binding: Binding) -> bool:
+        """Whether a name is given what a call of a generator function gives, which `prepare` refuses."""
+        value = binding.node if binding.kind == "inline" else binding.value
+        callees = self.program.flow.callees.get(value, ()) if isinstance(value, ast.Call) else ()
+        return bool(callees) and all(c.generates for c in callees)
 
     def _inside_generators(self, source: ast.expr) -> list[ast.expr]:
         """The loaders that generator functions build themselves, and whose batches a source yields.

@@ -210,8 +210,10 @@ class Loops:
     def yielded_from(self, generator: Scope) -> Iterator[ast.expr]:
         """The loaders whose batches a generator function yields, as it names them."""
         for node in ast.walk(generator.node):
-            if isinstance(node, ast.YieldFrom) and any(self.roles.is_loader(v) for v in self.owners(node.value)):
-                yield node.value
+            asked = _asked_for_one(node.value) if isinstance(node, ast.Yield) else None
+            source = node.value if isinstance(node, ast.YieldFrom) else asked
+            if source is not None and any(self.roles.is_loader(v) for v in self.owners(source)):
+                yield source
             elif isinstance(node, (ast.For, ast.AsyncFor)) and self.is_loader_loop(node) and _yields(node):
                 yield node.iter
 
@@ -312,6 +314,12 @@ def _receiver(call: ast.Call) -> ast.expr:
 
 
 __all__ = ["LOOPS", "Data", "Loop", "Loops", "Training"]
+
+
+def _asked_for_one(node: ast.expr | None) -> ast.expr | None:
+    """The iterator of `next(batches)`."""
+    is_next = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next" and node.args
+    return node.args[0] if isinstance(node, ast.Call) and is_next else None
 
 
 def _yields(loop: ast.For | ast.AsyncFor) -> bool:

@@ -162,3 +162,7 @@ def parameters_that_one_rank_alone_trains_are_named(accelerator):
     words = r"rank 0 waits at unowned.py:\d+ backward over others than before: 1.weight, 1.bias .*; rank 1 waits at"
     with pytest.raises(Desync, match=words):
         accelerator.backward(model(torch.ones(1, 2)).sum())
+    # The one that raises first must not be met elsewhere by the other.
+    store = accelerator.state._world.store
+    store.set(f"unowned/raised/{accelerator.process_index}", "1")
+    store.wait(["unowned/raised/0", "unowned/raised/1"])

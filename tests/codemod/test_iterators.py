@@ -205,7 +205,7 @@ def test_a_generator_that_asks_its_own_loader_prepares_it(made: str, ask: str) -
 @pytest.mark.parametrize("made", ["iter(sample_data(8))", "sample_data(8)"])
 def test_a_generator_whose_loader_is_not_seen_is_declined(made: str) -> None:
     result = run(
-        ASKED.format(ask="rows = next(loader)", made=made).replace("model = nn", "    yield rows\nmodel = nn", 1)
+        ASKED.format(ask="rows = next(loader)", made=made).replace("model = nn", "        yield rows\nmodel = nn", 1)
     )
     assert [n.message for n in result.notes if "generator makes these batches" in n.message]
     assert result.before == result.after

@@ -628,7 +628,7 @@ class Lattice:
         return self._or_unknown(self._all(_given(node)))
 
     def _made(self, node: ast.Call) -> Places:
-        """What a factory makes, where it is told to, or in the host's memory."""
+        """What a factory makes, on the device that it is given, or in the host's memory."""
         if self.tensors.is_kept(node) and self.tensors.is_in_model(self.program.frame(node)):
             return self.of_model
         device = next((k.value for k in node.keywords if k.arg == "device"), None)

@@ -157,7 +157,7 @@ class Remark:
     """A note at a node of the original; the report gives its line in the new file.
 
     of: the node that `when` is about, if it is another. once: the same message at another place of the file will do.
-    about: what the `{}` of the message stands for; notes of a file that differ in it alone are told as one.
+    about: what the `{}` of the message stands for; notes of a file that differ in it alone become one.
     lines: the places that its `{0}`, `{1}` stand for.
     is_saved: whether it is about the keys of a checkpoint, which files outside the program may load.
     """

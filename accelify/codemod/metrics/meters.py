@@ -138,7 +138,7 @@ _OF_ARRAYS = ("mean", "std", "median", "max", "min")
 
 
 class Lists:
-    """Find lists that can be put together after their loop: a number for each batch, in the order of one process."""
+    """Find lists that can be gathered after their loop: a number for each batch, in the order of one process."""
 
     def __init__(self, program: Program, tracer: Tracer, prepared: Prepared, harmless: Harmless) -> None:
         self.program = program

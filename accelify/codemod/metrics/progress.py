@@ -97,7 +97,7 @@ class StepCounts:
         return False
 
     def _counts_each(self, step: ast.Call) -> bool:
-        """Whether `scheduler.step()` counts by itself, or is told a count of steps."""
+        """Whether `scheduler.step()` counts by itself, or is given a count of steps."""
         return not step.args or self.counts(step.args[0])
 
     def _sets_learning_rate(self, node: ast.Assign | ast.AugAssign) -> bool:

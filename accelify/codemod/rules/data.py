@@ -4,7 +4,7 @@
 
 Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is dealt out, an
 equal number to each process. Batches drawn at random get random numbers of their own in each process; for
-loops over data that are dealt out, and data sets that draw what they hand out, the runtime does that.
+loops over sharded data, and data sets that draw what they hand out, the runtime does that.
 Left alone: the mini-batches of what an environment told this process, which no other has; and a full batch, which more
 processes cannot divide. A note says so.
 """

@@ -164,7 +164,7 @@ class Meetings:
         else:
             self._other_call(call, given, called, is_own=is_own)
 
-    def _other_call(self, call: ast.Call, given: list[ast.expr], called: set[str], *, is_own: bool) -> None:
+    def _other_call(self, call: ast.Call, given: list[ast.expr], called: Collection[str], *, is_own: bool) -> None:
         """Calls that run a part of a model, take a model with what it is run on, or compute."""
         is_part = is_own and any(map(self.roles.is_module, self.program.values(call.func)))
         is_followed = bool(self.program.flow.callees.get(call))
@@ -182,7 +182,7 @@ class Meetings:
             self.found.stuck += [call] if made is None else []
             self.found.wanted += [(m, None) for m in made or () if m not in self.brought]
 
-    def _computed(self, call: ast.Call, given: list[ast.expr], called: set[str]) -> None:
+    def _computed(self, call: ast.Call, given: list[ast.expr], called: Collection[str]) -> None:
         """Functions of torch's, and methods of tensors."""
         if self.tensors.is_creator(call) or any(n.startswith(_APART) for n in called):
             return
@@ -205,7 +205,7 @@ class Meetings:
         made = [v for v in self.program.values(call) if isinstance(v, Instance)]
         return any("Dataset" in base for v in made for base in self.program.flow.external_bases(v.cls))
 
-    def _is_hosted(self, call: ast.Call, called: set[str]) -> bool:
+    def _is_hosted(self, call: ast.Call, called: Collection[str]) -> bool:
         """Whether a call is to a library that knows of no device, or to an object of such a one."""
         if "numpy.squeeze" in called:
             return False

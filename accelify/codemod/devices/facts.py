@@ -303,8 +303,8 @@ def _is_for_cuda(
     return any(map(asks, reached))
 
 
-def _called(program: Program, node: ast.expr) -> set[str]:
-    return program.called(node) if isinstance(node, ast.Call) else set()
+def _called(program: Program, node: ast.expr) -> frozenset[str]:
+    return program.called(node) if isinstance(node, ast.Call) else frozenset()
 
 
 def _out_of_reach(

@@ -47,7 +47,7 @@ def rebuilt(program: Program, move: ast.Call) -> Rebuilt | None:
     if isinstance(outer, ast.Call) and outer.args == [node] and not outer.keywords:
         called = program.called(outer) & {"list", "tuple"}
         if called:
-            return Rebuilt(outer, items, called.pop())
+            return Rebuilt(outer, items, min(called))
     return None if isinstance(node, ast.GeneratorExp) else Rebuilt(node, items, kind)
 
 

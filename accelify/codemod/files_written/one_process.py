@@ -63,6 +63,7 @@ class OneProcess:
         self.looked_at: frozenset[ast.Call] = frozenset()  # calls that read what one process alone wrote
         self._known: dict[ast.Call, Effect | None] = {}
         self._together: dict[Scope, bool] = {}
+        self._writes: dict[ast.Call, bool] = {}
 
     # Calls.
 
@@ -96,9 +97,10 @@ class OneProcess:
 
     def writes(self, call: ast.Call) -> bool:
         """Whether a library's call writes, whoever may run it."""
-        if self.program.flow.callees.get(call):
-            return False
-        return self._strength(call, self.effects.of_call(call)) is Effect.WRITES
+        if call not in self._writes:
+            is_own = bool(self.program.flow.callees.get(call))
+            self._writes[call] = not is_own and self._strength(call, self.effects.of_call(call)) is Effect.WRITES
+        return self._writes[call]
 
     def _strength(self, call: ast.Call, summary: Summary) -> Effect:
         kinds = self.effects.kinds.of(call)

@@ -242,19 +242,27 @@ class Prepared:
 
     def is_model(self, node: ast.expr) -> bool:
         """Whether an expression names a prepared model, or makes one that gets such a name."""
-        text = ast.unparse(node)
-        frame = self.program.frame(node)
-        items = [i for i in [*self.preparation.items, *self.preparation.bare_models] if i.kind == "model"]
-        if any(i.text == text and i.frame is frame for i in items):
+        names = self._model_names.get(self.program.frame(node))
+        if not names:
+            return False
+        if ast.unparse(node) in names:
             return True
         values = self.program.values(node)
         if not values or not values <= self.preparation.models:
             return False
         statement = self.program.statement(node)
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = ast.unparse(statement.targets[0])
-            return any(i.text == target and i.frame is frame for i in items)
+            return ast.unparse(statement.targets[0]) in names
         return False
+
+    @cached_property
+    def _model_names(self) -> dict[Scope, set[str]]:
+        """What each function calls the prepared models that it has."""
+        found: dict[Scope, set[str]] = {}
+        for item in (*self.preparation.items, *self.preparation.bare_models):
+            if item.kind == "model":
+                found.setdefault(item.frame, set()).add(item.text)
+        return found
 
     def prepares_too(self, node: ast.AST, text: str) -> Group | None:
         """The group that prepares `text` after a node, or before it with nothing that moves it between."""

@@ -364,6 +364,6 @@ def _evaluated(node: ast.AST) -> list[ast.AST]:
         return [*node.generators, node.key, node.value]
     if isinstance(node, ast.comprehension):
         return [node.iter, node.target, *node.ifs]
-    if isinstance(node, ast.Lambda):
+    if isinstance(node, (ast.Lambda, ast.Name, ast.Constant)):
         return []
-    return list(ast.iter_child_nodes(node))
+    return [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]

@@ -248,11 +248,17 @@ class Program:
                         found.update(m for c in [cls, *self.flow.ancestors(cls)] for m in c.children if m.is_method)
         return frozenset(self.run_from(found))
 
-    def externals(self, node: ast.AST | None) -> set[str]:
+    def externals(self, node: ast.AST | None) -> frozenset[str]:
         """The library names that an expression may stand for."""
-        return {v.name for v in self.values(node) if isinstance(v, External)}
+        if node not in self._externals:
+            self._externals[node] = frozenset(v.name for v in self.values(node) if isinstance(v, External))
+        return self._externals[node]
 
-    def called(self, call: ast.Call) -> set[str]:
+    @cached_property
+    def _externals(self) -> dict[ast.AST | None, frozenset[str]]:
+        return {}
+
+    def called(self, call: ast.Call) -> frozenset[str]:
         """The library names that a call may go to."""
         return self.externals(call.func)
 

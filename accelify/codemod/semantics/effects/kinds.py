@@ -86,7 +86,7 @@ class Kinds:
             return tuple(r for r in rows if r != of_module) or rows
         return rows
 
-    def name_of(self, node: ast.expr) -> set[str]:
+    def name_of(self, node: ast.expr) -> frozenset[str]:
         """The qualified names of what an expression names in libraries; in code that no value flows through, too."""
         if node in self.flow.values:
             return self.program.externals(node)
@@ -95,7 +95,7 @@ class Kinds:
             path.append(root.attr)
             root = root.value
         start = self._imported(root) if isinstance(root, ast.Name) else None
-        return {".".join([start, *reversed(path)])} if start is not None else set()
+        return frozenset([".".join([start, *reversed(path)])] if start is not None else ())
 
     def _imported(self, node: ast.Name) -> str | None:
         owner = self.program.scope(node).owner(node.id)

@@ -357,13 +357,16 @@ class Accelerator:
 
     # -- metrics
 
-    def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:
+    def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False, *, per: str | None = None) -> Any:
         """The rows of all ranks in the order of one process, without those added to even out the last step.
 
+        Call it in the loop, on what belongs to the batch. What a loop has collected, gather after it with `per="row"`
+        or `per="batch"`: that says what each element stands for, and is checked. Elsewhere all rows are gathered as
+        they are.
         With `use_gather_object` each element of a list is a row, whatever it is: tensors of many shapes, too.
-        Raises: CannotGather where that cannot be told.
+        Raises: CannotGather for rows that may be of a loop which added some.
         """
-        return self._metrics.gather(input_data, by_element=use_gather_object)
+        return self._metrics.gather(input_data, by_element=use_gather_object, per=per)
 
     def trim_for_metrics(self, input_data: Any) -> Any:
         """This rank's rows of the current batch, without those added to even out the last step; no other rank is asked.

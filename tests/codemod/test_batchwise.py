@@ -151,17 +151,22 @@ def test_a_meter_of_time_stays_with_its_process() -> None:
 @pytest.mark.parametrize(
     ("metric", "options"),
     [
-        ("rows.append(criterion(out, y).item())", ""),
-        ("rows.append(out.mean().item() * len(y))", ""),
-        ("rows.extend(out.argmax(1).tolist())", ""),
-        ("rows += out.argmax(1).tolist()", ""),
-        ("rows.append(out.cpu().numpy())", ", use_gather_object=True"),
-        ("rows.append((y.cpu(), len(y)))", ", use_gather_object=True"),
-        ("rows.extend(out.detach().cpu())", ", use_gather_object=True"),
-        ("rows.append(out)", ", use_gather_object=True"),
-        ("loss = criterion(out, y)\n        rows.append(loss)", ", use_gather_object=True"),
-        ("_, top = out.max(1)\n        rows += top", ", use_gather_object=True"),
-        ("rows.extend(y)", ", use_gather_object=True"),
+        ("rows.append(criterion(out, y).item())", ', per="batch"'),
+        ("rows.append(out.mean().item() * len(y))", ', per="batch"'),
+        ("rows.extend(out.argmax(1).tolist())", ', per="row"'),
+        ("rows += out.argmax(1).tolist()", ', per="row"'),
+        ("rows.append(out.cpu().numpy())", ', per="batch"'),
+        ("rows.append((y.cpu(), len(y)))", ', per="batch"'),
+        ("rows.extend(out.detach().cpu())", ', per="row"'),
+        ("rows.append(out)", ', per="batch"'),
+        ("loss = criterion(out, y)\n        rows.append(loss)", ', per="batch"'),
+        ("_, top = out.max(1)\n        rows += top", ', per="row"'),
+        ("rows.extend(y)", ', per="row"'),
+        # How many elements these put in is not known.
+        ("rows.extend(y[y > 0].tolist())", ""),
+        ("rows.extend([y.sum().item(), 0])", ", use_gather_object=True"),
+        ("rows.append(1)\n        rows.append(2)", ""),
+        ("if len(y) > 1:\n            rows.append(1)", ""),
     ],
 )
 def test_lists_are_put_together_after_the_loop(metric: str, options: str) -> None:

@@ -37,7 +37,7 @@ PLAIN = {
     "add": "losses.append(loss.item())",
     "end": "print(np.mean(losses))",
 }
-GATHERED = "    losses = accelerator.gather_for_metrics(losses)\n"
+GATHERED = '    losses = accelerator.gather_for_metrics(losses, per="batch")\n'
 
 
 def rewritten(**slots: str) -> tuple[str, list[str]]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from accelify.codemod.metrics.meters import Collected
+from accelify.codemod.metrics.meters import Elements, statements_of_each_round
 from accelify.codemod.metrics.rounds import Rounds
 from accelify.codemod.metrics.sums import Sums
 from accelify.codemod.preparing.prepared import Prepared
@@ -24,19 +24,27 @@ _HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_module
 
 
 @dataclass(frozen=True)
+class Collected:
+    """A list that is gathered after its loop. per: what each element stands for, None where that may vary."""
+
+    name: str
+    per: str | None
+    is_of_numbers: bool
+
+
+@dataclass(frozen=True)
 class Dealing:
     """An evaluation loop whose loader, at `source`, is dealt out in whole batches.
 
-    sums and meters: what is added up over the processes after it. lists and objects: what is put together; lists hold
-    nothing but numbers. shown: where it shows what is one process's own. phase: when it trains, if it does that too.
+    sums and meters: what is added up over the processes after it. lists: what is gathered. shown: where it shows what
+    is one process's own. phase: when it trains, if it does that too.
     """
 
     loop: ast.For
     source: ast.expr
     sums: tuple[str, ...]
     meters: tuple[tuple[str, Meter], ...]
-    lists: tuple[str, ...]
-    objects: tuple[str, ...]
+    lists: tuple[Collected, ...]
     shown: tuple[ast.AST, ...]
     phase: Phase | None = None
 
@@ -117,18 +125,32 @@ class Batchwise:
             return None
         if any(self._reads_last(name, meter, loop) for name, meter in rounds.meters.items()):
             return None
-        collected = Collected(self.program, self.tracer, self.harmless, loop)
+        elements = Elements(self.program, self.tracer, self.harmless, loop)
         if rounds.lists and self._is_in_a_pass(loop):
             return None
-        if not all(collected.is_plain(part) for parts in rounds.lists.values() for part in parts):
+        if not all(elements.is_plain(part) for parts in rounds.lists.values() for part in parts):
             return None
         sums = tuple(n for n in rounds.accumulators if n not in rounds.meters and n not in rounds.lists)
         meters = tuple((n, rounds.meters[n]) for n in rounds.accumulators if n in rounds.meters)
-        lists = [n for n in rounds.lists if all(map(collected.is_number, rounds.lists[n]))]
-        objects = [n for n in rounds.lists if n not in lists]
+        lists = [
+            Collected(name, self._unit(parts, loop), all(map(elements.is_number, parts)))
+            for name, parts in rounds.lists.items()
+        ]
         if not rounds.accumulators or (phase is not None and (rounds.lists or not self._are_reduced(sums, loop))):
             return None
-        return Dealing(loop, source, sums, meters, tuple(lists), tuple(objects), tuple(rounds.shown), phase)
+        return Dealing(loop, source, sums, meters, tuple(lists), tuple(rounds.shown), phase)
+
+    def _unit(self, parts: list[ast.expr], loop: ast.For) -> str | None:
+        """What one element of a list stands for, where each round puts the same into it."""
+        (first, *others) = parts
+        value = first.value if isinstance(first, ast.Starred) else first
+        ends = any(isinstance(n, ast.Continue) and self.program.loops_round(n)[0] is loop for n in ast.walk(loop))
+        if others or ends or self.program.statement(value) not in statements_of_each_round(loop.body):
+            return None
+        if not isinstance(first, ast.Starred):
+            return "batch"
+        is_selected = any(isinstance(n, (ast.List, ast.Tuple, ast.Subscript)) for n in ast.walk(value))
+        return None if is_selected else "row"
 
     def _are_reduced(self, names: Collection[str], loop: ast.For) -> bool:
         """Whether the sums of a loop are those that are reduced after it where it trains."""

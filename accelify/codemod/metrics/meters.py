@@ -151,7 +151,7 @@ class Lists:
         if loop not in self.prepared.loops or isinstance(self.tracer.inside(loop.iter), ast.Call) or self._ends(loop):
             return ()
         found: dict[str, ast.Call] = {}
-        for statement in _plain(loop.body):
+        for statement in statements_of_each_round(loop.body):
             call = statement.value if isinstance(statement, ast.Expr) else None
             function = call.func if isinstance(call, ast.Call) else None
             if isinstance(function, ast.Attribute) and function.attr == "append":
@@ -183,7 +183,7 @@ class Lists:
             return False
         inside = [r for r in reads if self.program.inside(r, loop) and not self.program.inside(r, call)]
         outside = [r for r in reads if not self.program.inside(r, loop)]
-        is_number = Collected(self.program, self.tracer, self.harmless, loop).is_number(call.args[0])
+        is_number = Elements(self.program, self.tracer, self.harmless, loop).is_number(call.args[0])
         return (
             is_number and bool(outside) and all(map(self._is_meant, outside)) and all(self._is_shown(r) for r in inside)
         )
@@ -208,11 +208,11 @@ class Lists:
         return isinstance(call, ast.Call) and self.harmless.shows(call)
 
 
-def _plain(body: list[ast.stmt]) -> list[ast.stmt]:
+def statements_of_each_round(body: list[ast.stmt]) -> list[ast.stmt]:
     """The statements that each round runs."""
     found: list[ast.stmt] = []
     for statement in body:
-        found.extend(_plain(statement.body) if isinstance(statement, ast.With) else [statement])
+        found.extend(statements_of_each_round(statement.body) if isinstance(statement, ast.With) else [statement])
     return found
 
 
@@ -223,7 +223,7 @@ _BATCH = ast.Constant(None)
 _DEPTH = 4
 
 
-class Collected:
+class Elements:
     """Tells it of expressions in a loop; a starred one stands for its elements."""
 
     def __init__(self, program: Program, tracer: Tracer, harmless: Harmless, loop: ast.For | ast.AsyncFor) -> None:

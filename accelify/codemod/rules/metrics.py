@@ -17,7 +17,7 @@
 
     for x, y in accelerator.shard(valid_loader, even=False):    # was: valid_loader
         losses.append(criterion(model(x), y).item())
-    losses = accelerator.gather_for_metrics(losses)    # added
+    losses = accelerator.gather_for_metrics(losses, per="batch")    # added
     print(np.mean(losses))
 
 Why: each process adds up its own share; what is printed, returned or decided from the sums is meant of all the data.
@@ -46,7 +46,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Remark, Replace
-from accelify.codemod.metrics.batch_evaluations import Dealing
+from accelify.codemod.metrics.batch_evaluations import Collected, Dealing
 from accelify.codemod.metrics.meters import Metered
 from accelify.codemod.metrics.row_metrics import Trim
 from accelify.codemod.metrics.sums import Reduction
@@ -106,9 +106,7 @@ def _dealt(script: Script, dealing: Dealing) -> Change:
     sums = [dealing.sums] if dealing.sums and dealing.phase is None else []
     code = [_summed(names, accelerator, '"sum"', indent) for names in sums]
     code.extend(_together(dealing.meters, accelerator, indent))
-    for name in (*dealing.lists, *dealing.objects):
-        how = ", use_gather_object=True" if name in dealing.objects else ""
-        code.append(snippets.call_statement(name, f"{accelerator}.gather_for_metrics", f"{name}{how}", indent))
+    code.extend(_gathered(each, accelerator, indent) for each in dealing.lists)
     start = _AFTER_SUMS if dealing.phase is not None else 0
     inserted = (Insert(dealing.loop, "after", line, order=order) for order, line in enumerate(code, start))
     deal = Replace(
@@ -126,6 +124,14 @@ def _dealt(script: Script, dealing: Dealing) -> Change:
     )
 
 
+def _gathered(collected: Collected, accelerator: str, indent: int) -> str:
+    """`losses = accelerator.gather_for_metrics(losses, per="batch")`."""
+    name, how = collected.name, "" if collected.is_of_numbers else ", use_gather_object=True"
+    if collected.per is not None:
+        how = f', per="{collected.per}"'
+    return snippets.call_statement(name, f"{accelerator}.gather_for_metrics", f"{name}{how}", indent)
+
+
 def _together(meters: Sequence[tuple[str, Meter]], accelerator: str, indent: int) -> Iterator[str]:
     """What makes meters those of all processes."""
     for name, meter in meters:
@@ -139,7 +145,7 @@ def _metered(script: Script, metered: Metered) -> Iterator[Change]:
     accelerator, indent = script.accelerator(loop), metered.loop.col_offset
     assert accelerator is not None
     code = list(_together(metered.together, accelerator, indent))
-    code.extend(snippets.call_statement(n, f"{accelerator}.gather_for_metrics", n, indent) for n in metered.lists)
+    code.extend(_gathered(Collected(name, "batch", True), accelerator, indent) for name in metered.lists)
     edits = tuple(Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS))
     if edits:
         names = ", ".join([*(name for name, _ in metered.together), *metered.lists])

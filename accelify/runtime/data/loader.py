@@ -88,7 +88,9 @@ class _Prepared:
             length = own["_source"].count(start.position)
         except NO_LENGTH:
             length = None
-        loader_pass: LoaderPass = own["_passages"].begin(epoch, own["_device"], length, progress.end)
+        loader_pass: LoaderPass = own["_passages"].begin(
+            epoch, own["_device"], length, progress.end, _description(own["_loader"])
+        )
         progress.begin(start, loader_pass)
         return streams.loop(loader_pass, is_resumed=start.position > 0)
 
@@ -233,6 +235,14 @@ def _length(dataset: Any) -> int | None:
         return len(dataset)
     except NO_LENGTH:
         return None
+
+
+def _description(loader: Any) -> str:
+    """`the DataLoader over 18 elements of a TensorDataset`."""
+    dataset = getattr(loader, "dataset", None)
+    count = "" if (rows := _length(dataset)) is None else f"{rows} elements of "
+    over = "" if dataset is None else f" over {count}a {type(dataset).__name__}"
+    return f"the {type(loader).__name__}{over}"
 
 
 class _Skipping:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any  # what is gathered is whatever the user's script made
 
 import torch
 
 from accelify.errors import AccelifyError
-from accelify.runtime.data.passes import LoaderPasses, Step
+from accelify.runtime.data.passes import Left, LoaderPass, LoaderPasses, Step
 from accelify.runtime.world import tensors
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
@@ -56,18 +55,37 @@ class Metrics:
         self._collectives = collectives
         self._passes = passes
 
-    def gather(self, values: Any, *, by_element: bool) -> Any:
+    def gather(self, values: Any, *, by_element: bool, per: str | None) -> Any:
         """The rows of all ranks in the order of one process; `by_element`: each element of a list is a row.
 
+        per: what an element of the values stands for that the loop left last has collected, "row" or "batch"; None
+        for values of the batch that the script is at.
         Raises: CannotGather where that cannot be told.
         """
-        rank = self._world.rank
+        if per not in (None, "row", "batch"):
+            raise ValueError(f"per={per!r}: choose row or batch")
         if self._world.size == 1:
             return values
-        if by_element and isinstance(values, list):
-            gathered = _gather_rows([Row(each) for each in values], self._passes, self._collectives, rank)
-            return [row.value_on(self._world.device) for row in gathered]
-        return _gather_rows(values, self._passes, self._collectives, rank)
+        if per is None and not (by_element and isinstance(values, list)):
+            return self._gathered(values, per)
+        gathered = self._gathered(tensors.map_leaves(_as_rows, values, is_leaf=_is_list), per)
+        return tensors.map_leaves(self._as_values, gathered, is_leaf=_is_list)
+
+    def _gathered(self, tree: Any, per: str | None) -> Any:
+        passes, collectives, rank = self._passes, self._collectives, self._world.rank
+        if per is not None:
+            return _of_loop(tree, per, passes.left, collectives)
+        at = passes.current
+        if not passes.is_inside and not all(left.is_unpadded for left in passes.left):
+            problem = _problem_after_loop(tree, None if at is None else at.step, passes.left, rank)
+            _raise_on_all(collectives, problem, _AFTER_LOOP)
+        return _of_step(tree, at, collectives, rank)
+
+    def _as_values(self, leaf: Any) -> Any:
+        """What was sent row by row, on this rank's device."""
+        if not isinstance(leaf, list):
+            return leaf
+        return [one.value_on(self._world.device) if isinstance(one, Row) else one for one in leaf]
 
     def trim(self, values: Any) -> Any:
         """This rank's rows of the current batch; no other rank is asked."""
@@ -84,73 +102,95 @@ class Metrics:
             return function(*_trim_rows(tuple(rows), step, rank))
 
 
-def _gather_rows(tree: Any, passes: LoaderPasses, collectives: Collectives, rank: int) -> Any:
-    """The rows of all ranks that count, in the order of one process.
-
-    Inside a loop over a prepared loader: of the current batch. After it: of everything collected in the loop, row by
-    row, trimmed or not, or batch by batch, as the length says; a batch counts if a row of it does. A loop that was
-    broken off has collected what its first steps had.
-    Raises: CannotGather when rows were added and these are not theirs.
-    """
-    step = passes.step
-    if passes.is_inside:
-        return _of_step(tree, step, collectives, rank)
-    history = passes.finished
-    if any(step.rows is None for step in history):
-        history = []
-    everything = collectives.gather_rows(tree, None)
-    lengths = {length for _, length in _lengths(everything)}
-    if passes.current is not None and not _is_of_loop(lengths, history, step):
-        return _of_step(tree, step, collectives, rank)
-    ended = [steps for steps in _readings(history) if steps and lengths == {_total(steps)}]
-    broken = passes.broken if passes.current is None else []
-    begun = [steps for reading in _readings(broken) if (steps := _first_of(reading, lengths))]
-    orders = [_order(steps) for steps in ended[:1] + begun[:1]]
-    if orders and torch.equal(orders[0], orders[-1]):
-        return tensors.map_leaves(_ordering(orders[0]), everything, is_leaf=tensors.is_list_of_objects)
-    if orders:
-        raise CannotGather(
-            f"gather_for_metrics after a loop: {sorted(lengths)} rows may be those of the loop that ended last or of "
-            "one that was broken off since. Call it in the loop, on each batch."
-        )
-    if all(step.is_unpadded for step in passes.finished):
-        return everything
-    raise CannotGather(
-        f"gather_for_metrics after the loop: {sorted(lengths)} rows are not the {_total(history)} that the ranks were "
-        "given, and some of those were added to even out the last step. Call it in the loop, on each batch."
-    )
+_AFTER_LOOP = (
+    "Call it in the loop, on each batch; or say what an element stands for that the loop collected, by per='row' or "
+    "per='batch'; gather takes everything as it is"
+)
+_IN_LOOP = "Give it one row per sample; for what comes from a loader that is not prepared, use gather"
 
 
-def _of_step(tree: Any, step: Step | None, collectives: Collectives, rank: int) -> Any:
-    """The rows of all ranks in one step."""
-    if step is None or step.is_unpadded:
-        return collectives.gather_rows(tree, None)
-    problem = _problem(tree, step, rank)
-    # On all ranks: one that found nothing would wait for the others.
+def _is_list(tree: Any) -> bool:
+    return isinstance(tree, list)
+
+
+def _as_rows(leaf: Any) -> Any:
+    """A list's elements as one object each, where they are not plain already."""
+    return [Row(each) for each in leaf] if isinstance(leaf, list) and not tensors.is_list_of_objects(leaf) else leaf
+
+
+def _raise_on_all(collectives: Collectives, problem: str, advice: str) -> None:
+    """Raises: CannotGather on all ranks where any has a problem: one that has none would wait for the others."""
     if not collectives.is_alike("gather_for_metrics", problem) or problem:
         problems = enumerate(collectives.gather_object(problem))
         found = "; ".join(f"rank {at} has {what}" for at, what in problems if what)
-        raise CannotGather(
-            f"gather_for_metrics: {found}; the rest were added to even out the last step. Give it one row per "
-            "sample, or use gather."
+        raise CannotGather(f"gather_for_metrics: {found}. {advice}")
+
+
+def _of_loop(tree: Any, per: str, all_left: Sequence[Left], collectives: Collectives) -> Any:
+    """What was collected in the loop that the script left last, in the order of one process.
+
+    Raises: CannotGather where that is not one element for each row, or batch, on every rank.
+    """
+    left = all_left[-1] if all_left else Left((), "no prepared loader")
+    mine = len(left.steps), [*dict.fromkeys(length for _, length in _lengths(tree))]
+    everyone = collectives.gather_object(mine)
+    lengths = [own for _, own in everyone]
+    readings = _readings(left.steps, per) if all(taken == mine[0] for taken, _ in everyone) else []
+    found = [begin for reading in readings if (begin := _begin_of(reading, lengths, left.is_broken)) is not None]
+    if not found:
+        totals = (
+            [sum(counts) for counts in zip(*(step.rows or () for step in readings[0]), strict=True)] if readings else []
         )
+        given = f", which gave them {totals}" if totals else ""
+        raise CannotGather(
+            f"gather_for_metrics(per={per!r}): the ranks have {lengths} elements, not one for each {per} of the loop "
+            f"that was left last, over {left.loader}{given}. Collect each {per} of it, or use gather"
+        )
+    everything = collectives.gather_rows(tree, None)
+    if not found[0]:
+        return everything
+    return tensors.map_leaves(_ordering(_order(found[0])), everything, is_leaf=tensors.is_list_of_objects)
+
+
+def _readings(steps: Sequence[Step], per: str) -> list[list[Step]]:
+    """What a script may have collected in a loop of these steps: one for each batch; or rows, and rows that count."""
+    if per == "batch":
+        return [[_of_batches(step) for step in steps]]
+    return [] if any(step.rows is None for step in steps) else [list(steps), [_trimmed(step) for step in steps]]
+
+
+def _begin_of(reading: list[Step], lengths: list[list[int]], is_broken: bool) -> list[Step] | None:
+    """The steps of which each rank has as many elements: all, or the first ones of a loop that was broken off."""
+    totals = [[0] for _ in lengths]
+    if totals == lengths and (is_broken or not reading):
+        return []
+    for count, step in enumerate(reading, start=1):
+        totals = [[total + rows] for (total,), rows in zip(totals, step.rows or (), strict=True)]
+        if totals == lengths and (is_broken or count == len(reading)):
+            return reading[:count]
+    return None
+
+
+def _of_step(tree: Any, at: LoaderPass | None, collectives: Collectives, rank: int) -> Any:
+    """The rows of all ranks in one step."""
+    step = None if at is None else at.step
+    if at is None or step is None or step.is_unpadded:
+        return collectives.gather_rows(tree, None)
+    problem = _problem(tree, step, rank)
+    _raise_on_all(collectives, problem, f"The rest were added to even out the last step of {at.loader}. {_IN_LOOP}")
     return collectives.gather_rows(tree, step.valid)
 
 
-def _is_of_loop(lengths: set[int], history: Sequence[Step], step: Step | None) -> bool:
-    """Whether these are the rows of the loop that ended last, not those of the batch around it, where it ended.
-
-    Raises: CannotGather where they may be of either, and rows were added to one of them.
-    """
-    if not history or lengths not in ({_total(history)}, {_total([_of_batches(step) for step in history])}):
-        return False
-    is_either = step is not None and step.rows is not None and lengths == {sum(step.rows)}
-    if is_either and step is not None and not all(one.is_unpadded for one in [*history, step]):
-        raise CannotGather(
-            f"gather_for_metrics after a loop in a loop: {sorted(lengths)} rows may be those of the loop that ended or "
-            "of the batch around it, and some were added to even out a last step. Call it in the loop, on each batch."
-        )
-    return True
+def _problem_after_loop(tree: Any, step: Step | None, all_left: Sequence[Left], rank: int) -> str:
+    """What of this may be of a loop that added rows; nothing where all is of the batch around it, or has no rows."""
+    lengths = {length for _, length in _lengths(tree)}
+    own = step.rows[rank] if step is not None and step.rows else None
+    padded = [left for left in all_left if not left.is_unpadded]
+    readings = [reading for left in padded for per in ("row", "batch") for reading in _readings(left.steps, per)]
+    of_loop = {sum(each.rows[rank] for each in reading if each.rows) for reading in readings}
+    if not lengths or (lengths == {own} and own not in of_loop):
+        return ""
+    return f"{sorted(lengths)} rows after a loop over {padded[-1].loader}, which added some to even out its last step"
 
 
 def _trim_rows(tree: Any, step: Step | None, rank: int) -> Any:
@@ -165,10 +205,6 @@ def _trim_rows(tree: Any, step: Step | None, rank: int) -> Any:
     return tensors.map_leaves(trim, tree, is_leaf=tensors.is_list_of_objects)
 
 
-def _total(history: Sequence[Step]) -> int:
-    return sum(sum(step.rows) for step in history if step.rows)
-
-
 def _trimmed(step: Step) -> Step:
     """A step of the rows that count alone."""
     return Step(rows=step.valid, valid=step.valid)
@@ -176,19 +212,8 @@ def _trimmed(step: Step) -> Step:
 
 def _of_batches(step: Step) -> Step:
     """A step in which each batch is one row: what is collected once for a batch."""
-    present = tuple(int(rows > 0) for rows in step.rows or ())
+    present = tuple(int(step.rows is None or step.rows[rank] > 0) for rank in range(len(step.valid)))
     return Step(rows=present, valid=tuple(int(rows > 0) for rows in step.valid))
-
-
-def _readings(history: Sequence[Step]) -> list[list[Step]]:
-    """What a script may have collected in a loop of these steps: rows, rows that count, or one for each batch."""
-    return [list(history), [_trimmed(step) for step in history], [_of_batches(step) for step in history]]
-
-
-def _first_of(history: Sequence[Step], lengths: set[int]) -> list[Step]:
-    """The first steps, as many as make up these rows; none where none do."""
-    totals = itertools.accumulate(sum(step.rows or ()) for step in history)
-    return next((list(history[:count]) for count, total in enumerate(totals, start=1) if lengths == {total}), [])
 
 
 def _problem(tree: Any, step: Step, rank: int) -> str:

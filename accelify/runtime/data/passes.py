@@ -68,6 +68,20 @@ class Epoch:
     steps: Sequence[Step | None] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A loop that the script has left: the steps it took, the loader it was over, and whether it was broken off."""
+
+    steps: Sequence[Step]
+    loader: str
+    is_broken: bool = False
+
+    @property
+    def is_unpadded(self) -> bool:
+        """Whether nothing was added to any of its steps."""
+        return all(step.is_unpadded for step in self.steps)
+
+
 def epoch_of(pairs: Iterator[tuple[Any, Step | None]]) -> Epoch:
     """The epoch of batches that come with their steps."""
     steps: list[Step | None] = []
@@ -91,7 +105,9 @@ class LoaderPass:
         device: torch.device | None,
         length: int | None,
         at_end: Callable[[], None] | None = None,
+        loader: str = "",
     ) -> None:
+        self.loader = loader
         self._at_end = at_end
         self._is_over = False
         self.taken = 0
@@ -167,8 +183,7 @@ class LoaderPasses:
         # The one that moved last.
         self.moved: weakref.ref[LoaderPass] | None = None
         self._open: list[weakref.ref[LoaderPass]] = []
-        self._last: list[Step] = []
-        self._broken: list[Step] = []
+        self._left: list[Left] = []
 
     def begin(
         self,
@@ -176,9 +191,10 @@ class LoaderPasses:
         device: torch.device | None,
         length: int | None,
         at_end: Callable[[], None] | None = None,
+        loader: str = "",
     ) -> LoaderPass:
-        """A new pass; `at_end` is called when it comes to its end."""
-        return LoaderPass(epoch, self, device, length, at_end)
+        """A new pass over the loader of this description; `at_end` is called when it comes to its end."""
+        return LoaderPass(epoch, self, device, length, at_end, loader)
 
     def advance(self, loader_pass: LoaderPass) -> None:
         """Take this pass for the one whose batch the script is at."""
@@ -189,11 +205,19 @@ class LoaderPasses:
     def end(self, loader_pass: LoaderPass) -> None:
         """Note that a pass came to its end."""
         self._open = [ref for ref in self._open if ref() is not None and ref is not loader_pass.ref]
-        self._last, self._broken, self.moved = loader_pass.history, [], None
+        self._left, self.moved = [Left(loader_pass.history, loader_pass.loader)], None
 
     def drop(self, loader_pass: LoaderPass) -> None:
         """Note that the script has let go of a pass before its end."""
-        self._broken = loader_pass.history[: loader_pass.taken]
+        if loader_pass.taken:
+            broken = Left(loader_pass.history[: loader_pass.taken], loader_pass.loader, is_broken=True)
+            self._left = [*(left for left in self._left if not left.is_broken), broken]
+        if self.moved is loader_pass.ref:
+            self.moved = None
+
+    def begin_other(self) -> None:
+        """Note that a loop over elements begins, whose rows are not known here."""
+        self._left = []
 
     @property
     def current(self) -> LoaderPass | None:
@@ -219,14 +243,9 @@ class LoaderPasses:
         return (loader_pass := self.current) is not None and loader_pass.is_last
 
     @property
-    def finished(self) -> list[Step]:
-        """The steps of the pass that ended last."""
-        return self._last
-
-    @property
-    def broken(self) -> list[Step]:
-        """The steps taken of the pass that was broken off last, if none has ended since."""
-        return self._broken
+    def left(self) -> list[Left]:
+        """The pass that ended last and, behind it, one that was broken off since."""
+        return self._left
 
 
 @functools.cache

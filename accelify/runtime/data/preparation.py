@@ -107,8 +107,13 @@ class DataPreparation:
         return self._evaluation_shards[id(elements)][1]
 
     def _sequence(self, elements: Any, *, is_even: bool) -> Any:
-        streams, world = self.passes.streams, self._world
-        return sequences.shard(elements, world.rank, world.size, streams.loop, is_even, streams.shared)
+        passes, world = self.passes, self._world
+
+        def as_loop(items: Iterator[Any]) -> Iterator[Any]:
+            passes.begin_other()
+            return passes.streams.loop(items)
+
+        return sequences.shard(elements, world.rank, world.size, as_loop, is_even, passes.streams.shared)
 
     def _evaluation_shard(self, loader: Any) -> Any:
         """A loader of this rank's batches, each of which no other rank has; on the device that the given one uses."""

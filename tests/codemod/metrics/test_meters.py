@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.meters import Collected, Lists
+from accelify.codemod.metrics.meters import Elements, Lists
 from accelify.codemod.training.harmless import Harmless
 from tests.codemod.metrics.loops import in_loop
 
@@ -52,6 +52,6 @@ def test_lists_that_are_left_alone(body: str, end: str, before: str) -> None:
 )
 def test_numbers_and_what_processes_can_hand_each_other(value: str, number: bool, plain: bool) -> None:
     facts, loop = in_loop(f"named = loss.item()\nuse({value})")
-    found = Collected(facts.program, facts.tracer, Harmless(facts.program, facts.roles), loop)
+    found = Elements(facts.program, facts.tracer, Harmless(facts.program, facts.roles), loop)
     node = facts.call("use(").args[0]
     assert (found.is_number(node), found.is_plain(node)) == (number, plain)

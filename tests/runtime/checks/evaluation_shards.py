@@ -91,9 +91,9 @@ def what_is_collected_comes_in_the_order_of_one_process(accelerator):
                 sums.append(x.sum().item())
                 numbers.extend(x.tolist())
                 arrays.append(x.numpy())
-            assert accelerator.gather_for_metrics(sums) == [sum(batch) for batch in batches]
-            assert accelerator.gather_for_metrics(numbers) == [row for batch in batches for row in batch]
-            arrays = accelerator.gather_for_metrics(arrays, use_gather_object=True)
+            assert accelerator.gather_for_metrics(sums, per="batch") == [sum(batch) for batch in batches]
+            assert accelerator.gather_for_metrics(numbers, per="row") == [row for batch in batches for row in batch]
+            arrays = accelerator.gather_for_metrics(arrays, per="batch")
             assert [array.tolist() for array in arrays] == batches
 
 

@@ -449,8 +449,8 @@ def numbers_of_batches_come_in_the_order_of_one_process_where_rows_were_added(ac
             first.append(batch[0].item())
             trimmed.extend(accelerator.trim_for_metrics(batch).tolist())
         expected = [0, 4, 8] if length == 9 else [0, 4, 8, 11]
-        assert accelerator.gather_for_metrics(first) == expected
-        assert accelerator.gather_for_metrics(trimmed) == list(range(length))
+        assert accelerator.gather_for_metrics(first, per="batch") == expected
+        assert accelerator.gather_for_metrics(trimmed, per="row") == list(range(length))
 
 
 def a_users_distributed_sampler_is_not_shared_twice(accelerator):
@@ -732,7 +732,7 @@ def metrics_after_a_break_and_after_the_loop(accelerator):
     for _ in train:
         break
     collected = list(evaluate)
-    assert accelerator.gather_for_metrics(torch.cat(collected)).tolist() == list(range(18))
+    assert accelerator.gather_for_metrics(torch.cat(collected), per="row").tolist() == list(range(18))
     got = []
     for outer in train:
         for batch in evaluate:
@@ -749,19 +749,20 @@ def metrics_collected_by_a_loop_in_a_loop(accelerator):
         evaluation = accelerator.prepare(_loader(rows, "in order"))
         for batch in train:
             found = torch.cat(list(evaluation))
-            assert accelerator.gather_for_metrics(found).tolist() == list(range(rows))
-            # The batch around it can still be gathered, and so can what is collected with one row for each batch.
-            whole = accelerator.gather_for_metrics(batch + 50)
-            assert len(whole) == (accelerator.num_processes * 4)
-    evaluation = accelerator.prepare(_loader(6, "in order"))
-    for _ in train:
-        found = torch.cat(list(evaluation))
-        assert accelerator.gather_for_metrics(found).tolist() == list(range(6))
+            assert accelerator.gather_for_metrics(found, per="row").tolist() == list(range(rows))
+            if rows == 8:  # nothing was added to these
+                assert len(accelerator.gather_for_metrics(batch + 50)) == accelerator.num_processes * 4
+            else:
+                with pytest.raises(
+                    CannotGather, match="has \\[7\\] rows after a loop over the DataLoader over 13 elements"
+                ):
+                    accelerator.gather_for_metrics(found)
     uneven = accelerator.prepare(_loader(7, "in order"))
-    for _ in train:
-        found = torch.cat(list(uneven))
-        with pytest.raises(CannotGather, match="a loop in a loop"):
-            accelerator.gather_for_metrics(found)
+    for batch in train:
+        list(uneven)
+        with pytest.raises(CannotGather, match="has \\[4\\] rows after a loop over the DataLoader over 7 elements"):
+            accelerator.gather_for_metrics(batch)  # or the four of the loop inside
+        assert accelerator.gather_for_metrics(batch.sum()).shape == (accelerator.num_processes,)
 
 
 def a_copied_loader_is_dealt_out_as_the_first_one(accelerator):
@@ -784,22 +785,62 @@ def metrics_of_a_loop_that_was_broken_off_are_in_order(accelerator):
             rows.append(batch)
             if taken == len(rows):
                 break
-        assert accelerator.gather_for_metrics(torch.cat(rows)).tolist() == list(range(8 * size))
-        firsts = torch.stack([batch[0] for batch in rows])
-        assert accelerator.gather_for_metrics(firsts).tolist() == list(range(0, 8 * size, 4))
-    list(loader)
-    batch = next(iter(accelerator.prepare(_loader(80, "in order", batch_size=20))))
-    with pytest.raises(CannotGather, match="broken off since"):
-        accelerator.gather_for_metrics(batch)
+        assert accelerator.gather_for_metrics(torch.cat(rows), per="row").tolist() == list(range(8 * size))
+        firsts = [batch[0] for batch in rows]
+        for given in (firsts, torch.stack(firsts)):
+            numbers = [int(one) for one in accelerator.gather_for_metrics(given, per="batch")]
+            assert numbers == list(range(0, 8 * size, 4))
 
 
 def metrics_after_a_break_at_the_last_batch_are_all_there(accelerator):
-    loader, rows = accelerator.prepare(_loader(24, "in order")), []
-    for number, batch in enumerate(loader, start=1):
-        rows.append(batch)
-        if number == len(loader):
-            break
-    assert sorted(accelerator.gather_for_metrics(torch.cat(rows)).tolist()) == list(range(24))
+    for length in (24, 21):
+        loader, rows = accelerator.prepare(_loader(length, "in order")), []
+        for number, batch in enumerate(loader, start=1):
+            rows.append(batch)
+            if number == len(loader):
+                break
+        assert accelerator.gather_for_metrics(torch.cat(rows), per="row").tolist() == list(range(length))
+        if length == 21:
+            with pytest.raises(CannotGather, match="the DataLoader over 21 elements of a Numbers"):
+                accelerator.gather_for_metrics(torch.cat(rows))
+
+
+def numbers_as_many_as_the_loop_had_rows_stay_as_they_are(accelerator):
+    """What a script makes after a loop is no part of it, however many numbers it has."""
+    size = accelerator.num_processes
+    for length, count in ((20, 10), (20, 3), (18, 9)):
+        list(accelerator.prepare(_loader(length, "in order")))
+        classes = torch.arange(count) + 100 * accelerator.process_index
+        everyone = [number + 100 * rank for rank in range(size) for number in range(count)]
+        if length == 20:
+            assert accelerator.gather_for_metrics(classes).tolist() == everyone
+        else:  # the last step had added rows, and these may be they
+            with pytest.raises(CannotGather, match="per='row' or per='batch'"):
+                accelerator.gather_for_metrics(classes)
+            with pytest.raises(CannotGather, match=r"over the DataLoader over 18 elements.*which gave them"):
+                accelerator.gather_for_metrics(classes[:-2], per="row")
+    # Two rows that count, or two batches one of which holds none that does.
+    loader = accelerator.prepare(DataLoader(Numbers(2), batch_size=2))
+    means = [batch.float().mean().item() for batch in loader]
+    assert accelerator.gather_for_metrics(means, per="batch") == [0.5]
+
+
+def metrics_over_a_loader_that_is_not_prepared(accelerator):
+    whole, size = DataLoader(Numbers(3), batch_size=3), accelerator.num_processes
+    for batch in whole:
+        assert accelerator.gather_for_metrics(batch).tolist() == [0, 1, 2] * size
+    list(accelerator.prepare(_loader(20, "in order")))
+    for batch in whole:
+        assert accelerator.gather_for_metrics(batch).tolist() == [0, 1, 2] * size
+    list(accelerator.prepare(_loader(18, "in order")))
+    for batch in whole:
+        with pytest.raises(CannotGather, match="over the DataLoader over 18 elements of a Numbers"):
+            accelerator.gather_for_metrics(batch)
+        assert accelerator.gather(batch).tolist() == [0, 1, 2] * size
+    for _ in accelerator.shard([1, 2, 3, 4]):
+        assert accelerator.gather_for_metrics(torch.arange(3)).tolist() == [0, 1, 2] * size
+    with pytest.raises(CannotGather, match="over no prepared loader"):
+        accelerator.gather_for_metrics([1], per="batch")
 
 
 def metrics_that_cannot_be_told_raise(accelerator):
@@ -815,6 +856,8 @@ def metrics_that_cannot_be_told_raise(accelerator):
                 accelerator.gather_for_metrics([""] * (4 if accelerator.is_main_process else 2))
     with pytest.raises(CannotGather, match="in the loop"):
         accelerator.gather_for_metrics(torch.zeros(5))
+    with pytest.raises(ValueError, match="choose row or batch"):
+        accelerator.gather_for_metrics(torch.zeros(5), per="step")
 
 
 def shares_of_sequences_and_iterables(accelerator):

@@ -68,7 +68,7 @@ def metrics_of_an_evaluation_are_one_processs(accelerator):
         loader = made.prepare(DataLoader(data, batch_size=BATCH))
         with torch.no_grad():
             mine = [mse_loss(model(x), y, reduction="none") for _, x, y in loader]
-        torch.testing.assert_close(made.gather_for_metrics(torch.cat(mine)), wanted.detach())
+        torch.testing.assert_close(made.gather_for_metrics(torch.cat(mine), per="row"), wanted.detach())
 
 
 def ranks_end_one_by_one(accelerator):

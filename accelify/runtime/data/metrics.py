@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any  # what is gathered is whatever the user's script made
 
 import torch
 
 from accelify.errors import AccelifyError
 from accelify.runtime.data.passes import Left, LoaderPass, LoaderPasses, Step
+from accelify.runtime.data.untrimmed_variables import untrimmed_beside
 from accelify.runtime.world import tensors
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
@@ -89,7 +93,11 @@ class Metrics:
 
     def trim(self, values: Any) -> Any:
         """This rank's rows of the current batch; no other rank is asked."""
-        return _trim_rows(values, self._passes.step, self._world.rank)
+        step, rank = self._passes.step, self._world.rank
+        trimmed = _trim_rows(values, step, rank)
+        if trimmed is not values and step is not None and step.rows and step.rows[rank] != step.valid[rank]:
+            _warn_of_untrimmed(sys._getframe(2), values, step.rows[rank], step.valid[rank])
+        return trimmed
 
     def mean(self, mean: Any, function: Callable[..., Any], rows: Sequence[Any]) -> Any:
         """The function's mean over this rank's rows that count: the given one where all do, zero where none does."""
@@ -203,6 +211,18 @@ def _trim_rows(tree: Any, step: Step | None, rank: int) -> Any:
         return leaf[:count] if isinstance(leaf, list) or (hasattr(leaf, "ndim") and leaf.ndim) else leaf
 
     return tensors.map_leaves(trim, tree, is_leaf=tensors.is_list_of_objects)
+
+
+def _warn_of_untrimmed(frame: FrameType, values: Any, rows: int, count: int) -> None:
+    """Warn where the script goes on to compute with rows that were trimmed and others that were not."""
+    found = untrimmed_beside(frame, [leaf for leaf, _ in _lengths(values)], rows)
+    if found is not None:
+        name, line = found
+        warnings.warn(
+            f"trim_for_metrics: `{name}`, which line {line} reads beside what is trimmed here, still has {rows} rows, "
+            f"of which {count} count; the rest were added to even out the last step. Trim `{name}`, too",
+            stacklevel=4,
+        )
 
 
 def _trimmed(step: Step) -> Step:

@@ -293,7 +293,7 @@ class Loop:
 def _is_in_loop(frame: FrameType | None) -> bool:
     """Whether code of this frame, or of one that led to it, is at a loop; outermost is the script's own module."""
     while frame is not None and frame.f_globals.get("__name__") not in _OUTERMOST:
-        if any(first <= frame.f_lasti <= last for first, last in _loops_of(frame.f_code)):
+        if any(first <= frame.f_lasti <= last for first, last in loops_of(frame.f_code)):
             return True
         if frame.f_code.co_name == "<module>" or frame.f_code.co_name.startswith("<cell line"):
             return False
@@ -302,7 +302,7 @@ def _is_in_loop(frame: FrameType | None) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _loops_of(code: CodeType) -> tuple[tuple[int, int], ...]:
+def loops_of(code: CodeType) -> tuple[tuple[int, int], ...]:
     """From where to where the code's loops go."""
     import dis
 

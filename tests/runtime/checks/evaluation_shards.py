@@ -1,5 +1,8 @@
 """Loaders dealt out in whole batches: each is one rank's, and what the ranks collect is what one process collects."""
 
+import re
+import warnings
+
 import numpy
 import pytest
 import torch
@@ -137,6 +140,38 @@ def added_rows_are_trimmed_where_they_are(accelerator):
             assert sorted(everyone) == list(range(rows))
             assert count == len(loader)
             assert worker.trim_for_metrics(seen) is seen
+
+
+def rows_that_are_compared_with_trimmed_ones_are_named(accelerator):
+    """In the last round the second rank has two rows, of which none or one counts."""
+
+    def epoch(rows, trims_all):
+        loader = accelerator.prepare(DataLoader(TensorDataset(torch.arange(float(rows))), batch_size=4))
+        hits, size = 0, 0
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for (x,) in loader:
+                out, other = x + 0, x + 1
+                if trims_all:
+                    x, out = accelerator.trim_for_metrics((x, out))
+                else:
+                    x = accelerator.trim_for_metrics(x)
+                other = len(other)
+                size += len(x) + other
+                hits += (out == x).sum().item()
+        return hits, [str(one.message) for one in caught]
+
+    for rows in (11, 9):
+        hits, told = epoch(rows, trims_all=True)
+        assert accelerator.reduce(hits, "sum") == rows
+        assert told == []
+    hits, told = epoch(11, trims_all=False)
+    assert accelerator.reduce(hits, "sum") == 11  # by luck: a single row is compared with both
+    if accelerator.is_main_process:
+        assert told == []
+    else:
+        (text,) = told
+        assert re.match(r"trim_for_metrics: `out`, which line \d+ reads .* has 2 rows, of which 1 count", text)
 
 
 def a_mean_is_taken_again_without_the_rows_that_were_added(accelerator):

@@ -25,31 +25,30 @@ def notes_of(made: Plan, path: str, lines: Lines) -> list[Note]:
     """The notes of a file; those that say the same of several places are one, at the first of these."""
     return [
         Note(line, first.rule, first.tier, message, made.evidence(path, line_of(first.node)))
-        for first, line, message in _told(made.remarks, path, lines)
+        for first, line, message in _told([r for r in made.remarks if r.path == path], lines)
     ]
 
 
 def notes_elsewhere(made: Plan, changed: Collection[str], lines: Lines) -> tuple[Note, ...]:
     """The notes of files that do not change, which name their places themselves."""
     found = []
-    for path in sorted({r.path for r in made.remarks} - set(changed)):
-        for first, line, message in sorted(_told(made.remarks, path, lines), key=lambda t: (t[1], t[0].rule, t[2])):
-            evidence = made.evidence(path, line_of(first.node))
-            found.append(Note(1, first.rule, first.tier, f"{path}:{line}: {message}", evidence))
+    left = [r for r in made.remarks if r.path not in changed]
+    for first, line, message in sorted(_told(left, lines), key=lambda t: (t[0].path, t[1], t[0].rule, t[2])):
+        evidence = made.evidence(first.path, line_of(first.node))
+        found.append(Note(1, first.rule, first.tier, f"{first.path}:{line}: {message}", evidence))
     return tuple(dict.fromkeys(found))
 
 
-def _told(remarks: Iterable[Remark], path: str, lines: Lines) -> Iterator[tuple[Remark, int, str]]:
-    """The notes of a file, each with its line and its words: `... ; also `n` (line 12), line 20`."""
+def _told(remarks: Iterable[Remark], lines: Lines) -> Iterator[tuple[Remark, int, str]]:
+    """The notes, each with the line of its first place and its words: `... ; also `n` (line 12), line 20`."""
     alike: dict[tuple[str, Tier, str], list[Remark]] = {}
     for remark in remarks:
-        if remark.path == path:
-            alike.setdefault((remark.rule, remark.tier, remark.message), []).append(remark)
+        alike.setdefault((remark.rule, remark.tier, remark.message), []).append(remark)
     for same in alike.values():
-        first, *others = sorted(same, key=lambda r: line_of(r.node))
-        line = _line(path, first.node, lines)
+        first, *others = sorted(same, key=lambda r: (r.path, line_of(r.node)))
+        path, line = first.path, _line(first.path, first.node, lines)
 
-        def named(place: Place, about: str = "") -> str:
+        def named(place: Place, about: str = "", path: str = path) -> str:
             found = f"line {_line(*place, lines)}" if place[0] == path else f"{place[0]}:{_line(*place, lines)}"
             return f"{about} ({found})" if about else found
 

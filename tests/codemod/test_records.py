@@ -36,6 +36,12 @@ def test_a_note_of_a_file_that_does_not_change_names_it() -> None:
     assert note.message == "data.py:2: stays; also line 3"
 
 
+def test_files_that_do_not_change_share_a_note() -> None:
+    plan = Plan(remarks=[remark(3, "stays", "b.py"), remark(2, "stays", "a.py"), remark(1, "stays", "b.py")])
+    (note,) = notes_elsewhere(plan, {"train.py"}, DOWN)
+    assert note.message == "a.py:2: stays; also b.py:1, b.py:3"
+
+
 def test_a_message_may_name_places_of_any_file() -> None:
     places = (("train.py", LINES[1]), ("data.py", LINES[2]))
     named = Remark("notes", "train.py", LINES[0], "counted in {0}", Tier.REVIEW, lines=(places,))

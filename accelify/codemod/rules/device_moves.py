@@ -254,12 +254,7 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
         return
     if accelerator is None or inside_data:
-        message = (
-            f"stays: it goes to the process's own GPU, right under `{script.options.runtime.launch}`, but needs a GPU; "
-            "`.to(x.device)` of a tensor at hand would not"
-        )
-        yield Remark(NAME, path, move.call, message, Tier.ADVICE, When.KEPT)
-        return
+        return  # it goes to the process's own GPU
     kept = (move.receiver, *[k.value for k in move.call.keywords if k.arg != "device"], *move.call.args[1:])
     make = partial(to_accelerator, accelerator=accelerator)
     edits = (Replace(move.call, make, keeps=kept, reads=(accelerator.split(".")[0],)), *_choice(script, move))

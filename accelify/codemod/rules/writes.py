@@ -206,10 +206,10 @@ def _left(script: Script) -> Iterator[Remark]:
         does = (
             "runs this command" if all(is_command) else "writes this, or runs it" if any(is_command) else "writes this"
         )
-        message = f"{named}: every process {does}; put it under `if accelerator.is_main_process:` if one should"
+        message = f"{{}}: every process {does}; put it under `if accelerator.is_main_process:` if one should"
         if asked := dict.fromkeys(_asked_of_all(script, calls)):
             message += f", but ask for {', '.join(asked)} before that, as all processes must"
-        yield Remark(NAME, script.path(first), first, message, Tier.ADVICE)
+        yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named)
 
 
 def _is_run_for_its_output(script: Script, call: ast.Call) -> bool:

@@ -27,6 +27,7 @@ def obstacles_of(script: Script) -> Found:
         yield training.backwards[0], "prepare", message
     yield from ((node, "accelerator", message) for node, message in script.reach.obstacles)
     yield from _single_steps(script)
+    yield from _for_one_batch(training)
     yield from _several_devices(program, script.files)
     yield from _in_processes(program, training)
     yield from _without_a_loss(program)
@@ -47,6 +48,21 @@ def updates_by_hand(program: Program, training: Training) -> bool:
         isinstance(node, ast.Attribute) and node.attr == "grad" and program.frame(node) in training.frames
         for node in program.flow.values
     )
+
+
+def _for_one_batch(training: Training) -> Iterator[tuple[ast.AST, str, str]]:
+    """Optimizers that each batch makes for itself, and that cannot be left as they are."""
+    alone = (
+        "the optimizer and all that it trains are made anew for each batch: processes that take different batches have "
+        "nothing in common to train"
+    )
+    mixed = (
+        "this backward pass trains the weights, and what is made anew for each batch: the gradients of the former have "
+        "to be averaged over the processes, those of the latter must not be; give each a backward pass of its own"
+    )
+    for each in training.nested:
+        if not each.is_within:
+            yield each.backward, "prepare", mixed if each.is_mixed else alone
 
 
 def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.call_conditions import Way, Ways
@@ -26,6 +26,7 @@ from accelify.codemod.semantics.values import (
 )
 from accelify.codemod.training.draws import draws, function_draws
 from accelify.codemod.training.experience import Experience
+from accelify.codemod.training.made_anew import Anew, Nested
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles, stepped
 
@@ -44,6 +45,11 @@ class Data:
     loop: Loop | None = None
     sources: tuple[ast.expr, ...] = ()
 
+    @property
+    def dealing(self) -> Loop | None:
+        """The loop each of whose rounds learns from other data, where the script has one."""
+        return self.loop if self.kind in ("loaders", "sequence") else None
+
 
 @dataclass(frozen=True, slots=True)
 class Training:
@@ -51,7 +57,8 @@ class Training:
 
     backwards, steps: the calls. loops: those round each backward pass, through callers, from the inside out. data: what
     they learn from. frames: the functions on the way to the backward passes. told: the ways from each of them, with
-    what depends on its parameters. phases: the loops that do more than train, with what tells when they do.
+    what depends on its parameters. phases: the loops that do more than train, with what tells when they do. nested: the
+    backward passes that train something for one batch alone; those within another training are not among `backwards`.
     """
 
     backwards: tuple[ast.Call, ...]
@@ -61,6 +68,7 @@ class Training:
     frames: frozenset[Scope]
     told: Mapping[Scope, frozenset[Way]]
     phases: Mapping[ast.AST, Phase] = field(default_factory=dict)
+    nested: tuple[Nested, ...] = ()
 
 
 class Loops:
@@ -73,31 +81,42 @@ class Loops:
         self.flow = program.flow
         self.ways = Ways(program, tracer)
         self.sources = Sources(program, roles, tracer, self.owners)
-        self.anew = Anew(program, roles, lambda node, loop: loop in self.stack(node))
+        self.anew = Anew(program, roles, tracer, self.stack)
 
     def find(self) -> Training:
         """The backward passes that the named files may run, and all that hangs on them."""
         backwards: list[ast.Call] = []
         steps: list[ast.Call] = []
+        others: list[ast.Call] = []
         reachable = self.program.reachable
         for call in sorted(self.program.calls, key=self.program.position):
             if not isinstance(call.func, ast.Attribute) or self.program.frame(call) not in reachable:
                 continue
-            if call.func.attr == "backward" and self._is_tensor_backward(call):
-                backwards.append(call)
+            if call.func.attr == "backward":
+                (backwards if self._is_tensor_backward(call) else others).append(call)
             elif call.func.attr == "step" and self._is_optimizer_step(call):
                 steps.append(call)
+        ways: dict[ast.Call, dict[Scope, set[Way]]] = {backward: {} for backward in backwards}
+        loops = {backward: tuple(self.stack(backward, ways[backward])) for backward in backwards}
+        data = {backward: self._data(backward, loops[backward], steps) for backward in backwards}
+        nested = tuple(self.anew.nested(loops, steps, lambda backward: data[backward][0].dealing))
+        apart = {n.backward: n.steps for n in nested if n.is_within}
+        if set(apart) == set(backwards) and not others:  # what lasts has no backward pass
+            nested, apart = tuple(replace(n, is_within=False) for n in nested), {}
+        kept = [b for b in backwards if b not in apart]
         told: dict[Scope, set[Way]] = {}
-        loops = {backward: self.stack(backward, told) for backward in backwards}
-        data = dict.fromkeys(d for backward in backwards for d in self._data(backward, loops[backward], steps))
-        placed = [d for d in data if d.loop is not None]  # the others belong to helpers that nothing calls
+        for frame, wanted in (pair for backward in kept for pair in ways[backward].items()):
+            told.setdefault(frame, set()).update(wanted)
+        known = dict.fromkeys(d for backward in kept for d in data[backward])
         return Training(
-            backwards=tuple(backwards),
-            steps=tuple(steps),
-            loops={backward: tuple(found) for backward, found in loops.items()},
-            data=tuple(placed or data),
+            backwards=tuple(kept),
+            steps=tuple(s for s in steps if not any(s in own for own in apart.values())),
+            loops={backward: loops[backward] for backward in kept},
+            # The others belong to helpers that nothing calls.
+            data=tuple(d for d in known if d.loop is not None) or tuple(known),
             frames=frozenset(told),
             told={frame: frozenset(wanted) for frame, wanted in told.items()},
+            nested=nested,
         )
 
     def _is_tensor_backward(self, call: ast.Call) -> bool:
@@ -223,7 +242,7 @@ class Loops:
             return False
         return any(self.roles.is_loader(v) for v in self.owners(loop.iter))
 
-    def _data(self, backward: ast.Call, loops: list[Loop], steps: list[ast.Call]) -> list[Data]:
+    def _data(self, backward: ast.Call, loops: Sequence[Loop], steps: list[ast.Call]) -> list[Data]:
         found = [
             Data("loaders", loop, (loop.iter,))
             for loop in loops
@@ -261,7 +280,7 @@ class Loops:
     def _holds(self, outer: Loop | None, inner: Loop | None) -> bool:
         return outer is not None and inner is not None and self.program.inside(inner, outer)
 
-    def _next_calls(self, loops: list[Loop]) -> list[ast.Call]:
+    def _next_calls(self, loops: Sequence[Loop]) -> list[ast.Call]:
         """`next(iterator)` of a loader, in the loops or in what they call."""
         found = []
         for call in self.program.calls:
@@ -281,7 +300,7 @@ class Loops:
         within = [c for c in found if not self._asks_its_own(c)]
         return within or found
 
-    def _searches(self, call: ast.Call, loops: list[Loop]) -> bool:
+    def _searches(self, call: ast.Call, loops: Sequence[Loop]) -> bool:
         """Whether `next(iter(loader))` is asked until enough was found, which no two processes ask equally often."""
         is_anew = bool(call.args) and isinstance(call.args[0], ast.Call) and "iter" in self.program.called(call.args[0])
         own = self.program.loops_round(call)
@@ -293,7 +312,7 @@ class Loops:
         values = self.program.values(call.args[0] if call.args else _receiver(call))
         return any(isinstance(v, Instance) and self.flow.method(v.cls, asked) for v in values)
 
-    def _draws(self, loops: list[Loop], backward: ast.Call) -> bool:
+    def _draws(self, loops: Sequence[Loop], backward: ast.Call) -> bool:
         """Whether the data of a step are drawn at random or come from an environment."""
         inside = set(loops)
         for call in self.program.calls:
@@ -505,39 +524,3 @@ def _container(node: ast.expr) -> ast.expr:
         else:
             break
     return node
-
-
-class Anew:
-    """Tell it by where the optimizers that step in a loop, and what they train, are made.
-
-    `is_run_in` tells whether a loop's rounds run a place, through calls too.
-    """
-
-    def __init__(self, program: Program, roles: Roles, is_run_in: Callable[[ast.AST, ast.AST], bool]) -> None:
-        self.program = program
-        self.roles = roles
-        self.is_run_in = is_run_in
-
-    def begins(self, loop: ast.AST, stepped: Iterable[ast.expr]) -> bool:
-        """Whether each round of a loop trains what it makes itself; `stepped` are the optimizers that it steps."""
-        optimizers = {v for node in stepped for v in self.program.values(node) if self.roles.is_optimizer(v)}
-        makers = [list(self._makers(v)) for v in optimizers]
-        trained = {v for made in makers for call in made for v in self._given(call)}
-        makers += [list(self._makers(v)) for v in trained]
-        return bool(optimizers) and all(made and all(self.is_run_in(c, loop) for c in made) for made in makers)
-
-    def _makers(self, value: Value) -> Iterator[ast.Call]:
-        """The calls that make a value; none of one that comes from elsewhere."""
-        if isinstance(value, Made) and isinstance(value.node, ast.Call):
-            yield value.node
-        elif isinstance(value, Instance):
-            for call in self.program.calls:
-                callees = self.program.flow.callees.get(call, ())
-                is_method = isinstance(call.func, ast.Attribute) and any(f.parent is not value.cls for f in callees)
-                if value in self.program.values(call) and not is_method:
-                    yield call
-
-    def _given(self, call: ast.Call) -> set[Value]:
-        """What an optimizer is given to train."""
-        given = [*call.args, *[k.value for k in call.keywords]]
-        return set().union(*(self.roles.parameter_owners(self.program.values(g)) for g in given))

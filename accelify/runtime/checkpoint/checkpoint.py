@@ -12,7 +12,7 @@ import shutil
 import warnings
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # what is prepared and registered is of many kinds
@@ -58,11 +58,11 @@ class CannotLoad(AccelifyError):
 
 @dataclass
 class RunState:
-    """What a run consists of, as the accelerator knows it; the lists are those of its parts."""
+    """What a run consists of, as the accelerator knows it; the collections are those of its parts."""
 
-    models: list[nn.Module]
-    optimizers: list[Any]
-    schedulers: list[Any]
+    models: Collection[nn.Module]
+    optimizers: Collection[Any]
+    schedulers: Collection[Any]
     loaders: list[Any]
     streams: Streams
     scaler: Any = None
@@ -161,7 +161,7 @@ class Checkpoints:
         """This rank's rows of the table, and its files."""
         weights = [model.state_dict() for model in self.run.models]
         for hook in self._save_hooks.values():
-            hook(self.run.models, weights, str(writing.folder))
+            hook(list(self.run.models), weights, str(writing.folder))
         random = self._random_state()
         rows = {f"{kind}-rank{self._world.rank}": inline_row(kind, state) for kind, state in random.items()}
         entries: list[Entry] = []

@@ -40,7 +40,7 @@ class NotPrepared(AccelifyError, RuntimeError):
 class Agreement:
     """The comparison of what the optimizers do on the ranks."""
 
-    def __init__(self, collectives: Collectives, optimizers: Sequence[Optimizer]) -> None:
+    def __init__(self, collectives: Collectives, optimizers: Callable[[], Sequence[Optimizer]]) -> None:
         self._collectives = collectives
         self._optimizers = optimizers
         self._passes = 0
@@ -50,7 +50,7 @@ class Agreement:
         self._passes += 1
         if self._passes & (self._passes - 1) if self._passes < INTERVAL else self._passes % INTERVAL:
             return
-        mine = dict(facts_of(self._optimizers))
+        mine = dict(facts_of(self._optimizers()))
         if self._collectives.is_alike("backward, what the optimizers do", repr(mine)):
             return
         everyone = self._collectives.gather_object(mine)
@@ -107,7 +107,7 @@ def difference(everyone: Sequence[dict[str, Any]]) -> str:
 class UnpreparedOptimizers:
     """Finds optimizers that step what the loss reaches and nobody averages: copies, later models, bare tensors."""
 
-    def __init__(self, prepared: Sequence[Optimizer], is_averaged: Callable[[torch.Tensor], bool]) -> None:
+    def __init__(self, prepared: Iterable[Optimizer], is_averaged: Callable[[torch.Tensor], bool]) -> None:
         self._prepared = prepared
         self._is_averaged = is_averaged
         self._reached: dict[int, weakref.ref[torch.Tensor]] = {}

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any  # hooks see whatever the model takes and returns
+from weakref import WeakValueDictionary
 
 import torch
 from torch import nn
@@ -112,7 +113,7 @@ class Float16(BFloat16):
     def __init__(self, device: torch.device, options: dict[str, Any], scaler: dict[str, Any]) -> None:
         super().__init__(device, options)
         self.scaler = torch.amp.GradScaler(device.type, **scaler)
-        self._watched: dict[int, Optimizer] = {}
+        self._watched: WeakValueDictionary[int, Optimizer] = WeakValueDictionary()
         self._stepped: set[int] = set()
         self._unscaled: set[int] = set()
 

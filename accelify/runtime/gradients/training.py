@@ -5,9 +5,10 @@ It holds what was prepared and the parts that a step goes through: strategy, pre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol  # what Tensor.backward and clipping take, and schedulers of every kind
+from typing import Any, Protocol, TypeVar  # Any: what Tensor.backward and clipping take, every scheduler
 
 import torch
 from torch import nn
@@ -25,6 +26,53 @@ from accelify.runtime.world.process_group import World
 
 class UnevenInputs(AccelifyError):
     """A training step that not all ranks take."""
+
+
+T = TypeVar("T")
+
+
+class Held(Collection[T]):
+    """What was prepared, each once and in order.
+
+    A script that makes its optimizer anew in each epoch lets the old one go, and so do we, with its state: where
+    another has taken over its parameters, an optimizer is here as long as the script keeps it.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[T | weakref.ref[Any]] = []
+
+    def add(self, given: T) -> None:
+        """Hold what is not here yet, and again what was let go."""
+        self._held = [one for one in self._held if _alive(one) is not None]
+        if all(one is not given for one in self.lasting):
+            self._held = [one for one in self._held if _alive(one) is not given]
+            self._held.append(given)
+
+    def loosen(self, is_meant: Callable[[T], bool]) -> None:
+        """Keep some no longer alive."""
+        self._held = [weakref.ref(one) if _alive(one) is one and is_meant(one) else one for one in self._held]
+
+    @property
+    def lasting(self) -> list[T]:
+        """What is kept alive: the same on all ranks, whenever memory is cleared up on each."""
+        return [one for one in self._held if not isinstance(one, weakref.ref)]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([one for one in map(_alive, self._held) if one is not None])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, given: object) -> bool:
+        return any(one is given for one in self)
+
+    def clear(self) -> None:
+        """Hold nothing."""
+        self._held.clear()
+
+
+def _alive(held: Any) -> Any:
+    return held() if isinstance(held, weakref.ref) else held
 
 
 class BatchStep(Protocol):
@@ -54,9 +102,9 @@ class Training:
         compile_options: dict[str, Any] | None = None,
     ) -> None:
         """`compile_options`: what `nn.Module.compile` takes; None compiles nothing."""
-        self.models: list[nn.Module] = []
-        self.optimizers: list[Optimizer] = []
-        self.schedulers: list[Any] = []
+        self.models: Held[nn.Module] = Held()
+        self.optimizers: Held[Optimizer] = Held()
+        self.schedulers: Held[Any] = Held()
         self._world = world
         self._collectives = collectives
         self._strategy = strategy
@@ -69,7 +117,7 @@ class Training:
             precision=precision,
             accumulation=accumulation,
         )
-        self._agreement = Agreement(collectives, self.optimizers)
+        self._agreement = Agreement(collectives, lambda: self.optimizers.lasting)
         self._unprepared = UnpreparedOptimizers(self.optimizers, strategy.is_averaged)
         self._holds_schedulers = holds_schedulers
         self._compile_options = compile_options
@@ -84,19 +132,24 @@ class Training:
         if self._compile_options is not None:
             # In place: what comes back is the same object, under the same keys.
             model.compile(**self._compile_options)
-        _remember(self.models, model)
+        self.models.add(model)
         return self._strategy.prepare_model(model) if is_trained else model
 
     def prepare_optimizer(self, optimizer: Optimizer) -> Optimizer:
         """The optimizer itself; its parameters that no prepared model owns are averaged, too."""
-        _remember(self.optimizers, optimizer)
+        own = set(map(id, _parameters_of(optimizer)))
+        others = (one for one in self.optimizers if one is not optimizer)
+        replaced = {id(one) for one in others if own.issuperset(map(id, _parameters_of(one)))}
+        self.optimizers.loosen(lambda one: id(one) in replaced)
+        self.schedulers.loosen(lambda one: id(getattr(one, "optimizer", None)) in replaced)
+        self.optimizers.add(optimizer)
         _move_state(optimizer)
         self._strategy.prepare_optimizer(optimizer)
         return self._stepping.prepare_optimizer(optimizer)
 
     def prepare_scheduler(self, scheduler: Any, times: int) -> Any:
         """The scheduler itself; a call of its `step` counts `times`."""
-        _remember(self.schedulers, scheduler)
+        self.schedulers.add(scheduler)
         if not self._holds_schedulers and times == 1:
             return scheduler
         return self._stepping.prepare_scheduler(scheduler, times)
@@ -222,9 +275,8 @@ class Training:
         ]
 
 
-def _remember(known: list[Any], given: object) -> None:
-    if not any(given is old for old in known):
-        known.append(given)
+def _parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _move_state(optimizer: Optimizer) -> None:

@@ -1,5 +1,7 @@
 """Steps in one process: what is trained, clipped and refused."""
 
+import gc
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -93,7 +95,7 @@ def test_everything_is_remembered_once_and_forgotten():
         assert made.prepare_scheduler(scheduler, 1) is scheduler
     assert (len(made.models), len(made.optimizers), len(made.schedulers)) == (1, 1, 1)
     made.forget()
-    assert (made.models, made.optimizers, made.schedulers) == ([], [], [])
+    assert (list(made.models), list(made.optimizers), list(made.schedulers)) == ([], [], [])
 
 
 def test_state_that_was_loaded_on_another_device_moves_to_the_parameters():
@@ -103,3 +105,24 @@ def test_state_that_was_loaded_on_another_device_moves_to_the_parameters():
     optimizer.state[trained.weight] = {name: torch.zeros(()) for name in ("step", "exp_avg")}
     state = made.prepare_optimizer(optimizer).state[trained.weight]
     assert {name: value.device.type for name, value in state.items()} == {"step": "cpu", "exp_avg": "meta"}
+
+
+def test_an_optimizer_whose_parameters_another_takes_over_lives_as_long_as_the_script_keeps_it():
+    made, _ = training()
+    trained = model()
+    kept = made.prepare_optimizer(torch.optim.Adam(trained.parameters()))
+    dropped = weakref.ref(made.prepare_optimizer(torch.optim.SGD(trained.parameters(), 0.1)))
+    made.prepare_scheduler(torch.optim.lr_scheduler.StepLR(dropped(), 1), 1)
+    assert list(made.optimizers) == [kept, dropped()]
+    last = made.prepare_optimizer(torch.optim.SGD(trained.parameters(), 0.1))
+    gc.collect()  # the scheduler and its optimizer know each other
+    assert dropped() is None
+    assert (list(made.optimizers), made.optimizers.lasting, len(made.schedulers)) == ([kept, last], [last], 0)
+
+
+def test_an_optimizer_of_other_parameters_is_kept():
+    made, _ = training()
+    for _ in range(2):
+        made.prepare_optimizer(torch.optim.SGD(model().parameters(), 0.1))
+    gc.collect()
+    assert len(made.optimizers.lasting) == 2

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from accelify.codemod.training.loops import Anew, Loops
+from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.made_anew import Anew
 from tests.codemod.facts import MARK, Facts
 
 IMPORTS = "import torch\nfrom torch import nn\n"
@@ -16,7 +17,7 @@ def begins(text: str) -> bool:
     facts = Facts(IMPORTS + text)
     (loop,) = (n for n in facts.marked if isinstance(n, ast.For))
     loops = Loops(facts.program, facts.roles, facts.tracer)
-    anew = Anew(facts.program, facts.roles, lambda node, outer: outer in loops.stack(node))
+    anew = Anew(facts.program, facts.roles, facts.tracer, loops.stack)
     stepped = [c.func.value for c in facts.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "step"]
     return anew.begins(loop, stepped)
 
@@ -51,3 +52,43 @@ def test_through_functions_and_classes() -> None:
 )
 def test_what_was_there_before_is_trained_on(text: str) -> None:
     assert not begins(text)
+
+
+def nested(text: str) -> list[tuple[str, bool, bool]]:
+    facts = Facts(IMPORTS + "from torch.utils.data import DataLoader\n" + text)
+    found = Loops(facts.program, facts.roles, facts.tracer).find().nested
+    return [(ast.unparse(n.backward.func), n.is_within, n.is_mixed) for n in found]
+
+
+INNER = """\
+loader = DataLoader(rows)
+for x in loader:
+    d = torch.zeros_like(x, requires_grad=True)
+    i = torch.optim.SGD([d])
+    for _ in range(3):
+        f(m(x + d)).backward()
+        i.step()
+"""
+
+
+def test_a_pass_for_one_batch_within_another_training() -> None:
+    assert nested(f"{MAKE}{INNER}    g(m(x)).backward()\n    o.step()\n") == [("f(m(x + d)).backward", True, False)]
+
+
+def test_a_pass_for_one_batch_alone() -> None:
+    assert nested(INNER) == [("f(m(x + d)).backward", False, False)]
+
+
+def test_a_pass_for_one_batch_and_for_what_lasts() -> None:
+    assert nested(f"{MAKE}{INNER}        o.step()\n") == [("f(m(x + d)).backward", False, True)]
+
+
+@pytest.mark.parametrize("given", ["[w]", "m.parameters()", "unknown()"])
+def test_what_lasts_longer_than_a_batch_is_not_nested(given: str) -> None:
+    head = f"{MAKE}w = torch.zeros(1, requires_grad=True)\n"
+    assert nested(head + INNER.replace("[d]", given) + "    g(m(x)).backward()\n    o.step()\n") == []
+
+
+def test_a_training_on_a_loader_in_each_round_is_not_nested() -> None:
+    fold = "    for x in DataLoader(rows):\n        f(m(x)).backward()\n        o.step()\n"
+    assert nested(f"for fold in folds:\n    m = nn.Linear(1, 1)\n    o = torch.optim.SGD(m.parameters())\n{fold}") == []

@@ -1,0 +1,131 @@
+"""Which optimizers are made anew in each round of a loop, with all that they train?
+
+Folds and seeds begin a training anew. An optimizer that belongs to one batch alone (over an adversarial perturbation, a
+latent code, the copy of a network that adapts to one task) stands inside the training of something that lasts: what it
+trains is this process's own, and none of it is prepared.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.provenance import Binding, Tracer
+from accelify.codemod.semantics.values import Element, FunctionValue, Instance, Made, Value
+from accelify.codemod.training.roles import Roles, stepped
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A backward pass some of whose optimizers are made anew in each round of a loop.
+
+    steps: those that follow it. is_within: whether it trains nothing else, in a loop that also steps an optimizer that
+    lasts longer than a round. is_mixed: whether some of the steps train what lasts.
+    """
+
+    backward: ast.Call
+    steps: tuple[ast.Call, ...]
+    is_within: bool
+    is_mixed: bool
+
+
+class Anew:
+    """Tell it by where the optimizers that step in a loop, and what they train, are made.
+
+    `stack` gives the loops that hold a place, through callers, from the inside out.
+    """
+
+    def __init__(
+        self, program: Program, roles: Roles, tracer: Tracer, stack: Callable[[ast.AST], Sequence[ast.AST]]
+    ) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.stack = stack
+
+    def begins(self, loop: ast.AST, stepped: Iterable[ast.expr]) -> bool:
+        """Whether each round of a loop trains what it makes itself; `stepped` are the optimizers that it steps."""
+        optimizers = {v for node in stepped for v in self.program.values(node) if self.roles.is_optimizer(v)}
+        makers = [list(self._makers(v)) for v in optimizers]
+        trained = {v for made in makers for call in made for v in self._given(call)}
+        makers += [list(self._makers(v)) for v in trained]
+        return bool(optimizers) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
+
+    def nested(
+        self,
+        loops: Mapping[ast.Call, Sequence[ast.AST]],
+        steps: Sequence[ast.Call],
+        deals: Callable[[ast.Call], ast.AST | None],
+    ) -> Iterator[Nested]:
+        """The backward passes that train for one batch alone; `deals` gives the loop that deals out a pass's data."""
+        around = {step: self.stack(step) for step in steps}
+        for backward, outer in loops.items():
+            own = self._steps_of(backward, loops, steps)
+            source = deals(backward)
+            # A loop over data inside a round trains as others do, only several times.
+            rounds = outer[: outer.index(source) + 1] if source in outer else outer
+            brief = {r: [s for s in own if self._is_for_one_round(s, r)] for r in rounds}
+            rounds = [r for r in rounds if brief[r]]
+            lasting = {s for r in rounds for s in steps if r in around[s] and not self.begins(r, [stepped(s)])}
+            if lasting or source in rounds:
+                is_mixed = any(set(own) - set(brief[r]) for r in rounds)
+                yield Nested(backward, own, bool(lasting) and not is_mixed, is_mixed)
+
+    def _steps_of(
+        self, backward: ast.Call, backwards: Iterable[ast.AST], steps: Sequence[ast.Call]
+    ) -> tuple[ast.Call, ...]:
+        """The steps that a backward pass may lead to, without another pass in between."""
+        frame = self.program.frame(backward)
+        closed = [s for s in steps for a in s.args if FunctionValue(frame, None) in self.program.values(a)]
+        flow = self.program.control_flow(backward)
+        others = [b for b in backwards if b is not backward and self.program.frame(b) is frame]
+        return tuple(closed) or tuple(
+            s for s in steps if self.program.frame(s) is frame and flow.reaches(backward, s, without=others)
+        )
+
+    def _is_for_one_round(self, step: ast.Call, loop: ast.AST) -> bool:
+        """Whether a step's optimizer and all that it trains are made in each round of a loop."""
+        optimizers = [v for v in self.program.values(stepped(step)) if self.roles.is_optimizer(v)]
+        makers = [list(self._makers(v)) for v in optimizers]
+        return bool(makers) and all(
+            made and all(loop in self.stack(c) and self._trains_own(c, loop) for c in made) for made in makers
+        )
+
+    def _trains_own(self, call: ast.Call, loop: ast.AST) -> bool:
+        """Whether an optimizer gets nothing to train but what each round of a loop makes: networks, or `[tensors]`."""
+        given = next((k.value for k in call.keywords if k.arg == "params"), call.args[0] if call.args else None)
+        owners = self.roles.parameter_owners(self.program.values(given)) if given is not None else set()
+        if owners:
+            makers = [list(self._makers(v)) for v in owners]
+            return all(made and all(loop in self.stack(c) for c in made) for made in makers)
+        listed = given.elts if isinstance(given, (ast.List, ast.Tuple)) else []
+        return bool(listed) and all(self._is_own_tensor(each, loop) for each in listed)
+
+    def _is_own_tensor(self, node: ast.expr, loop: ast.AST) -> bool:
+        """Whether each round of a loop makes a tensor, or takes it from a batch."""
+        values = self.program.values(node)
+        if values and all(isinstance(v, Element) for v in values):
+            return True
+        ends = [chain[-1] for chain in self.tracer.chains(node)]
+        return bool(ends) and all(self._is_made_in(end, loop) for end in ends)
+
+    def _is_made_in(self, binding: Binding, loop: ast.AST) -> bool:
+        return binding.kind in ("assign", "inline") and loop in self.stack(binding.node)
+
+    def _makers(self, value: Value) -> Iterator[ast.Call]:
+        """The calls that make a value; none of one that comes from elsewhere."""
+        if isinstance(value, Made) and isinstance(value.node, ast.Call):
+            yield value.node
+        elif isinstance(value, Instance):
+            for call in self.program.calls:
+                callees = self.program.flow.callees.get(call, ())
+                is_method = isinstance(call.func, ast.Attribute) and any(f.parent is not value.cls for f in callees)
+                if value in self.program.values(call) and not is_method:
+                    yield call
+
+    def _given(self, call: ast.Call) -> set[Value]:
+        """What an optimizer is given to train."""
+        given = [*call.args, *[k.value for k in call.keywords]]
+        return set().union(*(self.roles.parameter_owners(self.program.values(g)) for g in given))

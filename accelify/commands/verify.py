@@ -61,7 +61,8 @@ def command(
       2  could not run: the script itself fails, or there is nothing to prove
     """
     from accelify.report.colour import paint_for, plain
-    from accelify.verify.prove import Request, prove
+    from accelify.verify.experiment import Request
+    from accelify.verify.prove import prove
     from accelify.verify.report import text
     from accelify.verify.runs import Limits
     from accelify.verify.stopping import tidy_end

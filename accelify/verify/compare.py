@@ -12,9 +12,12 @@ from accelify.verify.trace import Sketch
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 # What a gradient may be off by however small it is, as a share of the gradients of all parameters.
 FLOOR = 1e-3
-# How far parameters may be apart, as a share of how far they moved: optimizers such as Adam turn the rounding noise of
-# a gradient that is zero into steps as large as any other's. Gradients and losses are held more tightly.
-APART = 0.05
+# How far parameters may be apart, as a share of how far they moved. In float32, optimizers such as Adam turn the
+# rounding of a small gradient into steps as large as any other's; gradients and losses are held more tightly.
+APART = {"float64": 1e-5}
+USUALLY_APART = 0.05
+# A gradient that is smaller than this share of all parameters' is zero but for rounding. Units: epsilons.
+NOISE = 256
 
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?"
@@ -38,6 +41,16 @@ def amplification(kinds: Iterable[str], step: int) -> int:
 def tolerance(dtype: str, step: int = 1) -> float:
     """How far two runs may be apart at a step, relatively: the root of the dtype's epsilon, times the step."""
     return math.sqrt(EPSILON.get(dtype, EPSILON["float32"])) * max(step, 1)
+
+
+def apart(dtype: str) -> float:
+    """How far parameters may be apart, as a share of how far they moved."""
+    return APART.get(dtype, USUALLY_APART)
+
+
+def is_noise(gradient: Sketch, whole: float, dtype: str) -> bool:
+    """Whether a gradient is zero but for rounding, next to the norm of all of a step's."""
+    return gradient[0] <= NOISE * EPSILON.get(dtype, EPSILON["float32"]) * whole
 
 
 def same_bits(one: float, other: float) -> bool:

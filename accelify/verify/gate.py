@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from accelify.codemod.result import FileResult, Note, Status, Tier
+from accelify.verify.experiment import Request
 from accelify.verify.forking import Server
-from accelify.verify.prove import Request, prove
+from accelify.verify.prove import prove
 from accelify.verify.runs import Progress
 from accelify.verify.scratch import CannotVerify, Project, Rewritten
 from accelify.verify.verdict import Status as RowStatus

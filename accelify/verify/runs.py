@@ -40,16 +40,22 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One run: of which script in which project, and how."""
+    """One run: of which script in which project, and how.
+
+    changed: what is put over files of the project. bare: nothing is watched.
+    """
 
     label: str
     project: Project
+    changed: tuple[tuple[Path, bytes], ...] = ()
     arguments: tuple[str, ...] = ()
     processes: int = 1
     split: bool = False
     comparable: bool = False
     summed: bool = False
     undivided: bool = False
+    float64: bool = False
+    bare: bool = False
     synthetic: int = 0
     seed: int = 0
 
@@ -65,15 +71,17 @@ class Runner:
         self._count = 0
         self._longest = 0.0  # for how long a process alone showed no sign of progress
 
-    def run(self, order: Order, limits: Limits, change: Callable[[Path], None] = lambda root: None) -> Run:
-        """Run an order; `change` may change the copy of the project before."""
+    def run(self, order: Order, limits: Limits) -> Run:
+        """Run an order."""
         self._count += 1
         place = self._folder / f"run{self._count}"
         root = place / "project"
         for name in ("own/meeting", "temporary"):
             (place / name).mkdir(parents=True)
         copy_project(order.project, root)
-        change(root)
+        for file, content in order.changed:
+            (root / file).unlink(missing_ok=True)  # it might be a link
+            (root / file).write_bytes(content)
         with self._store(place) if order.processes > 1 else nullcontext() as port:
             names = [self._server.name() for _ in range(order.processes)]
             for rank, name in enumerate(names):
@@ -142,6 +150,8 @@ class Runner:
             "comparable": order.comparable,
             "summed": order.summed,
             "undivided": order.undivided,
+            "float64": order.float64,
+            "bare": order.bare,
             "synthetic": order.synthetic,
             "seed": order.seed,
         }

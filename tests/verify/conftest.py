@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from accelify.verify.experiment import Request
 from accelify.verify.forking import Server
-from accelify.verify.prove import Request, prove
+from accelify.verify.prove import prove
 from accelify.verify.runs import Limits
 from accelify.verify.verdict import Row, Status, Verdict
 

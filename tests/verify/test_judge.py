@@ -164,6 +164,18 @@ def test_the_first_gradient_that_differs_is_named() -> None:
     assert row.words == "fc.weight differs by 0.5 of the way it moved, after step 1"
 
 
+def test_a_parameter_that_only_rounding_moves_is_no_difference() -> None:
+    known = Optimizer("Adam", ("weight", "bias"), ("float32", "float32"), ((1.0, 1.0, 1.0),) * 2)
+
+    def moved(bias: Sketch, size: float) -> Trace:
+        step = Step(0, "train.py:9", (0.1,), ((2.0, 2.0, -2.0), (size, size, size)), (), ((1.0, 1.2, 0.8), bias))
+        return traced(optimizers={0: known}, steps=[step])
+
+    for size, status in ((2e-8, Status.HOLDS), (2e-2, Status.DIFFERS)):
+        row = training.parameters(evidence(moved((1.0, 1.1, 1.1), size), *[moved((1.0, 0.9, 0.9), size)] * 2))
+        assert row.status is status
+
+
 def test_ranks_that_part_are_named() -> None:
     ranks = [traced(rank, **stepped((1.0, 1.0, 1.0), (1.0, 1.0, 1.0), str(rank))) for rank in range(2)]
     row = training.agreement(evidence(ranks[0], *ranks))

@@ -203,7 +203,8 @@ def test_a_script_may_not_write_outside_its_copy(proving: Prove, tmp_path: Path)
 
 
 def test_a_large_file_that_the_script_changes_is_copied_first(server: object, tmp_path: Path) -> None:
-    from accelify.verify.prove import Request, prove
+    from accelify.verify.experiment import Request
+    from accelify.verify.prove import prove
 
     log = tmp_path / "log.bin"
     log.write_bytes(b"x" * (2**20 + 1))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from accelify.verify.experiment import Request
 from accelify.verify.forking import Server
-from accelify.verify.prove import Request, prove
+from accelify.verify.prove import prove
 from tests.verify.conftest import LIMITS, differing
 
 VISION = """\

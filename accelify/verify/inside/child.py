@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn  # an order is JSON
 
 from accelify.codemod.files.source import decode, is_notebook
-from accelify.verify.inside import natures, prints, samples, training, writes
+from accelify.verify.inside import float64, natures, prints, samples, training, writes
 from accelify.verify.inside.record import Recorder
 
 # How long a rank that has taken its steps waits for the others to have taken theirs. Units: seconds.
@@ -36,6 +36,19 @@ def run(order: dict[str, Any]) -> NoReturn:
     script = order["script"]
     sys.argv = [order["shown"], *order["arguments"]]
     sys.path.insert(0, str(Path(script).parent))
+    try:
+        _watch(recorder, order, ending)
+        (_run_notebook if is_notebook(script) else _run_as_main)(script)
+    except SystemExit as leaving:
+        ending.leave(leaving.code)
+    except BaseException as error:
+        ending.fail(error)
+    else:
+        ending.leave(0)
+
+
+def _watch(recorder: Recorder, order: dict[str, Any], ending: Ending) -> None:
+    """Change what makes the run comparable, and record what it does; `bare`: only guard the user's files."""
     if order["synthetic"]:
         from accelify.verify.inside import synthetic
 
@@ -46,19 +59,17 @@ def run(order: dict[str, Any]) -> NoReturn:
         _add_up_losses()
     if order["undivided"]:
         _give_all_batches()
-    natures.install(recorder, order["comparable"], order["rank"])
-    training.install(recorder, order["steps"], ending.stop)
-    samples.install(recorder)
-    prints.install(recorder)
-    writes.install(recorder, order["root"], order["protected"], order["own"], order["temporary"])
-    try:
-        (_run_notebook if is_notebook(script) else _run_as_main)(script)
-    except SystemExit as leaving:
-        ending.leave(leaving.code)
-    except BaseException as error:
-        ending.fail(error)
+    if order["bare"]:
+        training.count_steps(order["steps"], ending.stop)
     else:
-        ending.leave(0)
+        if order["float64"]:
+            float64.install()
+        natures.install(recorder, order["comparable"], order["rank"])
+        training.install(recorder, order["steps"], ending.stop)
+        samples.install(recorder)
+        prints.install(recorder)
+    folders = order["root"], order["protected"], order["own"], order["temporary"]
+    writes.install(recorder, *folders, looks_into=not order["bare"])
 
 
 def _seed(seed: int) -> None:

@@ -8,11 +8,13 @@ What else is drawn in a loop over a shard, all ranks draw alike.
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any  # torch's functions take what they take
 
@@ -24,7 +26,7 @@ from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from accelify.runtime.data.streams import Loop
 from accelify.verify.inside.record import Recorder
-from accelify.verify.inside.rows import Rows
+from accelify.verify.inside.rows import ARRAYS, Rows
 
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 DRAWS = (
@@ -95,14 +97,15 @@ def install(recorder: Recorder, comparable: bool, rank: int) -> None:
 
 def _watch_dropout(natures: Natures, name: str) -> None:
     real = getattr(functional, name)
-    usual = 0.5
+    usual = inspect.signature(real).parameters["training"].default
 
-    def dropout(input: torch.Tensor, p: float = usual, training: bool = True, inplace: bool = False) -> torch.Tensor:
+    @wraps(real)
+    def dropout(input: Any, p: float = 0.5, training: bool = usual, *rest: Any, **more: Any) -> Any:
         if training and p > 0:
             natures.tell("dropout")
             if natures.comparable:
                 return input
-        return real(input, p, training, inplace)  # type: ignore[no-any-return]
+        return real(input, p, training, *rest, **more)
 
     setattr(functional, name, dropout)
 
@@ -110,13 +113,17 @@ def _watch_dropout(natures: Natures, name: str) -> None:
 def _watch_attention(natures: Natures) -> None:
     real: Any = functional.scaled_dot_product_attention
 
-    def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **more: Any) -> Any:
+    # torch's own modules give all arguments by position, scripts by name or not at all.
+    @wraps(real)
+    def attention(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **more: Any
+    ) -> Any:
         if dropout_p > 0:
             natures.tell("dropout")
             dropout_p = 0.0 if natures.comparable else dropout_p
-        return real(query, key, value, attn_mask, dropout_p, **more)
+        return real(query, key, value, attn_mask, dropout_p, *rest, **more)
 
-    functional.scaled_dot_product_attention = attention  # type: ignore[assignment]  # hands on the rest
+    functional.scaled_dot_product_attention = attention
 
 
 def _watch_recurrence(natures: Natures) -> None:
@@ -236,23 +243,26 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
         name = frame.f_code.co_filename
         return recorder.owns(name) or "torch/distributions" in name.replace("\\", "/")
 
-    def watch(owner: Any, name: str) -> None:
+    def watch(owner: Any, name: str, of_rows: Callable[..., Any] = rows.draw) -> None:
         real = getattr(owner, name)
 
+        @wraps(real)
         def draw(*given: Any, **options: Any) -> Any:
-            if natures.is_fetching or options.get("generator") is not None:
+            if natures.is_fetching:
                 return real(*given, **options)
             caller = sys._getframe(1)
-            if is_users(caller) or not _is_library(caller.f_code.co_filename):
+            has_generator = options.get("generator") is not None
+            if not has_generator and (is_users(caller) or not _is_library(caller.f_code.co_filename)):
                 natures.drawn.setdefault(recorder.place(), name)
             if not is_users(caller):
                 return real(*given, **options)
-            drawn = rows.draw(name, real, given, options)
+            drawn = of_rows(name, real, given, options)
             if drawn is not None:
                 return drawn
-            if passes[0] and torch.is_grad_enabled():
+            drawn = real(*given, **options)
+            if passes[0] and torch.is_grad_enabled() and not rows.is_for_all(drawn):
                 natures.tell("draw", name)
-            return real(*given, **options)
+            return drawn
 
         setattr(owner, name, draw)
 
@@ -260,6 +270,34 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
         watch(torch, name)
     for name in DRAWS_IN_PLACE:
         watch(torch.Tensor, name)
+    for name in ARRAYS:
+        if hasattr(numpy.random, name):
+            watch(numpy.random, name, rows.draw_array)
+    for name in ("shuffle", "sample", "choices"):
+        watch(random, name, _nothing)
+    _watch_generators(watch, rows)
+
+
+def _nothing(*_: Any) -> None:
+    """What is drawn so is never one draw for each row."""
+
+
+def _watch_generators(watch: Callable[..., None], rows: Rows) -> None:
+    """Have `numpy.random.default_rng` give generators whose draws are watched."""
+
+    class Generator(numpy.random.Generator):
+        pass
+
+    for name in ARRAYS:
+        if hasattr(Generator, name):
+            watch(Generator, name, rows.draw_array)
+    real = numpy.random.default_rng
+
+    @wraps(real)
+    def default_rng(seed: Any = None) -> Any:
+        return seed if isinstance(seed, numpy.random.Generator) else Generator(real(seed).bit_generator)
+
+    numpy.random.default_rng = default_rng
 
 
 def _is_library(filename: str) -> bool:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any  # drawing functions take sizes in many ways
 
+import numpy
 import torch
 from torch.utils.data import dataloader
 
 from accelify.runtime.data.passes import LoaderPass
 
 _NORMAL = torch.normal  # as it is before draws are watched
+# numpy's functions that draw arrays: which argument, of those by position, is the size; None where all of them are.
+ARRAYS: dict[str, int | None] = {
+    **dict.fromkeys(("rand", "randn")),
+    **dict.fromkeys(("random", "random_sample", "standard_normal", "permutation", "shuffle"), 0),
+    **dict.fromkeys(("exponential", "poisson", "choice"), 1),
+    **dict.fromkeys(("normal", "uniform", "randint", "integers", "beta", "gamma", "laplace", "binomial"), 2),
+}
 
 
 class Rows:
@@ -63,6 +71,22 @@ class Rows:
         drawn = real(*whole[0], **kept)[start:stop].clone()
         return drawn.requires_grad_(bool(options.get("requires_grad")))
 
+    def draw_array(self, name: str, real: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """This rank's rows of numpy's draw for the whole batch; None where the draw is not one for each row."""
+        if self._bounds is None or self._is_over or name in ("permutation", "shuffle"):
+            return None
+        start, stop, total = self._bounds
+        owner = given[: isinstance(given[0], numpy.random.Generator)] if given else ()
+        whole = _array_for_rows(ARRAYS[name], given[len(owner) :], options, stop - start, total)
+        return None if whole is None else real(*owner, *whole[0], **whole[1])[start:stop]
+
+    def is_for_all(self, drawn: Any) -> bool:
+        """Whether a draw is a single number for the whole batch, which all ranks draw as one process does."""
+        is_single = isinstance(drawn, (bool, int, float)) or getattr(drawn, "size", None) == 1
+        if isinstance(drawn, torch.Tensor):
+            is_single = drawn.numel() == 1
+        return is_single and self._bounds is not None and self._bounds[1] - self._bounds[0] > 1
+
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -81,6 +105,22 @@ def _for_rows(name: str, given: tuple[Any, ...], options: dict[str, Any], rows: 
         sizes = tuple(given[-1])
         return ((*given[:-1], (total, *sizes[1:])), options) if sizes and sizes[0] == rows else None
     return None
+
+
+def _array_for_rows(
+    position: int | None, given: tuple[Any, ...], options: dict[str, Any], rows: int, total: int
+) -> Call | None:
+    by_name = position is not None and "size" in options
+    size = given if position is None else options.get("size") if by_name else (*given, *[None] * 3)[position]
+    sizes = (size,) if isinstance(size, int) else tuple(size or ())
+    if not sizes or sizes[0] != rows or any(getattr(each, "ndim", 0) for each in (*given, *options.values())):
+        return None
+    sizes = (total, *sizes[1:])
+    if position is None:
+        return sizes, options
+    if by_name:
+        return given, {**options, "size": sizes}
+    return (*given[:position], sizes, *given[position + 1 :]), options
 
 
 def _scaled_normal(given: tuple[Any, ...], start: int, stop: int, total: int) -> torch.Tensor | None:

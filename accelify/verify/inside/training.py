@@ -119,6 +119,18 @@ def install(recorder: Recorder, steps: int | None, stop: Callable[[], NoReturn])
     register_optimizer_step_post_hook(training.after_step)
 
 
+def count_steps(steps: int | None, stop: Callable[[], NoReturn]) -> None:
+    """Only call `stop` after so many optimizer steps."""
+    taken = [0]
+
+    def after_step(*_: Any) -> None:
+        taken[0] += 1
+        if taken[0] == steps:
+            stop()
+
+    register_optimizer_step_post_hook(after_step)
+
+
 def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
     return [each for group in optimizer.param_groups for each in group["params"]]
 

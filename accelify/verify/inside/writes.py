@@ -115,8 +115,11 @@ def _detach(link: str, truncates: bool) -> None:
         os.chmod(link, stat.S_IMODE(os.stat(target).st_mode) | stat.S_IWUSR)
 
 
-def install(recorder: Recorder, root: str, protected: list[str], own: str, temporary: str) -> None:
-    """Watch from here on; `own` is where the traces are written, `temporary` the folder for everybody's short files."""
+def install(recorder: Recorder, root: str, protected: list[str], own: str, temporary: str, *, looks_into: bool) -> None:
+    """Watch from here on; `own` is where the traces are written, `temporary` the folder for everybody's short files.
+
+    looks_into: whether to record what checkpoints hold.
+    """
     writes = Writes(recorder, root, protected, own, temporary)
     sketcher = Sketcher()
     save = torch.save
@@ -128,6 +131,8 @@ def install(recorder: Recorder, root: str, protected: list[str], own: str, tempo
         else:
             path = _name_of(file, writes)
         save(thing, file, *rest, **options)
+        if not looks_into:
+            return
         leaves = [leaf for _, leaf in zip(range(LEAVES), _leaves(thing, "", sketcher), strict=False)]
         recorder.write("checkpoint", path=path, at=recorder.place(), leaves=leaves)
 

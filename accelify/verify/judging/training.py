@@ -182,11 +182,14 @@ def parameters(evidence: Evidence) -> Row:
             continue
         compared += len(a.sketches)
         triples = list(zip(a.sketches, b.sketches, known.start, strict=False))
-        apart = [compare.distance(mine, other) for mine, other, _ in triples]
+        noise = _noise(many, baseline, number)
+        apart = [
+            0.0 if index in noise else compare.distance(mine, other) for index, (mine, other, _) in enumerate(triples)
+        ]
         moved = math.sqrt(sum(compare.distance(other, start) ** 2 for _, other, start in triples))
         rounding = 32 * compare.EPSILON.get(known.dtypes[0], 1e-7) * compare.norm(b.sketches)
         whole = math.sqrt(sum(value**2 for value in apart))
-        if math.isfinite(moved) and not whole <= compare.APART * moved + rounding:
+        if math.isfinite(moved) and not whole <= compare.apart(known.dtypes[0]) * moved + rounding:
             worst = max(range(len(apart)), key=lambda index: apart[index])
             words = f"{known.names[worst]} differs by {share(whole, moved)} of the way it moved, after step {step}"
             status, front = (NATURE, f"{nature}; ") if nature else (DIFFERS, "")
@@ -196,6 +199,27 @@ def parameters(evidence: Evidence) -> Row:
         return make_row("parameters", evidence.many, NOTHING, "no parameter was stepped")
     words = f"{counted(compared, 'parameter')} after the last step, apart by {furthest:.1g} of the way they moved"
     return make_row("parameters", evidence.many, HOLDS, words)
+
+
+def _noise(many: Trace, baseline: Trace, optimizer: int) -> frozenset[int]:
+    """The parameters whose gradient is zero in exact arithmetic, at every step of both runs.
+
+    A bias before a normalisation, or of an attention's keys: optimizers that divide by a gradient's size step these
+    anywhere, and nothing depends on them.
+    """
+    found: frozenset[int] | None = None
+    for trace in (many, baseline):
+        known = trace.optimizers[optimizer]
+        for step in trace.steps:
+            if step.optimizer == optimizer:
+                whole = compare.norm(step.gradients)
+                small = frozenset(
+                    index
+                    for index, (each, dtype) in enumerate(zip(step.gradients, known.dtypes, strict=False))
+                    if each is not None and each[0] and compare.is_noise(each, whole, dtype)
+                )
+                found = small if found is None else found & small
+    return found or frozenset()
 
 
 def agreement(evidence: Evidence) -> Row:

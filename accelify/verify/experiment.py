@@ -1,0 +1,225 @@
+"""Which runs are made for a proof, and what is done where one of them fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from accelify.verify import compare
+from accelify.verify.judging.evidence import Evidence
+from accelify.verify.runs import Limits, Order, Runner
+from accelify.verify.scratch import CannotVerify, Project, Rewritten
+from accelify.verify.trace import Backward, Run
+
+# What can be taken away in all runs alike, so that runs over several processes can be compared.
+REMOVABLE = {
+    "dropout": "dropout off",
+    "BatchNorm": "BatchNorm with its running statistics",
+    "augmentation": "augmentation seeded by sample",
+    "draw": "noise drawn for the whole batch, of which each rank takes its rows",
+}
+# With these, ranks get into each other's way; it is not the size of the batch.
+FILE_ERRORS = ("EOFError", "OSError", "File", "PermissionError", "_pickle.UnpicklingError", "NotADirectoryError")
+NO_GPU = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver")
+ALIKE = "random numbers that each rank draws for itself in loops over its data drawn alike by all"
+ADDED_UP = "losses that are sums over the batch added up over the ranks"
+IN_FLOAT64 = "computed in float64"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to prove, and how far.
+
+    The migrated script is `against`, a file; or `rewritten`, what a rewrite has made; else the rewrite is done here.
+    """
+
+    script: Path
+    arguments: tuple[str, ...] = ()
+    against: Path | None = None
+    rewritten: Rewritten | None = None
+    also: tuple[Path, ...] = ()
+    processes: int = 2
+    limits: Limits = field(default_factory=Limits)
+    synthetic: int = 0
+    folder: Path = Path()
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The original and the run over several processes, made comparable alike; and how."""
+
+    baseline: Run
+    many: Run
+    made: tuple[str, ...]
+    cannot_split: str | None = None  # what went wrong when each batch was divided among the ranks
+
+
+class Experiment:
+    """All runs of one proof."""
+
+    def __init__(self, request: Request, runner: Runner, project: Project, rewritten: Rewritten) -> None:
+        self._request = request
+        self._runner = runner
+        self._project = project
+        self._rewritten = rewritten
+
+    def evidence(self) -> Evidence:
+        """What they showed. Raises: CannotVerify when the original itself does not run, or verify fails."""
+        first = self._original("original")
+        one = self._run(self._of_rewritten("rewritten, 1 process"))
+        if one.ranks and _first_difference(first, one) is not None:
+            self._check_repeats(first)
+        compared = self._in_float64(first, one) or self._in_its_own_precision(first, one)
+        made = _as_it_was_made(compared)
+        return Evidence(
+            first, one, compared.baseline, compared.many, self._rewritten.notes, made, compared.cannot_split
+        )
+
+    def _in_float64(self, first: Run, one: Run) -> Compared | None:
+        """Both runs in float64, whose rounding no training amplifies; None where the script does not allow it."""
+        label = f"original, {IN_FLOAT64}"
+        baseline = self._start(self._of_original(label, comparable=True, float64=True))
+        trace = baseline.ranks[0]
+        if baseline.hang or baseline.error is not None or len(trace.backwards) != len(first.ranks[0].backwards):
+            return None
+        compared = self._over_several(baseline, one, (*_made_comparable(first), IN_FLOAT64), float64=True)
+        return compared if compared.many.error is None else None
+
+    def _in_its_own_precision(self, first: Run, one: Run) -> Compared:
+        made = _made_comparable(first)
+        baseline = self._original("original, made comparable", comparable=True) if made else first
+        compared = self._over_several(baseline, one, made, float64=False)
+        self._answer_for(compared.many, self._many(bool(made)), "the rewritten script")
+        return compared
+
+    def _many(self, comparable: bool, float64: bool = False) -> Order:
+        processes = self._request.processes
+        order = self._of_rewritten(f"rewritten, {processes} processes", comparable=comparable, float64=float64)
+        return replace(order, processes=processes)
+
+    def _over_several(self, baseline: Run, one: Run, made: tuple[str, ...], float64: bool) -> Compared:
+        order = self._many(bool(made), float64)
+        many = self._start(order)
+        trouble = many.error
+        if trouble is not None and one.error is None and not trouble.message.startswith(FILE_ERRORS):
+            # A script that counts on its batch size, in a reshape say, cannot share a batch, but may take whole ones.
+            whole = self._start(replace(order, label=f"{order.label}, whole batches", split=False))
+            if whole.error is None and not whole.hang:
+                return Compared(baseline, whole, made, f"{trouble.message} at {trouble.at}")
+        elif one.error is None and _is_a_share(baseline, many):
+            # A rank with a part of the batch has a part of a loss that is a sum over it; with all of it it has all.
+            label = f"{order.label}, on the same batch"
+            whole = self._start(replace(order, label=label, split=False, undivided=True), steps=1)
+            if _begins_as(baseline, whole):
+                many = self._start(replace(order, summed=True))
+                made = (*made, f"{ADDED_UP} ({many.ranks[0].backwards[0].at})")
+        return Compared(baseline, many, made)
+
+    def _of_original(self, label: str, **how: bool) -> Order:
+        request = self._request
+        return Order(label, self._project, (), request.arguments, synthetic=request.synthetic, **how)
+
+    def _of_rewritten(self, label: str, **how: bool) -> Order:
+        rewritten = self._rewritten
+        files = tuple((name, after) for name, _, after in rewritten.files)
+        return replace(self._of_original(label, split=True, **how), project=rewritten.project, changed=files)
+
+    def _start(self, order: Order, steps: int | None = None) -> Run:
+        limits = self._request.limits
+        return self._runner.run(order, limits if steps is None else replace(limits, steps=steps))
+
+    def _run(self, order: Order) -> Run:
+        """A run of the rewritten script, whose failure is its own."""
+        run = self._start(order)
+        self._answer_for(run, order, "the rewritten script")
+        return run
+
+    def _original(self, label: str, comparable: bool = False) -> Run:
+        order = self._of_original(label, comparable=comparable)
+        run = self._start(order)
+        log = self._runner.log()
+        self._answer_for(run, order, "the original")
+        _check_original(run, log)
+        return run
+
+    def _answer_for(self, run: Run, order: Order, script: str) -> None:
+        """See whether a failure is the script's own: it then fails also where nothing is watched.
+
+        Raises: CannotVerify where it does not.
+        """
+        if run.error is None:
+            return
+        bare = self._start(replace(order, label=f"{order.label}, unwatched", bare=True))
+        if bare.error is None and not bare.hang:
+            raise CannotVerify(
+                f"verify itself fails, not {script}, which runs where nothing is watched; please report this:\n"
+                f"{run.error.traceback or run.error.message}"
+            )
+
+    def _check_repeats(self, original: Run) -> None:
+        found = _first_difference(original, self._start(self._of_original("original, again")))
+        if found is not None:
+            losses = f"{found[0].at}: a loss of {found[0].loss:.9g}, and of {found[1].loss:.9g} in a second run"
+            raise CannotVerify(
+                f"the original does not do the same twice, so nothing can be compared with it:\n{losses}\n"
+                "Seed what it draws: `np.random.RandomState()`, say, begins anew in each run, whatever seed was set."
+            )
+
+
+def _as_it_was_made(compared: Compared) -> tuple[str, ...]:
+    """How the runs were made comparable, as far as the run over several processes shows that it was done."""
+    made, natures = compared.made, compared.many.ranks[0].natures
+    if any(nature.kind == "draw" for nature in natures):  # some are not one draw for each row
+        made = tuple(words for words in made if not words.startswith(REMOVABLE["draw"]))
+    alike = [nature.at for nature in natures if nature.kind == "alike"]
+    if alike and not any(words.startswith(REMOVABLE["draw"]) for words in made):
+        made = (*made, f"{ALIKE} ({alike[0]})")
+    return made
+
+
+def _made_comparable(original: Run) -> tuple[str, ...]:
+    """What has to be taken away, with the lines."""
+    found: dict[str, list[str]] = {}
+    for nature in original.ranks[0].natures:
+        what = REMOVABLE.get(nature.kind)
+        if what is not None:
+            found.setdefault(what, []).append(nature.at or nature.what)
+    return tuple(f"{what} ({', '.join(sorted(set(places)))})" for what, places in found.items())
+
+
+def _is_a_share(baseline: Run, many: Run) -> bool:
+    """Whether the ranks' first losses add up to the original's, so that their mean is not it."""
+    firsts = [trace.backwards[0].loss for trace in many.ranks if trace.backwards]
+    if len(firsts) < many.world or many.ranks[0].shards:
+        return False
+    other = baseline.ranks[0].backwards[0]
+    allowed = compare.tolerance(other.dtype) * abs(other.loss)
+    return bool(other.loss) and compare.is_close(sum(firsts), other.loss, allowed)
+
+
+def _begins_as(baseline: Run, many: Run) -> bool:
+    """Whether rank 0's first loss is the original's."""
+    mine, other = many.ranks[0].backwards[:1], baseline.ranks[0].backwards[0]
+    return bool(mine) and compare.is_close(mine[0].loss, other.loss, compare.tolerance(other.dtype) * abs(other.loss))
+
+
+def _check_original(run: Run, log: str) -> None:
+    trace = run.ranks[0]
+    if run.hang:
+        raise CannotVerify(f"the original does not end: {run.hang}; it stands at\n{run.stacks[0]}")
+    if trace.end.how == "error":
+        hint = "(of a notebook, magics and !commands are not run)" if ".ipynb:cell " in trace.end.traceback else ""
+        if any(words in trace.end.traceback for words in NO_GPU):
+            hint = "(all runs are on the CPU: let the script ask `torch.cuda.is_available()`, or tell it by an option)"
+        raise CannotVerify(f"the original itself fails:\n{trace.end.traceback}{hint}")
+    if trace.end.how == "lost" or trace.end.code:
+        status = "without a word" if trace.end.how == "lost" else f"with status {trace.end.code}"
+        raise CannotVerify(f"the original itself ends {status}; its last output:\n{log[-2000:]}")
+    if not trace.backwards:
+        raise CannotVerify("the original ends without a backward pass: there is no training to compare")
+
+
+def _first_difference(run: Run, other: Run) -> tuple[Backward, Backward] | None:
+    """The first backward passes of two runs in one process that start from different losses."""
+    pairs = zip(run.ranks[0].backwards, other.ranks[0].backwards, strict=False)
+    return next(((a, b) for a, b in pairs if repr(a.loss) != repr(b.loss)), None)

@@ -1,0 +1,132 @@
+"""Honest scripts of kinds that are easily taken for faults, and a fault of verify's own: no false alarm."""
+
+from __future__ import annotations
+
+import re
+
+from accelify.verify.verdict import Status
+from tests.verify.conftest import Prove, differing, row
+
+ATTENTION = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+train = DataLoader(TensorDataset(torch.randn(32, 5, 8)), batch_size=8, shuffle=True)
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True)
+        self.t = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+        self.d = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+        self.out = nn.Linear(8, 1)
+    def forward(self, x):
+        y, _ = self.a(x, x, x, need_weights=False)
+        w, _ = self.a(x, x, x)
+        y = self.t(y + w)
+        y = self.d(y, x)
+        y = F.scaled_dot_product_attention(y, y, y)
+        y = y + F.scaled_dot_product_attention(query=y, key=x, value=x, is_causal=True)
+        y = y + F.scaled_dot_product_attention(y, y, y, None, 0.2, True)
+        return self.out(y)
+
+model = Model()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for (x,) in train:
+    optimizer.zero_grad()
+    loss = (model(x)[:, 0] - x.sum((1, 2))[:, None]).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+# One row's noise by torch, by numpy's global stream and by a generator; a weight of the whole batch's besides.
+RANDOM_SOURCES = """\
+import random
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+np.random.seed(3)
+train = DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8, shuffle=True)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+rng = np.random.default_rng(4)
+for (x,) in train:
+    y = model(x) + torch.randn_like(x) * 0.1
+    y = y + torch.from_numpy(np.random.normal(0, 0.1, (len(x), 4))).float() * np.random.beta(0.2, 0.2)
+    y = y + torch.from_numpy(rng.normal(size=(len(x), 1))).float()
+    loss = y.square().mean() * random.uniform(0.5, 1.5)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+# A bias before a normalisation has a gradient of zero but for rounding, of which Adam makes whole steps.
+BIAS_BEFORE_A_NORM = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+train = DataLoader(TensorDataset(torch.randn(64, 5, 8)), batch_size=8, shuffle=True)
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv1d(5, 4, 3)
+        self.n = nn.GroupNorm(4, 4)
+        self.o = nn.Linear(24, 1)
+    def forward(self, x):
+        return self.o(torch.relu(self.n(self.a(x))).flatten(1))
+model = M()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+for epoch in range(3):
+    for (x,) in train:
+        optimizer.zero_grad()
+        loss = (model(x)[:, 0] - x.sum((1, 2))).square().mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+# What the bits of a float32 say no float64 can.
+BITS = "    assert x.float().view(torch.int32).shape == x.shape\n"
+
+
+def test_attention_in_every_call_form(proving: Prove) -> None:
+    verdict = proving(ATTENTION)
+    assert differing(verdict) == []
+    assert row(verdict, "gradients").status is Status.HOLDS
+
+
+def test_noise_of_several_random_sources_is_aligned_for_all_of_them(proving: Prove) -> None:
+    verdict = proving(RANDOM_SOURCES)
+    assert differing(verdict) == []
+    assert row(verdict, "gradients").status is Status.HOLDS
+    assert re.search(r"takes its rows \(train.py:13, train.py:14, train.py:15\)", verdict.made_comparable[0])
+
+
+def test_rounding_that_adam_makes_steps_of_is_no_difference(proving: Prove) -> None:
+    verdict = proving(BIAS_BEFORE_A_NORM)
+    assert differing(verdict) == []
+    assert row(verdict, "parameters").status is Status.HOLDS
+    assert "computed in float64" in verdict.made_comparable
+
+
+def test_a_script_that_needs_float32_is_compared_in_float32(proving: Prove) -> None:
+    needs = BIAS_BEFORE_A_NORM.replace("        optimizer.zero_grad()\n", f"    {BITS}        optimizer.zero_grad()\n")
+    verdict = proving(needs)
+    assert differing(verdict) == []
+    assert verdict.made_comparable == ()
+    assert "float32" in row(verdict, "losses").words
+
+
+def test_a_fault_of_verify_is_not_the_scripts(proving: Prove) -> None:
+    sabotage = 'import sys\nsys.modules["accelify.verify.inside.record"].Recorder.place = None\n'
+    verdict = proving(sabotage + BIAS_BEFORE_A_NORM)
+    assert verdict.status == 2
+    error = verdict.error or ""
+    assert error.startswith("verify itself fails, not the original, which runs where nothing is watched")

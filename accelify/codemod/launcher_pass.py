@@ -85,9 +85,9 @@ class LauncherPass:
     def _migrated(self, result: FileResult) -> FileResult:
         original, applied, line = self.originals[result.path], self.applied[result.path], self.line(result.path)
         text = parse(result.path, result.after).text
-        trouble = gates.binds_its_names(original, text)
-        if trouble is not None:
-            note = Note(1, "gate", Tier.ADVICE, records.fault(trouble))
+        left = gates.name_troubles(original, applied.text, self.plan.kept) & gates.name_troubles(original, text)
+        if left:
+            note = Note(1, "gate", Tier.ADVICE, records.fault(next(iter(left))))
             return FileResult(result.path, Status.DECLINED, original.data, original.data, notes=(note,))
         changes = records.changes_of(self.plan, result.path, applied.dropped)
         changes += [replace(c, line=line(c.line), evidence=tuple(map(self._told, c.evidence))) for c in result.changes]

@@ -433,6 +433,7 @@ class _Ledger:
         changed = {c.path for c in changes}
         plan = Plan(changes, obstacles=[one for one, _ in self.resolved if isinstance(one, Obstacle)])
         said: set[tuple[str, str]] = set()
+        plan.kept += [(s.name, n) for s, n in self.touched if n in self._exported(s) and self._all_gone(s, n)]
         remarks = [one for one, _ in self.resolved if isinstance(one, Remark)]
         for function, name, users in self._kept_for_others():
             plan.kept.append((function.name, name))

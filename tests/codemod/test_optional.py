@@ -59,6 +59,13 @@ def made(**slots: str) -> FileResult:
     return run(SCRIPT.format(**{**DEFAULTS, **slots}))
 
 
+def test_imports_that_other_code_may_read_stay() -> None:
+    text = SCRIPT.format(**DEFAULTS).replace("def main", "exec(open('settings.py').read())\n\ndef main", 1)
+    result = run(text)
+    assert result.status is Status.MIGRATED
+    assert "import DistributedDataParallel as DDP" in result.after.decode()
+
+
 def after(**slots: str) -> str:
     return migrated(SCRIPT.format(**{**DEFAULTS, **slots}))
 

@@ -117,13 +117,19 @@ def _comments(text: str) -> Counter[str]:
 
 
 def binds_its_names(parsed: Parsed, text: str, kept: Iterable[tuple[str, str]] = ()) -> str | None:
-    """No name is undefined, and none is left unused, that was not so before, but for some parameters of functions."""
+    """No name is undefined, and none is left unused, that was not so before, but for those `kept`."""
+    return next(iter(name_troubles(parsed, text, kept)), None)
+
+
+def name_troubles(parsed: Parsed, text: str, kept: Iterable[tuple[str, str]] = ()) -> Counter[str]:
+    """The names that are undefined or unused in a text, and were not so in a file, but for those `kept`."""
     before = _name_troubles(parsed.tree, parsed.nodes)
     tree = parse_text(text, parsed.path)
     after = _name_troubles(tree, list(ast.walk(tree)))
     new = after - before - Counter(f"`{name}` is read before it is there" for name in _given_by_stars(parsed))
-    new -= Counter(f"unused parameter `{function}:{name}`" for function, name in kept)
-    return f"{next(iter(new))}" if new else None
+    unread = [(f"parameter `{function}:{name}`", f"import `{name}`", f"variable `{name}`") for function, name in kept]
+    allowed = {f"unused {what}" for kinds in unread for what in kinds}
+    return Counter({trouble: times for trouble, times in new.items() if trouble not in allowed})
 
 
 def _given_by_stars(parsed: Parsed) -> set[str]:

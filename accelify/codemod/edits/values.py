@@ -227,7 +227,9 @@ class Plan:
     stands_alone: bool = False  # whether these are methods of a class that can be used as before
     is_trial: bool = False  # whether this is a module that only tries itself out
     evidence: Facts = no_facts
-    kept: list[tuple[str, str]] = field(default_factory=list)  # parameters of functions that only others still give
+    kept: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # names of functions and modules that only others still use
 
     def of(self, path: str) -> list[Change]:
         """The changes of one file."""

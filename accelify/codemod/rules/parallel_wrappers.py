@@ -80,11 +80,13 @@ def _saves(script: Script) -> Iterator[Remark]:
 
 
 def _is_wrapped(script: Script, model: ast.expr) -> bool:
-    """Whether a model was in a wrapper where it is read."""
-    if getattr(model, "attr", "") == "module":
-        return False
-    given = [b.value for chain in script.tracer.chains(model) for b in chain if b.value is not None]
-    return any(n in script.wrappers for value in given for n in ast.walk(value))
+    """Whether a model was in a wrapper where it is read; `raw = model.module` is not."""
+    chains = ([model, *(b.value for b in chain if b.value is not None)] for chain in script.tracer.chains(model))
+    parts = ([n for value in chain for n in ast.walk(value)] for chain in chains)
+    return any(
+        any(n in script.wrappers for n in nodes) and not any(getattr(n, "attr", "") == "module" for n in nodes)
+        for nodes in parts
+    )
 
 
 def _unwrap(script: Script, call: ast.Call) -> Change | Attempt:

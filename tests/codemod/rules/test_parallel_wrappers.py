@@ -45,6 +45,8 @@ def test_the_keys_of_a_wrapped_model_change(slots: dict[str, str]) -> None:
         {"model": WRAP, "end": "torch.save(model.module.state_dict(), 'net.pt')"},
         {"model": WRAP, "end": "torch.save(optimizer.state_dict(), 'optimizer.pt')"},
         {"model": WRAP, "end": "model.load_state_dict(model.state_dict())"},
+        {"model": WRAP, "end": "raw = model.module\ntorch.save(raw.state_dict(), 'net.pt')"},
+        {"model": WRAP, "end": "raw = model.module if many else model\ntorch.save(raw.state_dict(), 'net.pt')"},
     ],
 )
 def test_the_others_stay_as_they_are(slots: dict[str, str]) -> None:

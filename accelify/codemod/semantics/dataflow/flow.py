@@ -51,11 +51,14 @@ class Flow(Expressions):
         self.lost.update(scope for node, scope in self.handed_on if not self._is_followed(node))
 
     def _is_followed(self, node: ast.expr) -> bool:
-        """Whether a function that is handed on is handed to a name, or to a function, whose calls are known."""
+        """Whether a function goes to a name, or to a function, whose calls are known; or nowhere: `if callback:`."""
         parents = self.parsed_of[self.path_of_root[self.scope_of[node].root]].parents
+        given: ast.AST = node
         parent = parents.get(node)
-        while isinstance(parent, (ast.IfExp, ast.keyword)):
-            parent = parents.get(parent)
+        while isinstance(parent, (ast.IfExp, ast.BoolOp, ast.keyword)) and given is not getattr(parent, "test", None):
+            given, parent = parent, parents.get(parent)
+        if isinstance(parent, (ast.If, ast.While, ast.IfExp, ast.Assert, ast.UnaryOp, ast.Compare, ast.Expr)):
+            return True
         if isinstance(parent, ast.Assign):
             return all(isinstance(t, (ast.Name, ast.Attribute)) for t in parent.targets)
         if isinstance(parent, ast.Call) and parent.func is not node:

@@ -111,6 +111,12 @@ def test_a_function_that_is_handed_on_escapes() -> None:
     assert facts.scope("h") not in flow.lost  # the calls of a variable are known
 
 
+@pytest.mark.parametrize("line", ["if f: pass", "x = 1 if not f else 2", "f is None", "while a and f: break"])
+def test_a_function_that_is_only_asked_for_is_not_lost(line: str) -> None:
+    facts = Facts(f"def f(): pass\n{line}\n")
+    assert facts.scope("f") not in facts.program.flow.lost
+
+
 def test_yields_of_a_lambda_and_of_nested_functions() -> None:
     facts = Facts("def f():\n    def g():\n        yield 1\n    return g\nfor x in f()(): pass\n")
     assert "1" in facts.variable("x")

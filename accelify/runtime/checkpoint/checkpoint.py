@@ -25,18 +25,21 @@ from accelify.errors import AccelifyError
 from accelify.runtime.checkpoint.files import Entry, FolderWriter
 from accelify.runtime.checkpoint.format import Row, States, inline_row, write_state, write_table
 from accelify.runtime.checkpoint.manifest import (
+    NAMED,
     Damaged,
     Manifest,
     about_now,
     candidates,
     commit,
     committed,
+    numbers_in,
     place_of,
     remove,
     stage,
     verify,
 )
-from accelify.runtime.data.loader import generators_of, load_state, state_of
+from accelify.runtime.checkpoint.transaction import Transaction, check_model, check_optimizer, loads_itself
+from accelify.runtime.data.loader import generators_of, load_state, state_of, undo_of_state
 from accelify.runtime.data.random_state import set_seed
 from accelify.runtime.data.streams import Streams
 from accelify.runtime.options import ProjectConfiguration
@@ -108,11 +111,17 @@ class Checkpoints:
     def save(self, folder: str | os.PathLike[str] | None) -> str:
         """Write a checkpoint and return its folder. Raises: CannotSave on every rank if any rank fails."""
         self._warn_of_divergence()
-        target, staging, serial = self._attempts.on_main(lambda: self._begin(folder), CannotSave)
+        target: Path | None = self._home() if folder is None else place_of(folder)
+
+        def failure(reason: str) -> CannotSave:
+            where = "" if target is None else f" to {target}"
+            return CannotSave(f"save_state{where}: {reason}. What was there before still is")
+
+        target, staging, serial = self._attempts.on_main(lambda: self._begin(folder), failure)
         try:
             with FolderWriter(staging) as writing:
-                written = self._attempts.on_all(lambda: self._write(writing), CannotSave)
-                self._attempts.on_main(lambda: self._commit(target, serial, writing, written), CannotSave)
+                written = self._attempts.on_all(lambda: self._write(writing), failure)
+                self._attempts.on_main(lambda: self._commit(target, serial, writing, written), failure)
         except CannotSave:
             if self._world.rank == 0:
                 shutil.rmtree(staging, ignore_errors=True)
@@ -134,8 +143,9 @@ class Checkpoints:
         return self._serial_after(self._parents())
 
     def _serial_after(self, parents: set[Path]) -> int:
-        newest = committed(parents)
-        return max([manifest.serial for manifest in newest], default=self.project.iteration - 1) + 1
+        serials = [manifest.serial for manifest in committed(parents)]
+        # By their names, too: one that cannot be read just now must not be replaced, nor count as newer.
+        return max([*serials, *numbers_in(self._home())], default=self.project.iteration - 1) + 1
 
     def _begin(self, folder: str | os.PathLike[str] | None) -> tuple[Path, Path, int]:
         parents = self._parents() if folder is None else {place_of(folder).parent, *self._parents()}
@@ -143,9 +153,9 @@ class Checkpoints:
         if folder is not None:
             target = place_of(folder)
         elif (home := self._home()) is not None:
-            target = home / f"checkpoint_{serial}"
+            target = home / f"{NAMED}{serial}"
         else:
-            raise CannotSave("save_state: name a folder, or give the Accelerator a project_dir")
+            raise CannotSave("name a folder, or give the Accelerator a project_dir")
         return target, stage(target, is_ours=target.parent == self._home()), serial
 
     def _home(self) -> Path | None:
@@ -194,13 +204,13 @@ class Checkpoints:
         }
         rows = {name: row for rows, _ in written for name, row in rows.items()}
         entries = [entry for _, entries in written for entry in entries]
-        commit(writing, target, serial, [*entries, write_table(writing, rows)], about)
+        is_lasting = commit(writing, target, serial, [*entries, write_table(writing, rows)], about)
         limit = self.project.total_limit
-        if limit is not None and target.parent == self._home():
+        if is_lasting and limit is not None and target.parent == self._home():
             self._prune(target.parent, max(limit, 1))
 
     def _prune(self, home: Path, limit: int) -> None:
-        named = [found for found in committed([home]) if found.folder.name.startswith("checkpoint_")]
+        named = [found for found in committed([home]) if found.folder.name.startswith(NAMED)]
         try:
             for old in named[limit:]:
                 remove(old.folder)
@@ -225,6 +235,10 @@ class Checkpoints:
         if chosen is None:
             return ""
         manifest = chosen
+
+        def failure(reason: str) -> CannotLoad:
+            return CannotLoad(f"load_state from {manifest.folder}: {reason}. Nothing was changed")
+
         self._collectives.agree("load_state", manifest.digest)
         models = list(self.run.models)
 
@@ -235,8 +249,22 @@ class Checkpoints:
                 hook(models, str(manifest.folder))
             states.update(self._read(manifest, len(models)))
 
-        self._attempts.on_all(read, CannotLoad)
-        self._attempts.on_all(lambda: self._restore(states, models, options), CannotLoad)
+        self._attempts.on_all(read, failure)
+        self._attempts.on_all(lambda: self._check(states, models, options), failure)
+        # Models last: those that were compared cannot fail, and need no copy of what they hold.
+        last = [index for index, model in enumerate(models) if not loads_itself(model)]
+        first = [index for index in range(len(models)) if index not in last]
+        transaction = Transaction()
+        try:
+            self._attempts.on_all(lambda: self._load_models(first, transaction, states, models, options), failure)
+            problems = self._attempts.on_all(lambda: self._load_others(transaction, states), failure)
+            self._attempts.on_all(lambda: self._load_models(last, transaction, states, models, options), failure)
+        except BaseException:
+            transaction.roll_back()
+            raise
+        for problem in problems[0]:
+            if self._world.rank == 0:
+                warnings.warn(f"load_state: the data cannot go on exactly where it was: {problem}", stacklevel=3)
         return str(manifest.folder)
 
     def _choose(self, folder: str | os.PathLike[str] | None, missing_ok: bool) -> Manifest | None:
@@ -287,26 +315,51 @@ class Checkpoints:
         seed = zlib.crc32(f"{manifest.digest} {rank}".encode())
         return {"seed": seed} | {kind: states[f"{kind}-rank0"] for kind in alike}
 
-    def _restore(self, states: dict[str, Any], models: list[nn.Module], options: dict[str, Any]) -> None:
-        run = self.run
+    def _check(self, states: dict[str, Any], models: list[nn.Module], options: dict[str, Any]) -> None:
+        """Raises: DoesNotFit for what can be seen not to fit before anything is changed."""
+        strict = options.get("strict", True)
         for index, model in enumerate(models):
-            model.load_state_dict(states[_numbered("model", index)], **options)
-        for index, optimizer in enumerate(run.optimizers):
-            optimizer.load_state_dict(states[_numbered("optimizer", index)])
-        for index, scheduler in enumerate(run.schedulers):
-            scheduler.load_state_dict(states[_numbered("scheduler", index)])
-        if run.scaler is not None and "scaler" in states:
-            run.scaler.load_state_dict(states["scaler"])
-        for index, one in enumerate(run.custom):
+            check_model(f"model {index}", model, states[_numbered("model", index)], strict=strict)
+        for index, optimizer in enumerate(self.run.optimizers):
+            check_optimizer(f"optimizer {index}", optimizer, states[_numbered("optimizer", index)])
+        for index, one in enumerate(self.run.custom):
             saved = states[f"custom-{index}"]
             if saved["type"] != type(one).__qualname__:
                 kinds = f"a {type(one).__qualname__}, and was a {saved['type']}"
                 raise CannotLoad(f"registered object {index} is {kinds}: register the same in the same order")
-            one.load_state_dict(saved["state"])
-        self._restore_loaders(states["loaders"], states["random"])
-        self._restore_random(states["random"])
+            if isinstance(one, nn.Module):
+                check_model(f"registered object {index}", one, saved["state"])
 
-    def _restore_loaders(self, states: list[Any], random: dict[str, Any]) -> None:
+    def _load_models(
+        self,
+        indices: list[int],
+        transaction: Transaction,
+        states: dict[str, Any],
+        models: list[nn.Module],
+        options: dict[str, Any],
+    ) -> None:
+        for index in indices:
+            transaction.load(f"model {index}", models[index], states[_numbered("model", index)], **options)
+
+    def _load_others(self, transaction: Transaction, states: dict[str, Any]) -> list[str]:
+        """Load what is no model; what makes the loaders' going on inexact, if anything does."""
+        run = self.run
+        for index, optimizer in enumerate(run.optimizers):
+            transaction.load(f"optimizer {index}", optimizer, states[_numbered("optimizer", index)])
+        for index, scheduler in enumerate(run.schedulers):
+            transaction.load(f"scheduler {index}", scheduler, states[_numbered("scheduler", index)])
+        if run.scaler is not None and "scaler" in states:
+            transaction.load("the scaler", run.scaler, states["scaler"])
+        for index, one in enumerate(run.custom):
+            transaction.load(f"registered object {index}", one, states[f"custom-{index}"]["state"])
+        for loader in run.loaders:
+            transaction.before(undo_of_state(loader))
+        problems = self._restore_loaders(states["loaders"], states["random"])
+        transaction.before(run.streams.undo())
+        self._restore_random(states["random"])
+        return problems
+
+    def _restore_loaders(self, states: list[Any], random: dict[str, Any]) -> list[str]:
         loaders = self.run.loaders
         generators = itertools.chain(random.get("generators", []), itertools.repeat(None))
         problems = [
@@ -315,9 +368,7 @@ class Checkpoints:
         ]
         if len(loaders) != len(states):
             problems.append(f"{len(loaders)} loaders are prepared, and {len(states)} were")
-        for problem in problems:
-            if problem is not None and self._world.rank == 0:
-                warnings.warn(f"load_state: the data cannot go on exactly where it was: {problem}", stacklevel=2)
+        return [problem for problem in problems if problem is not None]
 
     def _restore_random(self, state: dict[str, Any]) -> None:
         if "rng" in state:
@@ -337,21 +388,21 @@ class Attempts:
         self._collectives = collectives
         self._rank = rank
 
-    def on_main(self, work: Callable[[], Any], kind: type[AccelifyError]) -> Any:
+    def on_main(self, work: Callable[[], Any], failure: Callable[[str], AccelifyError]) -> Any:
         """What `work` gives on rank 0, on every rank; its failure too."""
         outcome, cause = _attempt(work) if self._rank == 0 else ((None, None), None)
         value, reason = self._collectives.broadcast_object(outcome)
         if reason is not None:
-            raise kind(reason) from cause
+            raise failure(reason) from cause
         return value
 
-    def on_all(self, work: Callable[[], Any], kind: type[AccelifyError]) -> list[Any]:
+    def on_all(self, work: Callable[[], Any], failure: Callable[[str], AccelifyError]) -> list[Any]:
         """What `work` gives on each rank; if it fails on any, every rank raises the same."""
         outcome, cause = _attempt(work)
         outcomes = self._collectives.gather_object(outcome)
         failed = [f"rank {rank}: {reason}" for rank, (_, reason) in enumerate(outcomes) if reason is not None]
         if failed:
-            raise kind("; ".join(failed)) from cause
+            raise failure("; ".join(failed)) from cause
         return [value for value, _ in outcomes]
 
 
@@ -359,5 +410,6 @@ def _attempt(work: Callable[[], Any]) -> tuple[tuple[Any, str | None], Exception
     try:
         return (work(), None), None
     except Exception as error:  # whatever it is, the other ranks wait for the outcome; all raise it
-        words = str(error) if isinstance(error, AccelifyError) else f"{type(error).__name__}: {error}"
+        is_clear = isinstance(error, (AccelifyError, OSError))
+        words = str(error) if is_clear else f"{type(error).__name__}: {error}"
         return (None, words), error

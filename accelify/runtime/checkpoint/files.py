@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -78,7 +80,7 @@ class FolderWriter:
 
     def adopt(self, name: str) -> Entry:
         """A file that somebody else wrote there, made to last by the next `wait`."""
-        descriptor = os.open(self.folder / name, os.O_RDONLY)
+        descriptor = open_regular(self.folder / name)
         self._synced.append(self._syncing.submit(sync_and_close, descriptor))
         return Entry(name, *hash_of(self.folder / name))
 
@@ -92,10 +94,19 @@ class FolderWriter:
             self._synced.pop().result()
 
 
+def open_regular(path: Path) -> int:
+    """A descriptor to read a file by. Raises: OSError for what may have no end, as devices, or make wait, as pipes."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
+
+
 def hash_of(path: Path) -> tuple[int, str]:
     """The size and hash of a file's content."""
     digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
             size += len(chunk)

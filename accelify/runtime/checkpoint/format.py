@@ -287,6 +287,8 @@ class States:
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
+        if TABLE not in manifest.files:
+            raise CannotDecode(f"{manifest.folder} has no {TABLE}")
         self._rows: dict[str, Row] = json.loads((manifest.folder / TABLE).read_bytes())
 
     def __contains__(self, name: str) -> bool:
@@ -324,6 +326,8 @@ def _packed(tensor: torch.Tensor) -> list[Any]:
 def _unpacked(packed: list[Any]) -> torch.Tensor:
     dtype, shape, content = packed
     if not content:
+        if 0 not in shape:
+            raise CannotDecode(f"a tensor of shape {shape} without its numbers")
         return torch.empty(shape, dtype=dtype_of(dtype))
     flat = torch.frombuffer(bytearray(base64.b64decode(content)), dtype=torch.uint8)
     return flat.view(dtype_of(dtype)).reshape(shape)

@@ -6,7 +6,9 @@ that lists them; then one rename makes it real. What has no manifest that checks
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -14,7 +16,8 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Container, Iterable
+import warnings
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -22,13 +25,17 @@ from typing import Any  # what a manifest records of its checkpoint
 
 from accelify.atomic import sync_folder
 from accelify.errors import AccelifyError
-from accelify.runtime.checkpoint.files import Entry, FolderWriter, hash_of
+from accelify.runtime.checkpoint.files import Entry, FolderWriter, hash_of, open_regular
 
-MANIFEST = "manifest.json"
+MANIFEST, NAMED = "manifest.json", "checkpoint_"
 FORMAT = 2
+# Units: checkpoints of one project, in all
+LAST_SERIAL = 1 << 53
 STAGING, PREVIOUS, TRASH = ".staging-", ".previous-", ".trash-"
 # How many files of a folder are held open while it is removed.
 HELD = 100
+# Units: bytes; room for the names of some 50,000 files. A longer manifest is none of ours
+LONGEST = 8 << 20
 
 
 class Damaged(AccelifyError):
@@ -87,10 +94,11 @@ def sweep(parent: Path, name: str = "") -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def commit(
-    writing: FolderWriter, target: Path, serial: int, entries: Iterable[Entry], about: dict[str, Any]
-) -> Manifest:
-    """Make the staged folder the target, at once. What stood there stays until the new one does."""
+def commit(writing: FolderWriter, target: Path, serial: int, entries: Iterable[Entry], about: dict[str, Any]) -> bool:
+    """Make the staged folder the target, at once. What stood there stays until the new one does.
+
+    Whether it would outlast a crash of the machine; if not, it is there all the same, and a warning says so.
+    """
     staging = writing.folder
     files = {entry.name: entry for entry in entries}
     for name in _names(staging):
@@ -100,9 +108,10 @@ def commit(
         path = staging / entry.name
         if not path.is_file() or path.stat().st_size != entry.size:
             raise Damaged(f"{path} is not what its rank wrote: all machines must share this file system")
-    manifest = Manifest(target, serial, files, about)
-    table = _table(manifest)
+    table = _table(Manifest(target, serial, files, about))
     content = json.dumps({**table, "sha256": _digest(table)}, indent=1).encode()
+    if len(content) > LONGEST:
+        raise Damaged(f"{len(files)} files are too many for one checkpoint: keep them in an archive, or elsewhere")
     writing.file(MANIFEST, [content])
     previous = target.with_name(f"{PREVIOUS}{target.name}")
     folders = {staging, *((staging / name).parent for name in files)}
@@ -119,11 +128,15 @@ def commit(
         else:
             shutil.rmtree(target)
     os.rename(staging, target)  # noqa: PTH104
-    sync_folder(target.parent)
+    try:
+        sync_folder(target.parent)
+    except OSError as error:
+        warnings.warn(f"{target} is written, but a crash of the machine may lose it: {error}", stacklevel=2)
+        return False
     if previous.exists():
         with suppress(OSError):
             _unlink(previous)
-    return manifest
+    return True
 
 
 def remove(folder: Path) -> None:
@@ -148,7 +161,10 @@ def _unlink(folder: Path) -> None:
     except OSError:  # as on NFS, which keeps what is open in its folder under another name
         held.close()
         shutil.rmtree(folder)
-    threading.Thread(target=held.close).start()
+    try:
+        threading.Thread(target=held.close).start()
+    except RuntimeError:  # there can be no more threads
+        held.close()
 
 
 def _by_size(folder: Path) -> list[Path]:
@@ -159,22 +175,33 @@ def _by_size(folder: Path) -> list[Path]:
 def read_manifest(folder: Path) -> Manifest:
     """What a folder says it holds. Raises: Damaged if it says nothing, or not what was written."""
     try:
-        table = json.loads((folder / MANIFEST).read_bytes())
+        table = json.loads(_content_of(folder / MANIFEST))
+        if table.get("format") != FORMAT:
+            raise Damaged(f"{folder / MANIFEST} has format {table.get('format')!s:.20}, this accelify reads {FORMAT}")
         digest = table.pop("sha256")
-        files = {name: Entry(name, *row) for name, row in table["files"].items()}
-        manifest = Manifest(folder, table["serial"], files, table["about"])
+        if _digest(table) != digest:
+            raise Damaged(f"{folder / MANIFEST} is not as it was written")
+        files = {name: Entry(name, int(size), str(sha256)) for name, (size, sha256) in table["files"].items()}
+        manifest = Manifest(folder, table["serial"], files, dict(table["about"]))
     except OSError as error:
         raise Damaged(f"{folder} is no checkpoint: {MANIFEST}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"{folder / MANIFEST} cannot be read: {error!r}") from None
-    if table.get("format") != FORMAT:
-        raise Damaged(f"{folder / MANIFEST} has format {table.get('format')}, this accelify reads {FORMAT}")
-    if _digest(table) != digest:
-        raise Damaged(f"{folder / MANIFEST} is not as it was written")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(f"{folder / MANIFEST} cannot be read: {error!r:.200}") from None
+    if type(manifest.serial) is not int or not -1 <= manifest.serial < LAST_SERIAL:
+        raise Damaged(f"{folder / MANIFEST} has the number {manifest.serial!r:.40}, which is none of a checkpoint")
     for name in files:
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
             raise Damaged(f"{folder / MANIFEST} names {name!r}, which is outside")
     return manifest
+
+
+def _content_of(path: Path) -> bytes:
+    """A manifest's bytes. Raises: OSError for what is no file, or longer than any manifest."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        content = file.read(LONGEST + 1)
+    if len(content) > LONGEST:
+        raise OSError(errno.EFBIG, "longer than any manifest")
+    return content
 
 
 def verify(folder: Path) -> Manifest:
@@ -183,10 +210,10 @@ def verify(folder: Path) -> Manifest:
     for entry in manifest.files.values():
         path = folder / entry.name
         try:
-            found = hash_of(path)
+            is_whole = path.stat().st_size == entry.size and hash_of(path) == (entry.size, entry.sha256)
         except OSError as error:
             raise Damaged(f"{path}: {error.strerror}") from None
-        if found != (entry.size, entry.sha256):
+        if not is_whole:
             raise Damaged(f"{path} is not as it was written")
     return manifest
 
@@ -203,14 +230,26 @@ def is_checkpoint(folder: Path) -> bool:
 def committed(parents: Iterable[Path]) -> list[Manifest]:
     """The checkpoints in these folders, the newest first; by their manifests alone."""
     found = []
-    for parent in parents:
-        for folder in parent.iterdir() if parent.is_dir() else ():
-            if folder.is_dir() and not folder.name.startswith((STAGING, TRASH)):
-                try:
-                    found.append(read_manifest(folder))
-                except Damaged:
-                    continue
+    for folder in itertools.chain.from_iterable(map(_folders_in, parents)):
+        if not folder.name.startswith((STAGING, TRASH)):
+            with suppress(Damaged):
+                found.append(read_manifest(folder))
     return sorted(found, key=lambda manifest: manifest.serial, reverse=True)
+
+
+def numbers_in(home: Path | None) -> list[int]:
+    """The numbers in the names of a project's checkpoints."""
+    names = [] if home is None else [re.fullmatch(rf"{NAMED}(\d{{1,15}})", folder.name) for folder in _folders_in(home)]
+    return [int(name[1]) for name in names if name]
+
+
+def _folders_in(parent: Path) -> Iterator[Path]:
+    """The folders in one, as far as they can be looked at."""
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir():
+                    yield parent / entry.name
 
 
 def _own(folder: Path) -> set[str]:
@@ -267,4 +306,6 @@ def _link(old: Path, new: Path) -> None:
     try:
         os.link(old, new, follow_symlinks=False)
     except OSError:  # a file system without, or another user's file
+        if not (old.is_symlink() or old.is_file()):  # a pipe or a device, whose content may have no end
+            raise
         shutil.copy2(old, new, follow_symlinks=False)

@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any  # scripts keep objects of every kind
+from typing import IO, Any, cast  # scripts keep objects of every kind
 
 import torch
 
 from accelify import atomic
+from accelify.errors import AccelifyError
 from accelify.runtime.checkpoint.format import memory_of, tensor_chunks
 
 NAME, INDEX, PICKLED = "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"
@@ -36,12 +39,12 @@ def save_weights(state: dict[str, torch.Tensor], folder: Path, max_shard_size: i
     for name, keys in zip(names, shards, strict=True):
         about = {alias: name for alias, name in aliases.items() if name in keys}
         chunks = tensor_chunks({key: kept[key] for key in keys}, about)
-        atomic.write(folder / name, partial(_write_chunks, chunks))
+        _replace(folder / name, partial(_write_chunks, chunks))
     if len(shards) > 1:
         total = sum(tensor.numel() * tensor.element_size() for tensor in kept.values())
         weight_map = {key: name for name, keys in zip(names, shards, strict=True) for key in keys}
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-        atomic.write(folder / INDEX, lambda file: _write_json(file, index))
+        _replace(folder / INDEX, lambda file: _write_json(file, index))
     for old in [*folder.glob("model*.safetensors"), folder / INDEX]:
         if re.fullmatch(r"model(-\d{5}-of-\d{5})?\.safetensors", old.name) and old.name not in names:
             old.unlink()
@@ -53,7 +56,69 @@ def save_weights(state: dict[str, torch.Tensor], folder: Path, max_shard_size: i
 def pickle_weights(state: dict[str, torch.Tensor], folder: Path) -> None:
     """The weights as `torch.save` writes them, for who asks for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    atomic.write(folder / PICKLED, lambda file: torch.save(state, file))
+    _replace(folder / PICKLED, lambda file: torch.save(state, file))
+
+
+class CannotWrite(AccelifyError, OSError):
+    """A file that could not be written, with the cause; one that was there before still is."""
+
+
+class _Watched:
+    """A file that keeps the error of a write: torch's archives raise another, which does not name the cause."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, content: Any) -> int:
+        """As the file does."""
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@contextmanager
+def _naming(name: str, file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """The file, to write into. Raises: CannotWrite with this name for what the system refuses."""
+    watched = _Watched(file)
+    try:
+        yield cast("IO[bytes]", watched)
+    except OSError as error:
+        raise _cannot_write(name, error) from error
+    except RuntimeError as error:
+        if watched.error is None:
+            raise
+        raise _cannot_write(name, watched.error) from error
+
+
+def _cannot_write(name: str, error: OSError) -> CannotWrite:
+    return CannotWrite(error.errno, f"{name} was not written: {error.strerror}")
+
+
+def _replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Make what `write` puts into the file it is given the content of `path`, complete or not at all."""
+
+    def write_watched(file: IO[bytes]) -> None:
+        with _naming(str(path), file) as watched:
+            write(watched)
+            watched.flush()
+
+    try:
+        with atomic.staged(path, write_watched) as new:
+            new.replace()
+    except CannotWrite:
+        raise
+    except OSError as error:
+        raise _cannot_write(str(path), error) from error
+    try:
+        atomic.sync_folder(new.target.parent)
+    except OSError as error:
+        warnings.warn(f"{path} is written, but a crash of the machine may lose it: {error}", stacklevel=4)
 
 
 def size_of(text: int | str) -> int:
@@ -78,9 +143,10 @@ def write_object(
             torch.save(obj, file, *arguments, **options)
 
     if isinstance(f, (str, os.PathLike)):
-        atomic.write(f, write)
+        _replace(Path(f), write)
     else:
-        write(f)
+        with _naming(str(getattr(f, "name", type(f).__name__)), f) as file:
+            write(file)
 
 
 def _one_file(state: dict[str, torch.Tensor]) -> bytes:

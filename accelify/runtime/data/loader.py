@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any  # batches and attributes are whatever the user's loader has
 
@@ -228,6 +228,21 @@ def load_state(loader: Any, state: dict[str, Any] | None, *, generators: list[An
     start = PassStart(position, state["before"], state["seeded"], can_repeat, state["iteration"])
     progress.waiting = None if start.is_new else start
     return problem
+
+
+def undo_of_state(loader: Any) -> Callable[[], None]:
+    """What makes a prepared loader go on where it would have, whatever it loads meanwhile."""
+    if not isinstance(loader, _Prepared):
+        return lambda: None
+    own = vars(loader)
+    owners = owners_of(own["_loader"])
+    progress, generators = dict(vars(own["_progress"])), private_states(owners)
+
+    def undo() -> None:
+        vars(own["_progress"]).update(progress)
+        set_private_states(owners, generators)
+
+    return undo
 
 
 def _length(dataset: Any) -> int | None:

@@ -91,6 +91,16 @@ class Streams:
         """Go on from there."""
         self._set(shared)
 
+    def undo(self) -> Callable[[], None]:
+        """What makes the streams go on where they are now, whatever is loaded meanwhile."""
+        attributes, states = dict(vars(self)), self._states()
+
+        def undo() -> None:
+            vars(self).update(attributes)
+            self._set(states)
+
+        return undo
+
     def _states(self) -> dict[str, Any]:
         return global_state() | device_state(self._device)
 

@@ -2,11 +2,13 @@
 
 import os
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from accelify.runtime import Accelerator, ProjectConfiguration
 from accelify.runtime.checkpoint.checkpoint import CannotLoad, CannotSave
@@ -49,7 +51,8 @@ def a_save_that_fails_on_one_rank(accelerator):
     with pytest.raises(CannotSave) as caught:
         made.save_state()
     words = accelerator.gather_object(str(caught.value))
-    assert set(words) == {f"rank {last}: OSError: [Errno 28] No space left on device"}
+    place, cause = home / "checkpoint_1", "[Errno 28] No space left on device"
+    assert set(words) == {f"save_state to {place}: rank {last}: {cause}. What was there before still is"}
     accelerator.wait_for_everyone()
     assert os.listdir(home) == ["checkpoint_0"]  # noqa: PTH208
     accelerator.wait_for_everyone()  # before anybody begins the next
@@ -62,14 +65,87 @@ def a_save_that_fails_on_one_rank(accelerator):
     assert os.listdir(home) == ["checkpoint_1"]  # noqa: PTH208
 
 
-def a_load_that_fails_on_one_rank(accelerator):
+def a_load_that_fails_on_one_rank_changes_nothing_on_any(accelerator):
     made, one, _ = _project(accelerator)
+    model, numbers = next(iter(made._training.models)), made.prepare(DataLoader(range(12), batch_size=2, shuffle=True))
+    optimizer = made.prepare(torch.optim.Adam(model.parameters()))
     made.save_state()
+    for _ in zip(range(2), numbers, strict=False):
+        made.backward(model(torch.ones(1, 2)).sum())
+        optimizer.step()
+    one.value = 7
+
+    def everything():
+        drawn, place = torch.rand(1).item(), made._streams.undo()
+        place()
+        return repr([model.state_dict(), optimizer.state_dict(), one.value, drawn, numbers.iteration])
+
+    keep = made._streams.undo()
+    before = everything()
+    keep()
     one.fails = not made.is_main_process
-    with pytest.raises(CannotLoad, match="rank 1: RuntimeError: does not fit here"):
+    words = (
+        r"load_state from .*checkpoint_0: rank 1: registered object 0 \(Sometimes\): RuntimeError: does not fit here"
+    )
+    with pytest.raises(CannotLoad, match=words):
         made.load_state()
+    assert everything() == before
+    one.fails = False
+    made.load_state()
+    assert one.value == 0
+    assert [len(batch) for batch in numbers] == [2] * 3
     with pytest.raises(CannotLoad, match="no checkpoint"):
         made.load_state("/nowhere")
+
+
+class _Failing:
+    """Lets the n-th call that changes the disk fail, and counts them."""
+
+    def __init__(self, number):
+        self.left = number
+
+    def __enter__(self):
+        self.before = {name: getattr(os, name) for name in ("write", "fsync", "rename", "mkdir", "unlink", "rmdir")}
+        for name, function in self.before.items():
+            setattr(os, name, self.failing(function))
+        return self
+
+    def failing(self, function):
+        def call(*arguments, **options):
+            self.left -= 1
+            if self.left == 0:
+                raise OSError(5, "Input/output error")
+            return function(*arguments, **options)
+
+        return call
+
+    def __exit__(self, *_):
+        for name, function in self.before.items():
+            setattr(os, name, function)
+
+
+def an_error_at_any_write_rename_or_fsync_loses_nothing(accelerator):
+    """What it says on all ranks is so: written, and then it is loaded; or not, and then the one before is."""
+    made, one, _ = _project(accelerator, total_limit=1)
+    one.value, number, failed = 0, 0, True
+    made.save_state()
+    while failed:
+        number, before = number + 1, one.value
+        one.value = number
+        with _Failing(number if made.is_main_process else -1) as failing, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                made.save_state()
+            except CannotSave as error:
+                said = str(error)
+            else:
+                said = "written"
+        assert said == "written" or "Input/output error" in said
+        assert len(set(accelerator.gather_object(said))) == 1
+        failed = accelerator.gather_object(failing.left <= 0)[0]
+        made.load_state()
+        assert one.value == (number if said == "written" else before), (number, said)
+    assert number > 15
 
 
 def each_rank_gets_its_own_random_numbers_back(accelerator):

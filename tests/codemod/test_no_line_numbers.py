@@ -19,7 +19,6 @@ LEFT = {
     "metrics.batch_evaluations": 7,
     "metrics.meters": 5,
     "metrics.row_evaluations": 4,
-    "metrics.row_metrics": 5,
     "metrics.sums": 3,
 }
 _FIELDS = {"lineno", "end_lineno"}

@@ -85,6 +85,13 @@ def is_view(name: str) -> bool:
     return row is not None and {Trait.ATTRIBUTE, Trait.VIEW} <= row.traits
 
 
+@cache
+def reorders(name: str) -> bool:
+    """Methods and attributes of a tensor whose result may have other dimensions first: `t`, `permute`, `T`."""
+    row = table.member("tensor", name)
+    return row is not None and Trait.REORDERS in row.traits
+
+
 def may_share_memory(name: str) -> bool:
     """Methods of a tensor whose result may be the same memory: `view`, `detach`, `to`; not `clone`."""
     row = table.member("tensor", name)

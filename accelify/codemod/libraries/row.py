@@ -153,6 +153,7 @@ class Trait(Enum):
     LESS = "less"  # gives the least of its arguments
     REPLACES = "replaces"  # gives its object other values, which have nothing to do with the last ones
     ZEROS = "zeros"  # the result is all zeros
+    REORDERS = "reorders"  # other dimensions come first in the result
     VIEW = "view"  # the result shares its memory with the argument
     SETUP = "setup"  # prepares what comes later; has no part in a step
     SAME_VALUES = "same_values"  # the result has its argument's values, perhaps elsewhere, in another type or shape

@@ -71,7 +71,9 @@ returns=tensor traits=attribute+view+leaves_graph rows=each device=arguments
 returns=tensor traits=attribute device=arguments
     <tensor>: grad
 returns=tensor traits=attribute+view rows=each device=arguments
-    <tensor>: T mT H mH real imag
+    <tensor>: real imag
+returns=tensor traits=attribute+view+reorders rows=each device=arguments
+    <tensor>: T mT H mH
 
 # --- to other kinds, types and places ---
 returns=number traits=scalar+leaves_graph device=nothing
@@ -120,11 +122,13 @@ returns=tensor rows=each device=arguments traits=one_device
     torch.special: xlog1py xlogy zeta gammainc gammaincc
     <tensor>: __add__ __sub__ __mul__ __truediv__ __radd__ __rsub__ __rmul__ __pow__ __neg__ __eq__ __ne__ __lt__ __gt__
 returns=tensor rows=each device=arguments traits=view
-    torch <tensor>: adjoint as_strided broadcast_to chunk diag_embed diagonal dsplit flatten hsplit moveaxis movedim
-        narrow permute ravel reshape select split split_with_sizes squeeze swapaxes swapdims t tensor_split transpose
-        unbind unflatten unsqueeze unsafe_chunk unsafe_split unsafe_split_with_sizes vsplit
+    torch <tensor>: as_strided broadcast_to chunk diag_embed diagonal dsplit flatten hsplit narrow ravel reshape select
+        split split_with_sizes squeeze tensor_split unbind unflatten unsqueeze unsafe_chunk unsafe_split
+        unsafe_split_with_sizes vsplit
     torch: atleast_1d atleast_2d atleast_3d broadcast_tensors view_as_complex view_as_real
     <tensor>: expand expand_as reshape_as unfold values indices view view_as crow_indices col_indices
+returns=tensor rows=each device=arguments traits=view+reorders
+    torch <tensor>: adjoint moveaxis movedim permute swapaxes swapdims t transpose
 returns=tensor rows=each device=arguments
     torch <tensor>: flip fliplr flipud repeat_interleave roll rot90 tile tril triu narrow_copy diagflat
     <tensor>: repeat

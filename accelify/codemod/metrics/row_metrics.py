@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -191,21 +192,20 @@ def trim_of(
     adding = [s for s in every if summand.is_of_rows(_added(s)) is not False]
     if not adding or not all(any(_has_rows(program, n) for n in ast.walk(_added(s))) for s in adding):
         return None
-    first = min(adding, key=lambda s: s.lineno)
-    updates = [u for u in updates if u.lineno > first.lineno]
-    if any(_averages(program, n) for s in (*adding, *updates) for n in ast.walk(s)):
-        return None  # a process may have no row that counts, and of none there is no mean
-    block = program.block(first)
-    bound = _bound_before(loop, first)
-    names = [n.id for s in adding for n in ast.walk(_added(s)) if isinstance(n, ast.Name) and _has_rows(program, n)]
-    if any(s not in block for s in adding) or not bound.issuperset(names):
+    first = next(s for s in adding if not any(program.before(other, s) for other in adding if other is not s))
+    updates = [u for u in updates if program.before(first, u)]
+    rows = _Rows(program, loop, first)
+    if any(s not in program.block(first) for s in adding) or not all(rows.take(_added(s)) for s in adding):
         return None
+    counted_in = [*adding, *updates, *rows.derived]
+    if any(_averages(program, n) for s in counted_in for n in ast.walk(s)):
+        return None  # a process may have no row that counts, and of none there is no mean
     # What else is done with these names from there on would be done with fewer rows.
-    counted = {n for s in (*adding, *updates) for n in ast.walk(s)}
+    counted = {n for s in counted_in for n in ast.walk(s)}
     frame = program.frame(loop)
-    for name in set(names):
+    for name in {*rows.names, *names_written_in(*rows.derived)}:
         reads = [r for r in frame.reads.get(name, ()) if r not in counted]
-        if any(program.inside(r, loop) and r.lineno >= first.lineno for r in reads):
+        if any(program.inside(r, loop) and program.before(first, r) for r in reads):
             return None
         if any(inner.owner(name) is frame and inner.reads.get(name) for inner in frame.walk() if inner is not frame):
             return None
@@ -216,7 +216,77 @@ def trim_of(
     means = [f for f in factors if not isinstance(f, (ast.Constant, ast.BinOp)) and not summand.is_of_rows(f)]
     taken = {_variable_of(side) for side in means}
     mean = _taken_again(program, loop, taken.pop() or "", first, counted) if len(taken) == 1 else None
-    return Trim(first, tuple(dict.fromkeys(names)), mean, bool(means) and mean is None)
+    return Trim(first, tuple(rows.names), mean, bool(means) and mean is None)
+
+
+class _Rows:
+    """The variables that hold a batch's rows where the first sum is made, and what is computed from them later.
+
+    names: those to trim. derived: the assignments between the sums that compute from them what is summed, too: of the
+    rows that are left, as all that they take is trimmed.
+    """
+
+    def __init__(self, program: Program, loop: ast.For | ast.AsyncFor, first: ast.stmt) -> None:
+        self.program = program
+        self.loop = loop
+        self.first = first
+        self.summand = Summand(program, loop)
+        self.names: dict[str, None] = {}
+        self.derived: list[ast.Assign] = []
+
+    def take(self, value: ast.expr) -> bool:
+        """Take in what an expression is computed from; False where it cannot be told which of it has rows."""
+        names = [n for n in ast.walk(value) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        rows = [n for n in names if _has_rows(self.program, n)]
+        is_clear = not any(self._may_have_rows(n) for n in names if n not in rows)
+        return is_clear and _keeps_rows_first(value) and all(map(self._take_name, rows))
+
+    def _may_have_rows(self, name: ast.Name) -> bool:
+        """Whether a round calculates with a variable of which it is not clear that it is a number."""
+        is_of_round = any(self.program.inside(w, self.loop) for w in self._writes(name))
+        is_calculated = isinstance(self.program.parent(name), (ast.BinOp, ast.UnaryOp))
+        return is_of_round and is_calculated and self.summand.is_of_rows(name) is None
+
+    def _writes(self, name: ast.Name) -> list[ast.AST]:
+        return self.program.frame(self.loop).writes.get(name.id, [])
+
+    def _take_name(self, name: ast.Name) -> bool:
+        program = self.program
+        writes = program.reaching(name, [w for w in self._writes(name) if program.inside(w, self.loop)])
+        later = [w for w in writes if program.before(self.first, w)]
+        if not later:
+            self.names[name.id] = None
+            return bool(writes)
+        made = program.statement(later[0])
+        if len(writes) > 1 or not isinstance(made, ast.Assign) or len(made.targets) > 1:
+            return False
+        if made in self.derived:
+            return True
+        self.derived.append(made)
+        return made in program.block(self.first) and self.take(made.value)
+
+
+def _keeps_rows_first(value: ast.expr) -> bool:
+    """Whether the rows stay along the first dimension: nothing is transposed, and no part of it is cut out."""
+    return not any(
+        (isinstance(n, ast.Attribute) and methods.reorders(n.attr)) or (isinstance(n, ast.Subscript) and _is_cut_out(n))
+        for n in ast.walk(value)
+    )
+
+
+def _is_cut_out(node: ast.Subscript) -> bool:
+    """Whether an item is a part of the rows; `topk(1)[1]` is all of what a call returns besides."""
+    return not _is_of_all_rows(node.slice) and isinstance(
+        node.slice if isinstance(node.value, ast.Call) else node.value, (ast.Name, ast.Slice)
+    )
+
+
+def _is_of_all_rows(key: ast.expr) -> bool:
+    """`x[:, 0]`, `batch["label"]`."""
+    first = key.elts[0] if isinstance(key, ast.Tuple) and key.elts else key
+    if isinstance(first, ast.Slice):
+        return first.lower is None and first.upper is None and first.step is None
+    return isinstance(first, ast.Constant) and isinstance(first.value, str)
 
 
 def _taken_again(
@@ -237,7 +307,7 @@ def _taken_again(
     between = block[block.index(made) + 1 : block.index(first)]
     if names_written_in(*between) & {name, *given} or _is_written(between):
         return None
-    reads = [r for r in frame.reads.get(name, ()) if r not in counted and r.lineno >= first.lineno]
+    reads = [r for r in frame.reads.get(name, ()) if r not in counted and program.before(first, r)]
     return None if reads else made
 
 
@@ -281,6 +351,8 @@ def _has_rows(program: Program, node: ast.AST) -> bool:
         return False
     if isinstance(parent, ast.Attribute):
         return not (parent.attr in _PARTS_OF_LOSSES and not _is_compared(program, parent))
+    if isinstance(parent, ast.Subscript):
+        return parent.value is node and _is_of_all_rows(parent.slice)
     return isinstance(parent, (ast.Call, ast.Compare))
 
 
@@ -303,13 +375,3 @@ def _is_compared(program: Program, node: ast.AST) -> bool:
     if isinstance(parent, ast.Call) and parent.func is node:
         return isinstance(node, ast.Attribute) and node.attr not in _PARTS_OF_LOSSES
     return isinstance(parent, (ast.Compare, ast.Call))
-
-
-def _bound_before(loop: ast.For | ast.AsyncFor, statement: ast.stmt) -> set[str]:
-    """The names that a round binds before a statement."""
-    return {
-        n.id
-        for part in [loop.target, *loop.body]
-        for n in ast.walk(part)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.lineno < statement.lineno
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import returned
 from accelify.codemod.semantics.values import Made
@@ -51,24 +52,48 @@ class Losses:
         if isinstance(node, ast.UnaryOp):
             return self.is_sum(node.operand, depth)
         if isinstance(node, ast.BinOp):
-            if isinstance(node.op, ast.Div):
-                return isinstance(node.right, ast.Constant) and self.is_sum(node.left, depth)
-            if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
-                return self.is_sum(node.left, depth) or self.is_sum(node.right, depth)
-            return False
-        if isinstance(node, ast.Name):
-            return any(self.is_sum(value, depth - 1) for value in self._assigned(node))
+            return self._is_sum_of(node.op, node.left, node.right, depth)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return any(self._is_defined_as_sum(d.node, depth) for d in self._definitions(node))
         return isinstance(node, ast.Call) and self._is_sum_call(node, depth)
 
-    def _assigned(self, node: ast.Name) -> list[ast.expr]:
-        """What is assigned or added to a name."""
-        owner = self.program.scope(node).owner(node.id)
-        parents = [self.program.parent(w) for w in owner.writes.get(node.id, ())] if owner is not None else []
-        return [
-            p.value
-            for p in parents
-            if isinstance(p, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and p.value is not None
-        ]
+    def _is_sum_of(self, operator: ast.operator, left: ast.expr, right: ast.expr, depth: int) -> bool:
+        if isinstance(operator, ast.Div):
+            return isinstance(right, ast.Constant) and self.is_sum(left, depth)
+        if isinstance(operator, ast.Mult) and (self._divides(left, depth) or self._divides(right, depth)):
+            return False
+        is_linear = isinstance(operator, (ast.Add, ast.Sub, ast.Mult))
+        return is_linear and (self.is_sum(left, depth) or self.is_sum(right, depth))
+
+    def _divides(self, node: ast.expr, depth: int) -> bool:
+        """Whether a factor is the inverse of what a batch counts: `1.0 / n`, a variable that holds it."""
+        if isinstance(node, ast.Name) and depth:
+            found = [d.node for d in self._definitions(node)]
+            values = [v for v in map(self._assigned, found) if v is not None]
+            return bool(found) and len(values) == len(found) and all(self._divides(v, depth - 1) for v in values)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            return self._divides(node.left, depth) or self._divides(node.right, depth)
+        return (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Div)
+            and not isinstance(node.right, ast.Constant)
+            and not self.is_sum(node.left, depth - 1)
+        )
+
+    def _is_defined_as_sum(self, target: ast.AST, depth: int) -> bool:
+        """Whether a definition gives a variable a sum, or adds one to what it holds; what divides takes it back."""
+        statement = self.program.statement(target)
+        if isinstance(statement, ast.AugAssign):
+            return self._is_sum_of(statement.op, statement.target, statement.value, depth - 1)
+        value = self._assigned(target)
+        return value is not None and self.is_sum(value, depth - 1)
+
+    def _definitions(self, node: ast.expr) -> frozenset[Definition]:
+        return self.program.definitions(node).definitions(node)
+
+    def _assigned(self, target: ast.AST) -> ast.expr | None:
+        parent = self.program.parent(target)
+        return parent.value if isinstance(parent, (ast.Assign, ast.AnnAssign)) else None
 
     def _is_sum_call(self, call: ast.Call, depth: int) -> bool:
         made = [v.node for v in self.program.values(call.func) if isinstance(v, Made) and self.roles.is_loss(v)]

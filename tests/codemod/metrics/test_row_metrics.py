@@ -70,3 +70,32 @@ def test_what_is_read_after_that_is_not_trimmed() -> None:
 
 def test_numbers_of_batches_are_not_trimmed() -> None:
     assert trimmed("correct += 1\nn += 1") is None
+
+
+@pytest.mark.parametrize(
+    ("added", "names"),
+    [
+        ("n += y.size(0)\nfound = out.argmax(1)\ncorrect += (found == y).sum().item()", {"out", "y"}),
+        ("n += x.size(0)\nfound = out.topk(1)[1]\ncorrect += (found[:, 0] == y).sum().item()", {"x", "out", "y"}),
+        ("n += len(y)\n_, found = torch.max(out, 1)\nhit = found.eq(y)\ncorrect += hit.sum().item()", {"out", "y"}),
+        ("n += len(y)\ncorrect += (torch.argsort(out)[:, 0] == y).sum().item()", {"out", "y"}),
+    ],
+)
+def test_what_is_computed_between_the_sums_is_of_the_rows_that_are_left(added: str, names: set[str]) -> None:
+    assert set(trimmed(added) or ()) == names
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "found = out.argmax(1)\nuse(found)",  # it would be of fewer rows
+        "found = out.t().argmax(0)",  # the rows are not the first dimension
+        "if x: found = out.argmax(1)",
+        "found = out.argmax(1)\nif x: found = y",
+        "found = out.argmax(1)[:2]",
+        "k = 2\nfound = out[k]",
+        "noise = 2 * out\nfound = noise - out",
+    ],
+)
+def test_what_is_not_clearly_of_the_rows_is_not_trimmed(between: str) -> None:
+    assert trimmed(f"n += len(y)\n{between}\ncorrect += (found == y).sum().item()") is None

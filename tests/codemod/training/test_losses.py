@@ -56,6 +56,40 @@ def test_whether_a_loss_is_a_sum(loss: str, is_sum: bool) -> None:
     assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
 
 
+SUM = "F.mse_loss(x, y, reduction='sum')"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_sum"),
+    [
+        (f"n = len(x)\nloss = (1.0 / n) * {SUM}", False),
+        (f"n = len(x)\nscale = 1 / n\nloss = F.mse_loss(x, y) + 6 * scale * {SUM}", False),
+        (f"loss = {SUM}\nloss /= len(x)", False),
+        (f"loss = {SUM}\nloss = loss / len(x)", False),
+        (f"loss = {SUM}\nloss = loss.div(x.size(0))", False),
+        (f"loss = {SUM}\nloss = loss * (1 / x.size(0))", False),
+        (f"loss = {SUM}\nloss *= 1 / x.size(0)", False),
+        (f"loss = {SUM}\nshown = loss / len(x)", True),
+        (f"loss = {SUM}\nloss *= 0.5", True),
+        (f"loss = {SUM} * (1 / 2)", True),
+        (f"loss = 0\nfor part in parts:\n    loss += {SUM}", True),
+        (f"loss = 0\nfor part in parts:\n    loss += {SUM}\nloss = loss / len(x)", False),
+        (f"loss = {SUM}\nif mean:\n    loss /= len(x)", True),
+        (f"loss = {SUM}\nuse_it(loss)\nloss = F.mse_loss(x, y)", False),
+    ],
+)
+def test_what_divides_a_sum_before_it_is_used(code: str, is_sum: bool) -> None:
+    facts = Facts(f"{IMPORTS}{code}\nuse(loss)\n")
+    assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
+
+
+def test_an_attribute_that_holds_the_loss() -> None:
+    text = f"class T:\n    def step(self, x, y):\n        self.loss = {SUM}\n{{}}        use(self.loss)\n"
+    for divided, is_sum in (("", True), ("        self.loss /= len(x)\n", False)):
+        facts = Facts(f"{IMPORTS}{text.format(divided)}")
+        assert Losses(facts.program, facts.roles).is_sum(facts.call("use(self.loss)").args[0]) is is_sum
+
+
 def test_a_loss_that_a_function_returns() -> None:
     text = "def f(x):\n    return F.mse_loss(x, x, reduction='sum')\ndef g(x):\n    return F.mse_loss(x, x)\n"
     facts = Facts(f"{IMPORTS}{text}use(f(1), g(1))\n")

@@ -17,7 +17,6 @@ LEFT = {
     "devices.moves": 2,
     "devices.own_tensors": 1,
     "metrics.batch_evaluations": 7,
-    "metrics.meters": 5,
     "metrics.row_evaluations": 4,
     "metrics.sums": 3,
 }

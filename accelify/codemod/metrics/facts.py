@@ -182,6 +182,11 @@ class _Settled:
     def _anchors(self, node: ast.AST) -> list[ast.stmt]:
         """The loops after which what a definition changes is reduced."""
         around = [(anchor, name) for anchor, name in self.reduced if self.chains.program.inside(node, anchor)]
+        if around and isinstance(node, ast.Call):  # `meters["loss"].update(x)`: one place of what holds them
+            places = {ast.unparse(changed) for changed in self.chains.changed_by(node)}
+            around = [
+                (anchor, name if name not in places else updated_text(self.chains, node)) for anchor, name in around
+            ]
         while around and isinstance(node, ast.Subscript):
             node = node.value
         return [anchor for anchor, name in around if name == updated_text(self.chains, node)]

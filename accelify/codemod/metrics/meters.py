@@ -44,23 +44,25 @@ class Metering:
         together: dict[str, Meter] = {}
         for _, name, meter in updates:
             calls = [c for c, other, _ in updates if other == name]
-            is_read = bool(self._reads_after(name, loop))
+            is_read = bool(self._reads_after(_variable_of(name), loop))
             if is_read and self._is_of_all(name, meter, loop) and all(self._is_always(c, loop) for c in calls):
                 together[name] = meter
         kept = tuple(call for call, name, _ in updates if name in together)
         return Metered(loop, tuple(together.items()), kept, self.lists.of(loop, self._before(loop)))
 
     def _updates(self, loop: Loop) -> Iterator[tuple[ast.Call, str, Meter]]:
-        """The updates of meters by what is not the time."""
+        """The updates of meters by what is not the time; a meter is a variable, or stands in one at a literal key."""
         for call in (n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)):
             function = call.func
             if not isinstance(function, ast.Attribute) or function.attr != "update":
                 continue
-            if not isinstance(function.value, ast.Name) or any(self._is_time(a, loop) for a in call.args):
+            place = function.value
+            holder = place.value if isinstance(place, ast.Subscript) and _is_key(place.slice) else place
+            if not isinstance(holder, ast.Name) or any(self._is_time(a, loop) for a in call.args):
                 continue
-            meter = self.meters.of(function.value)
+            meter = self.meters.of(place)
             if meter is not None:
-                yield call, function.value.id, meter
+                yield call, ast.unparse(place), meter
 
     def _is_time(self, value: ast.expr, loop: Loop) -> bool:
         """Whether a value is how long something took."""
@@ -76,10 +78,13 @@ class Metering:
 
     def _reads_after(self, name: str, loop: Loop) -> list[ast.Name]:
         """Where a meter is read once a loop is over, by its name or by that of a list it was put into before."""
-        end, frame = loop.end_lineno or loop.lineno, self.program.frame(loop)
-        reads = self.program.reads_of(frame, name)
-        into = {n for r in reads if r.lineno < loop.lineno for n in self._put_into(r)}
-        return [r for n in (name, *sorted(into)) for r in self.program.reads_of(frame, n) if r.lineno > end]
+        reads = self.program.reads_of(self.program.frame(loop), name)
+        into = {n for r in reads if self._comes_before(r, loop) for n in self._put_into(r)}
+        listed = [r for n in (name, *sorted(into)) for r in self.program.reads_of(self.program.frame(loop), n)]
+        return [r for r in listed if self.program.is_after(r, loop)]
+
+    def _comes_before(self, node: ast.AST, loop: Loop) -> bool:
+        return not self.program.inside(node, loop) and self.program.before(node, loop)
 
     def _put_into(self, read: ast.Name) -> set[str]:
         statement = self.program.statement(read)
@@ -87,25 +92,31 @@ class Metering:
         targets = statement.targets if isinstance(statement, ast.Assign) and is_held else []
         return {t.id for t in targets if isinstance(t, ast.Name)}
 
-    def _is_of_all(self, name: str, meter: Meter, loop: Loop) -> bool:
+    def _is_of_all(self, place: str, meter: Meter, loop: Loop) -> bool:
         """Whether a meter is made just outside of a loop that is always shared, and what it had last is not read."""
         is_shared = loop in self.prepared.loops or self.prepared.is_dealt_by_hand(loop)
-        frame = self.program.frame(loop)
+        frame, name = self.program.frame(loop), _variable_of(place)
         writes = self.tracer.writes(frame, name)
         if not is_shared or len(writes) != 1 or not isinstance(writes[0], ast.Name):
             return False
         made = self.program.statement(writes[0])
         value = self.tracer.assigned(writes[0])
-        if not isinstance(value, ast.Call) or made not in self._before(loop):
+        if value is None or not _makes_meters(value, is_held=name != place) or made not in self._before(loop):
             return False
         reads = self.program.reads_of(frame, name)
         if any(self.program.frame(r) is not frame for r in reads):
             return False
-        between = [self.program.parent(r) for r in reads if made.lineno < r.lineno < loop.lineno]
-        last = [self.program.parent(r) for r in self._reads_after(name, loop)]
-        return not any(isinstance(p, ast.Attribute) and p.attr != "reset" for p in between) and not any(
-            isinstance(p, ast.Attribute) and p.attr in meter.last for p in last
+        between = [r for r in reads if self.program.is_after(r, made) and self._comes_before(r, loop)]
+        return all(self._taken_of(r) in (None, "reset") for r in between) and not any(
+            self._taken_of(r) in meter.last for r in self._reads_after(name, loop)
         )
+
+    def _taken_of(self, read: ast.expr) -> str | None:
+        """The attribute or method that is asked of a meter: `avg` of `meter.avg` and of `meters["loss"].avg`."""
+        parent = self.program.parent(read)
+        if isinstance(parent, ast.Subscript) and parent.value is read:
+            return self._taken_of(parent)
+        return parent.attr if isinstance(parent, ast.Attribute) else None
 
     def _before(self, loop: Loop) -> list[ast.stmt]:
         """The statements that are run once before a loop is: those of its block, and of `with` round it."""
@@ -123,6 +134,27 @@ class Metering:
         """Whether each round makes an update."""
         around = itertools.takewhile(lambda node: node is not loop, self.program.ancestors(call))
         return not any(isinstance(node, (*LOOPS, ast.If, ast.IfExp, ast.Try, ast.Lambda)) for node in around)
+
+
+def _variable_of(place: str) -> str:
+    """The variable that a meter is, or that holds it."""
+    return place.partition("[")[0]
+
+
+def _is_key(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (str, int))
+
+
+def _makes_meters(value: ast.expr, *, is_held: bool) -> bool:
+    """Whether an expression makes a meter, or a container each of whose places gets one of its own."""
+    if not is_held:
+        return isinstance(value, ast.Call)
+    if isinstance(value, ast.Dict):
+        return all(key is not None for key in value.keys) and all(isinstance(v, ast.Call) for v in value.values)
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return all(isinstance(v, ast.Call) for v in value.elts)
+    made = value.value if isinstance(value, ast.DictComp) else value.elt if isinstance(value, ast.ListComp) else None
+    return isinstance(made, ast.Call)
 
 
 def _value(tracer: Tracer, write: ast.AST) -> ast.expr | None:
@@ -172,11 +204,14 @@ class Lists:
     def _is_put_together(self, name: str, call: ast.Call, loop: Loop, before: list[ast.stmt]) -> bool:
         frame = self.program.frame(loop)
         writes, reads = self.tracer.writes(frame, name), self.program.reads_of(frame, name)
-        above = [w for w in writes if self.program.line(w) < loop.lineno]
-        begins = max(above, key=self.program.line, default=None)
-        if not isinstance(begins, ast.Name) or self.program.statement(begins) not in before:
+        begun = [w for w in writes if self.program.statement(w) in before]
+        if not begun or not isinstance(begun[-1], ast.Name):
             return False
-        value = self.tracer.assigned(begins)
+        made = self.program.statement(begun[-1])
+        later = [w for w in writes if self.program.is_after(w, made) and not self.program.inside(w, loop)]
+        if any(self.program.before(w, loop) for w in later):
+            return False
+        value = self.tracer.assigned(begun[-1])
         if not isinstance(value, ast.List) or value.elts or any(self.program.inside(w, loop) for w in writes):
             return False
         if any(self.program.frame(r) is not frame for r in reads):

@@ -4,7 +4,8 @@
 
 Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is dealt out, an
 equal number to each process. Batches drawn at random get random numbers of their own in each process; for
-loops over sharded data, and data sets that draw what they hand out, the runtime does that.
+loops over sharded data, and data sets that draw what they hand out, the runtime does that. A loop that ends before a
+last batch that is not full (`if i == len(data) // 64: break`) counts the rounds of one process.
 Left alone: the mini-batches of what an environment told this process, which no other has; and a full batch, which more
 processes cannot divide. A note says so.
 """
@@ -22,7 +23,7 @@ from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Repl
 from accelify.codemod.metrics.counters import Counted
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.training.item_numbers import ItemNumbers, sets_learning_rate
+from accelify.codemod.training.item_numbers import ItemNumbers, Whole, sets_learning_rate
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.own_generators import OwnGenerators
 
@@ -94,7 +95,7 @@ def dealt_out(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst
     return snippets.expression(f"{accelerator}.shard({{node}}) if {condition} else {{whole}}", node=node, whole=whole)
 
 
-def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[Remark | Obstacle]:
+def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[Change | Remark | Obstacle]:
     """What goes by the number of an item, of which each process has its own, or by more rounds than any takes."""
     numbers = ItemNumbers(script.program, script.roles, script.tracer, script.training)
     for node, steers in numbers.asked(loop) if script.prepared.is_dealt_by_hand(loop) else ():
@@ -107,15 +108,32 @@ def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Itera
         else:
             message = "each process has only its own share of this counter's values, so some may never get here"
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
-    for node, steers in numbers.never_counted(loop, script.prepared.is_loader):
-        message = (
-            "N processes share the items, so none takes as many rounds as there are items in all: "
-            "compare with the number of its own rounds, as `len(loader)` of a prepared loader is"
-        )
-        if steers:
-            yield Obstacle(NAME, script.path(node), node, message)
-        else:
-            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+    is_divided = script.options.keep_global_batch and not script.prepared.is_dealt_by_hand(loop)
+    for whole in numbers.never_counted(loop, script.prepared.is_loader) if not is_divided else ():
+        yield _waits(script, whole)
+
+
+def _waits(script: Script, whole: Whole) -> Change | Remark | Obstacle:
+    """What waits for more rounds than any process takes; where the loop only ends there, it does so in time."""
+    path, accelerator = script.path(whole.node), script.accelerator(whole.node)
+    if whole.batches is not None and accelerator is not None:
+        rounds = partial(_rounds, accelerator=accelerator)
+        reason = "a process takes 1/N of the batches: the loop ends before a last round that is not full"
+        edit = Replace(whole.batches, rounds, keeps=(whole.batches,), reads=(accelerator.split(".")[0],))
+        return Change(NAME, path, whole.node.lineno, reason, (edit,), Tier.REVIEW)
+    message = (
+        "N processes share the items, so none takes as many rounds as there are items in all: "
+        "compare with the number of its own rounds, as `len(loader)` of a prepared loader is"
+    )
+    if whole.steers:
+        return Obstacle(NAME, path, whole.node, message)
+    return Remark(NAME, path, whole.node, message, Tier.REVIEW)
+
+
+def _rounds(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+    """`batches // accelerator.num_processes`."""
+    assert isinstance(node, cst.BaseExpression)
+    return snippets.expression(f"{{batches}} // {accelerator}.num_processes", batches=node)
 
 
 def _sets_learning_rate(script: Script) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeGuard
 
 from accelify.codemod.libraries import methods, names
@@ -21,6 +22,19 @@ from accelify.codemod.training.roles import Roles
 _CALCULATES = (*(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Constant, ast.Call, ast.Load),)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 _DEPTH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A condition that waits for as many rounds as there are items, or batches, in all.
+
+    steers: whether the training is steered by it. batches: what it compares with, where that is how many full batches
+    there are, and the loop does nothing but end there.
+    """
+
+    node: ast.If
+    steers: bool
+    batches: ast.expr | None = None
 
 
 class ItemNumbers:
@@ -46,8 +60,8 @@ class ItemNumbers:
             elif sets_learning_rate(node) and names_in(node.value) & numbers:
                 yield node, True
 
-    def never_counted(self, loop: Loop, is_own: Callable[[ast.expr], bool]) -> Iterator[tuple[ast.If, bool]]:
-        """The conditions that wait for as many rounds as there are items in all, likewise; `is_own` knows loaders."""
+    def never_counted(self, loop: Loop, is_own: Callable[[ast.expr], bool]) -> Iterator[Whole]:
+        """The conditions that wait for as many rounds as there are items in all; `is_own` knows loaders."""
         rounds = self._calculated(self._round_numbers(loop), loop)
         told = self._told(loop)
         for node in nodes_in(loop):
@@ -58,8 +72,30 @@ class ItemNumbers:
                 whole = [s for s in sides if names_in(s) & told or self._is_whole(s, is_own)]
                 counted = [s for s in sides if names_in(s) & rounds]
                 if len(whole) == len(counted) == 1 and whole != counted:
-                    yield node, self._steers(node, leaving=False)
+                    ends = test is node.test and isinstance(counted[0], ast.Name) and self._ends_before(test, counted)
+                    is_plain = [type(s) for s in node.body] == [ast.Break] and not node.orelse
+                    batches = whole[0] if ends and is_plain and self._is_full_batches(whole[0], is_own) else None
+                    yield Whole(node, self._steers(node, leaving=False), batches)
                     break
+
+    @staticmethod
+    def _ends_before(test: ast.Compare, counted: Sequence[ast.expr]) -> bool:
+        """Whether a comparison is true from a round on: `i == n`, `i >= n`, `n <= i`."""
+        is_left = test.left is counted[0]
+        return isinstance(test.ops[0], (ast.Eq, ast.GtE if is_left else ast.LtE))
+
+    def _is_full_batches(self, node: ast.expr, is_own: Callable[[ast.expr], bool], depth: int = _DEPTH) -> bool:
+        """Whether an expression says how many full batches there are: `len(data) // 64`, `int(len(data) / 64)`."""
+        if isinstance(node, ast.Name) and depth:
+            owner = self.program.scope(node).owner(node.id)
+            writes = self.tracer.writes(owner, node.id) if owner is not None else []
+            value = self.tracer.assigned(writes[0]) if len(writes) == 1 and isinstance(writes[0], ast.Name) else None
+            return value is not None and self._is_full_batches(value, is_own, depth - 1)
+        is_floored = isinstance(node, ast.Call) and self.program.called(node) & {"int", "math.floor"}
+        quotient = node.args[0] if isinstance(node, ast.Call) and is_floored and len(node.args) == 1 else node
+        divides = (ast.Div, ast.FloorDiv) if is_floored else ast.FloorDiv
+        is_quotient = isinstance(quotient, ast.BinOp) and isinstance(quotient.op, divides)
+        return is_quotient and isinstance(quotient, ast.BinOp) and self._is_whole(quotient.left, is_own)
 
     def _counts(self, source: ast.expr) -> bool:
         held = self.program.values(self.tracer.inside(source, "reversed"))
@@ -107,8 +143,9 @@ class ItemNumbers:
     def _is_whole(self, node: ast.expr, is_own: Callable[[ast.expr], bool], depth: int = _DEPTH) -> bool:
         """Whether an expression counts all the data: it asks for the length of what is no prepared loader."""
         for each in ast.walk(node):
-            if isinstance(each, ast.Call) and ast.unparse(each.func) == "len" and len(each.args) == 1:
-                if not is_own(each.args[0]) and not self.roles.is_part_of_a_batch(each.args[0]):
+            counted = _counted_by(each)
+            if counted is not None:
+                if not is_own(counted) and not self.roles.is_part_of_a_batch(counted):
                     return True
             elif isinstance(each, ast.Name) and depth:
                 owner = self.program.scope(each).owner(each.id)
@@ -139,6 +176,15 @@ class ItemNumbers:
             return True
         is_step = isinstance(call.func, ast.Attribute) and call.func.attr == "step"
         return is_step and any(self.roles.is_scheduler(v) for v in self.program.values(call.func.value))  # type: ignore[attr-defined]  # an attribute
+
+
+def _counted_by(node: ast.AST) -> ast.expr | None:
+    """`data` of `len(data)` and of `data.__len__()`."""
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "__len__" and not node.args:
+        return node.func.value
+    return node.args[0] if ast.unparse(node.func) == "len" and len(node.args) == 1 else None
 
 
 def _assigned(loop: Loop) -> Sequence[tuple[str, ast.expr]]:

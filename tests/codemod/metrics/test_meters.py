@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.meters import Elements, Lists
+from accelify.codemod.metrics.meters import Elements, Lists, Metering
 from accelify.codemod.training.harmless import Harmless
 from tests.codemod.metrics.loops import in_loop
 
@@ -55,3 +55,56 @@ def test_numbers_and_what_processes_can_hand_each_other(value: str, number: bool
     found = Elements(facts.program, facts.tracer, Harmless(facts.program, facts.roles), loop)
     node = facts.call("use(").args[0]
     assert (found.is_number(node), found.is_plain(node)) == (number, plain)
+
+
+METER = """\
+class Meter:
+    def __init__(self): self.reset()
+    def reset(self): self.val = self.avg = self.sum = self.count = 0
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+"""
+
+
+def metered(body: str, end: str, before: str) -> list[str]:
+    facts, loop = in_loop(body, end, METER + before)
+    harmless = Harmless(facts.program, facts.roles)
+    found = Metering(facts.program, facts.tracer, facts.script.prepared, harmless).of(loop)
+    return [name for name, _ in found.together]
+
+
+LOSS = "model(x).mean().item()"
+
+
+@pytest.mark.parametrize(
+    ("before", "place"),
+    [
+        ("m = Meter()", "m"),
+        ("m = {'loss': Meter(), 'acc': Meter()}", "m['loss']"),
+        ("m = [Meter(), Meter()]", "m[0]"),
+        ("m = {k: Meter() for k in ('loss', 'acc')}", "m['loss']"),
+        ("m = [Meter() for _ in range(2)]", "m[1]"),
+    ],
+)
+def test_a_meter_of_its_own_or_in_a_container(before: str, place: str) -> None:
+    assert metered(f"{place}.update({LOSS}, len(x))", f"print({place}.avg)\n", before) == [place]
+    assert metered(f"{place}.update({LOSS})", "use(m)\n", f"{before}\n{place}.reset()") == [place]
+
+
+@pytest.mark.parametrize(
+    ("before", "body", "end"),
+    [
+        ("m = {'a': Meter()}", f"m['a'].update({LOSS})", "print(m['a'].val)\n"),  # of the last batch
+        ("m = {'a': Meter()}", f"if x[0]: m['a'].update({LOSS})", "print(m['a'].avg)\n"),
+        ("m = {'a': Meter()}", f"m['a'].update({LOSS})", ""),
+        ("m = {'a': Meter()}\nprint(m['a'].avg)", f"m['a'].update({LOSS})", "print(m['a'].avg)\n"),
+        ("one = Meter()\nm = {'a': one, 'b': one}", f"m['a'].update({LOSS})", "print(m['a'].avg)\n"),
+        ("m = dict.fromkeys('ab', Meter())", f"m['a'].update({LOSS})", "print(m['a'].avg)\n"),
+        ("m = {'a': Meter()}", f"for k in m: m[k].update({LOSS})", "print(m['a'].avg)\n"),
+    ],
+)
+def test_meters_that_are_left_alone(before: str, body: str, end: str) -> None:
+    assert metered(body, end, before) == []

@@ -71,6 +71,7 @@ def test_what_does_not(body: str, loop: str) -> None:
         ("for step, i in enumerate(range(len(X))):", "step == len(X) - 1", True),
         ("for step, i in enumerate(loader):", "step + 1 >= len(data) // 8", True),
         ("for step, i in enumerate(loader):", "step + 1 >= whole", True),
+        ("for step, i in enumerate(loader):", "step == data.__len__() // 8", True),
         ("for step, i in enumerate(loader):", "step + 1 == len(loader)", False),
         ("for step, i in enumerate(loader):", "(step + 1) % 4 == 0", False),
         ("for step, i in enumerate(loader):", "step == 100", False),
@@ -88,4 +89,29 @@ def test_what_waits_for_more_rounds_than_there_are(loop: str, test: str, waits: 
     numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
     loop_node = facts.statement("for step")
     found = list(numbers.never_counted(loop_node, lambda e: getattr(e, "id", "") == "loader"))  # type: ignore[arg-type]  # a loop
-    assert [steers for _, steers in found] == ([True] if waits else [])
+    assert [whole.steers for whole in found] == ([True] if waits else [])
+
+
+@pytest.mark.parametrize(
+    ("condition", "batches"),
+    [
+        ("if step == len(data) // 8: break", "len(data) // 8"),
+        ("if step >= loader.dataset.__len__() // 8: break", "loader.dataset.__len__() // 8"),
+        ("if int(len(data) / 8) <= step: break", "int(len(data) / 8)"),
+        ("if step == whole: break", "whole"),
+        ("if step == len(data): break", None),
+        ("if step == len(data) / 8: break", None),
+        ("if step + 1 == len(data) // 8: break", None),
+        ("if step < len(data) // 8: break", None),
+        ("if step == len(data) // 8: print(step)", None),
+    ],
+)
+def test_a_loop_that_ends_after_the_full_batches(condition: str, batches: str | None) -> None:
+    made = "data = list(X)\nloader = DataLoader(data, batch_size=8)\nwhole = len(data) // 8\n"
+    facts = Facts(
+        f"{BEFORE}{made}for step, i in enumerate(loader):\n    {condition}\n    {STEP}\n    optimizer.step()\n"
+    )
+    numbers = ItemNumbers(facts.program, facts.roles, facts.tracer, facts.training)
+    loop_node = facts.statement("for step")
+    (found,) = numbers.never_counted(loop_node, lambda e: getattr(e, "id", "") == "loader")  # type: ignore[arg-type]  # a loop
+    assert (texts([found.batches]) if found.batches is not None else [None]) == [batches]

@@ -52,6 +52,7 @@ REDUCED = {
     "list, by sum": Value("$ = []", "$.append(loss.item())", "sum($) / len($)"),
     "dict": Value("$ = {'loss': 0.0, 'n': 0}", "$['loss'] += loss.item(); $['n'] += 1", "$['loss'] / $['n']"),
     "meter": Value("$ = Meter()", "$.update(loss.item(), len(x))", "$.avg"),
+    "meters in a dict": Value("$ = {'a': Meter()}", "$['a'].update(loss.item(), len(x))", "$['a'].avg"),
     "under a condition": Value("$ = 0", "if loss.item() < 0.7: $ += 1", "$"),
 }
 # Those that nobody can reduce for the script, or that the codemod does not: a note names them.
@@ -78,7 +79,6 @@ NOTED = {
     "set": Value("$ = set()", "$.update(y.tolist())", "len($)"),
     "meter that is called": Value("$ = Running()", "$(loss.item())", "$.total / $.n"),
     "meter of names": Value("$ = Named()", "$.add(loss=loss.item())", "$.mean('loss')"),
-    "meters in a dict": Value("$ = {'a': Meter()}", "$['a'].update(loss.item(), len(x))", "$['a'].avg"),
     "attribute": Value("$ = SimpleNamespace(total=0.0)", "$.total += loss.item()", "$.total / len(loader)"),
     "function": Value("$ = 0.0", "$ = add($, loss.item())", "$ / len(loader)"),
     "sum()": Value("$ = 0.0", "$ = sum([$, loss.item()])", "$ / len(loader)"),

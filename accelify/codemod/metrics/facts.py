@@ -24,6 +24,7 @@ from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.values import Constant, Element, Made, Value
+from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.losses import losses_of
@@ -87,9 +88,12 @@ class Measured:
         """Where ranks get data of their own."""
         rounds = [loop for loop in shared if loop not in self.prepared.loops and self._asks_for_batches(loop)]
         endless = [d.loop for d in self.training.data if d.kind == "loaders" and isinstance(d.loop, ast.While)]
+        random = [d for d in self.training.data if d.kind == "random"]
+        # What an environment tells is a rank's own by intent.
+        is_told = Experience(self.program, self.tracer).is_told
+        drawn = tuple(d.loop for d in random if d.loop is not None and not is_told)
         loops = tuple(loop for loop in shared if loop not in rounds)
-        draws = any(d.kind == "random" for d in self.training.data)
-        return Shards(loops, (*rounds, *endless), self._is_sharded_loader, self._is_alike, draws)
+        return Shards(loops, (*rounds, *endless, *drawn), self._is_sharded_loader, self._is_alike, bool(random), drawn)
 
     def _asks_for_batches(self, loop: Loop) -> bool:
         """Whether a loop's items are no batches, which it gets by `next`."""

@@ -109,7 +109,8 @@ class Shards:
 
     loops: those whose items are sharded. rounds: those that take a batch by `next` in each round. is_loader: whether an
     expression is a prepared loader. is_alike: whether it holds what all ranks have alike, whatever it is used for: a
-    prepared model, an optimizer. draws: whether each rank draws random numbers of its own.
+    prepared model, an optimizer. draws: whether each rank draws random numbers of its own. drawn: those `rounds` in
+    which it draws its batches.
     """
 
     loops: Sequence[Loop]
@@ -117,6 +118,7 @@ class Shards:
     is_loader: Callable[[ast.expr], bool]
     is_alike: Callable[[ast.expr], bool]
     draws: bool = False
+    drawn: Sequence[Loop] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,8 @@ class Reports:
             yield from sorted({o for o in origins if o.mark in (Mark.BATCH, Mark.CHOSEN)}, key=_by_place)[:1]
 
     def _report(self, sink: Sink, origin: Origin) -> None:
+        if sink.way not in (Way.SHOWN, Way.SAVED) and self.ranks.loop_of(origin.node) in self.ranks.shards.drawn:
+            return  # what each rank draws for itself is meant to be its own
         if origin.mark is Mark.RUNNING:
             self._of_running(sink, origin)
             return

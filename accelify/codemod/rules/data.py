@@ -75,14 +75,23 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     if "random" in kinds and not _sets_learning_rate(script):
         yield from _random(script)
     elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
-        backward = script.training.backwards[0]
-        yield Remark(
-            NAME,
-            script.path(backward),
-            backward,
-            "every process computes on the same data here: the result is right, but more processes bring no speed",
-            Tier.REVIEW,
+        yield from _same(script)
+
+
+def _same(script: Script) -> Iterator[Remark]:
+    """Where nothing shards the data."""
+    asked = dict.fromkeys(source for data in script.training.data if data.kind == "full" for source in data.sources)
+    for source in asked:
+        accelerator = script.reach.name
+        message = (
+            f"`{ast.unparse(source)}` is not sharded: every process goes over all that it yields. Have its library "
+            f"shard it, by `{accelerator}.process_index` of `{accelerator}.num_processes`, or gain no speed"
         )
+        yield Remark(NAME, script.path(source), source, message, Tier.REVIEW)
+    if not asked:
+        backward = script.training.backwards[0]
+        message = "every process computes on the same data here: the result is right, but more processes bring no speed"
+        yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
 def dealt_out(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst.BaseExpression:

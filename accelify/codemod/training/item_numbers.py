@@ -91,7 +91,8 @@ class ItemNumbers:
             writes = self.tracer.writes(owner, node.id) if owner is not None else []
             value = self.tracer.assigned(writes[0]) if len(writes) == 1 and isinstance(writes[0], ast.Name) else None
             return value is not None and self._is_full_batches(value, is_own, depth - 1)
-        is_floored = isinstance(node, ast.Call) and self.program.called(node) & {"int", "math.floor"}
+        called = self.program.called(node) if isinstance(node, ast.Call) else frozenset()
+        is_floored = "int" in called or any(name.endswith(".floor") for name in called)
         quotient = node.args[0] if isinstance(node, ast.Call) and is_floored and len(node.args) == 1 else node
         divides = (ast.Div, ast.FloorDiv) if is_floored else ast.FloorDiv
         is_quotient = isinstance(quotient, ast.BinOp) and isinstance(quotient.op, divides)

@@ -38,7 +38,8 @@ class Data:
     """What one training loop learns from.
 
     kind: `loaders`; `sequence`, a loop over indices, slices or items of the script's own; `random`, drawn anew in each
-    step; `full`, the same data in every step.
+    step; `full`, the same data in every step. sources: the loaders or the sequence; for `full`, iterators of libraries
+    that are not known.
     """
 
     kind: str
@@ -275,7 +276,17 @@ class Loops:
                 return [Data(source[0], loop, (source[1],))]
         if self._draws(loops, backward):
             return [Data("random", loops[0] if loops else None)]
-        return [Data("full", loops[0] if loops else None)]
+        return [Data("full", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
+
+    def _asked_of_others(self, loops: Sequence[Loop]) -> Iterator[ast.expr]:
+        """What some loops ask for a batch by `next`, where it is neither known nor of the project's own."""
+        for call in self.program.calls:
+            asked = call.args[0] if call.args and "next" in self.program.called(call) else None
+            if not isinstance(asked, (ast.Name, ast.Attribute)) or not any(loop in loops for loop in self.stack(call)):
+                continue
+            made = [o.root if isinstance(o, Member) else o for o in self.owners(asked)]
+            if all(isinstance(o, Made) and not names.is_counter(o.name) for o in made):
+                yield asked
 
     def _holds(self, outer: Loop | None, inner: Loop | None) -> bool:
         return outer is not None and inner is not None and self.program.inside(inner, outer)

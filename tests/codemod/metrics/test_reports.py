@@ -6,6 +6,7 @@ import pytest
 
 from accelify.codemod.metrics.rank import Ranks
 from accelify.codemod.metrics.reports import Report, Reports
+from tests.codemod.facts import Facts
 from tests.codemod.metrics.facts import script_of, training
 
 
@@ -25,3 +26,43 @@ def test_a_running_value_that_is_shown(update: str) -> None:
 @pytest.mark.parametrize("shown", ["print(epoch)", "print(len(loader))", "total = 0"])
 def test_what_every_rank_has_is_not_reported(shown: str) -> None:
     assert reports(end=shown) == []
+
+
+DRAWN = """\
+import numpy as np
+import torch
+from torch import nn
+X, Y = torch.randn(64, 4), torch.randn(64, 1)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total, kept = 0.0, []
+for step in range(9):
+    i = {drawn}
+    loss = (model(X[i]) - Y[i]).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {update}
+{shown}
+"""
+
+
+@pytest.mark.parametrize("drawn", ["np.random.randint(0, 64, 8)", "torch.randint(64, (8,))", "torch.randperm(64)[:8]"])
+@pytest.mark.parametrize(
+    ("update", "shown", "text"),
+    [
+        ("total += loss.item()", "print(total / 9)", "total"),
+        ("total = 0.9 * total + 0.1 * loss.item()", "print(total)", "total"),
+        ("kept.append(loss.item())", "np.save('kept', kept)", "kept"),
+        ("pass", "    print(loss.item())", "loss"),
+    ],
+)
+def test_what_is_of_batches_that_each_rank_draws(drawn: str, update: str, shown: str, text: str) -> None:
+    facts = Facts(DRAWN.format(drawn=drawn, update=update, shown=shown))
+    assert [report.text for report in facts.script.metrics.reports] == [text]
+
+
+def test_an_environment_tells_each_rank_what_is_its_own() -> None:
+    told = "env.reset()[0]"
+    text = "import gym\nenv = gym.make('x')\n" + DRAWN.format(drawn=told, update="kept.append(i)", shown="print(kept)")
+    assert Facts(text).script.metrics.reports == ()

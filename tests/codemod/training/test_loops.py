@@ -137,3 +137,22 @@ def test_loaders_that_a_generator_yields_from(body: str, loaders: list[str]) -> 
     loops = Loops(facts.program, facts.roles, facts.tracer)
     (generator,) = loops.generators(facts.expression("batches#2"))
     assert texts(loops.yielded_from(generator.scope)) == loaders
+
+
+@pytest.mark.parametrize(
+    ("made", "asked"),
+    [
+        ("import tensorflow as tf\nit = iter(tf.data.Dataset.from_tensor_slices(x).batch(8))", ["it"]),
+        ("from somewhere import sets\ntrain, test = sets.load()\nit = iter(train)", ["it"]),
+        ("from somewhere import batches\nit = batches(8)", ["it"]),
+        ("import itertools\nit = itertools.count()", []),
+        ("def batches():\n    yield x\nit = batches()", []),
+    ],
+)
+def test_iterators_of_libraries_that_are_not_known(made: str, asked: list[str]) -> None:
+    text = (
+        f"import torch\nm = torch.nn.Linear(1, 1)\no = torch.optim.SGD(m.parameters())\nx = torch.ones(8, 1)\n{made}\n"
+    )
+    facts = Facts(f"{text}for step in range(9):\n    m(f(next(it))).mean().backward()\n    o.step()\n")
+    (data,) = facts.training.data
+    assert (data.kind, texts(data.sources)) == ("full", asked)

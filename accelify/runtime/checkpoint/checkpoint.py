@@ -44,7 +44,7 @@ from accelify.runtime.data.random_state import set_seed
 from accelify.runtime.data.streams import Streams
 from accelify.runtime.options import ProjectConfiguration
 from accelify.runtime.world.collectives import Collectives
-from accelify.runtime.world.divergence import find_divergence, named_parameters
+from accelify.runtime.world.divergence import find_divergence, named_parameters, named_states
 from accelify.runtime.world.process_group import World
 
 SaveHook = Callable[[list[nn.Module], list[dict[str, Any]], str], None]
@@ -129,12 +129,14 @@ class Checkpoints:
         return str(target)
 
     def _warn_of_divergence(self) -> None:
-        """Warn where the parameters have diverged from rank 0's, which are saved."""
+        """Warn where parameters, optimizers or schedulers have diverged from rank 0's, which are saved."""
         if self._world.size == 1:
             return
-        difference = find_divergence(self._collectives, "save_state", named_parameters(self.run.models))
+        run = self.run
+        values = named_parameters(run.models) | named_states(run.optimizers) | named_states(run.schedulers)
+        difference = find_divergence(self._collectives, "save_state", values)
         if difference is not None and self._world.rank == 0:
-            reason = "was it changed on one process alone, by load_state_dict or without accelerator.backward?"
+            reason = "was it changed on one process alone, by a rate, load_state_dict or without accelerator.backward?"
             warnings.warn(f"save_state: {difference}, whose are saved: {reason}", stacklevel=2)
 
     @property

@@ -69,8 +69,20 @@ def facts_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Any]]:
         sampled = list(islice(_readable(optimizer), SAMPLED))
         steps = [_plain(optimizer.state[one].get("step")) for one in sampled[:1] if one in optimizer.state]
         yield f"number of steps of {name}", steps
+        kept = [value for one in sampled for value in _state_of(optimizer, one)]
+        if kept:
+            yield f"state of {name}", torch.stack(kept).tolist()
         if sampled:
             yield f"parameters of {name}", torch.stack([one.detach().flatten()[0].double() for one in sampled]).tolist()
+
+
+def _state_of(optimizer: Optimizer, parameter: torch.Tensor) -> Iterator[torch.Tensor]:
+    """A number of each tensor that an optimizer keeps for a parameter, but for its count of steps."""
+    kept = optimizer.state.get(parameter)
+    for name, value in kept.items() if isinstance(kept, dict) else ():
+        is_like_it = isinstance(value, torch.Tensor) and value.device == parameter.device and not value.is_complex()
+        if is_like_it and name != "step" and value.layout == torch.strided and value.numel():
+            yield value.detach().flatten()[0].double()
 
 
 def _readable(optimizer: Optimizer) -> Iterator[torch.Tensor]:

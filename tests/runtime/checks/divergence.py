@@ -71,7 +71,11 @@ def optimizers_that_do_something_else_are_named(accelerator):
     def noise(optimizer, model, is_here):
         model.weight.grad += torch.full_like(model.weight, float(is_here))
 
+    def moments(optimizer, model, is_here):
+        optimizer.state[model.weight]["exp_avg"].mul_(1 if is_here else 1 + 1e-6)
+
     words = {
+        moments: "the state of Adam differ",
         rate: r"the lr of Adam differ between ranks 0 and 1: 0.1 on rank 0, 0.2 on rank 1",
         clipping: "the parameters of SGD differ",
         steps: "the number of steps of Adam differ",
@@ -89,6 +93,41 @@ def optimizers_that_do_something_else_are_named(accelerator):
             optimizer.zero_grad()
         with pytest.raises(Diverged, match=rf"backward at divergence.py:\d+: {expected}"):
             made.backward(model(torch.ones(1, 3)).sum())
+
+
+def a_save_names_what_of_optimizers_and_schedules_differs(accelerator):
+    def rate(optimizer, schedule):
+        optimizer.param_groups[0]["lr"] = 0.5
+
+    def moments(optimizer, schedule):
+        next(iter(optimizer.state.values()))["exp_avg"].view(-1)[-1] += 1
+
+    def steps(optimizer, schedule):
+        next(iter(optimizer.state.values()))["step"] += 1
+
+    def epoch(optimizer, schedule):
+        schedule.last_epoch += 1
+
+    words = {
+        rate: "param_groups.0.lr of Adam",
+        moments: "state.0.exp_avg of Adam",
+        steps: "state.0.step of Adam",
+        epoch: "last_epoch of StepLR",
+    }
+    for change, expected in words.items():
+        made, model = Accelerator(), nn.Linear(3, 1)
+        optimizer = torch.optim.Adam(model.parameters())
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        made.prepare(model, optimizer, schedule)
+        made.backward(model(torch.ones(1, 3)).sum())
+        optimizer.step()
+        schedule.step()
+        assert _told(made) == []
+        if not made.is_main_process:
+            change(optimizer, schedule)
+        told = _told(made)
+        assert len(told) == made.is_main_process
+        assert all(f"rank 1 holds another {expected} than rank 0" in text for text in told), told
 
 
 def with_debug_the_next_backward_raises(accelerator):

@@ -215,9 +215,10 @@ class LoaderPasses:
         if self.moved is loader_pass.ref:
             self.moved = None
 
-    def begin_other(self) -> None:
-        """Note that a loop over elements begins, whose rows are not known here."""
+    def loop(self, elements: Iterator[Any]) -> Iterator[Any]:
+        """The elements for a loop that begins over a shard of them, whose rows are not known here."""
         self._left = []
+        return self.streams.loop(elements)
 
     @property
     def current(self) -> LoaderPass | None:

@@ -107,13 +107,7 @@ class DataPreparation:
         return self._evaluation_shards[id(elements)][1]
 
     def _sequence(self, elements: Any, *, is_even: bool) -> Any:
-        passes, world = self.passes, self._world
-
-        def as_loop(items: Iterator[Any]) -> Iterator[Any]:
-            passes.begin_other()
-            return passes.streams.loop(items)
-
-        return sequences.shard(elements, world.rank, world.size, as_loop, is_even, passes.streams.shared)
+        return sequences.shard(elements, self._world.rank, self._world.size, self.passes, is_even)
 
     def _evaluation_shard(self, loader: Any) -> Any:
         """A loader of this rank's batches, each of which no other rank has; on the device that the given one uses."""

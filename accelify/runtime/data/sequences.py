@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import nullcontext
 from typing import Any, overload  # elements are the user's
 
 import numpy
 import torch
 
 from accelify.errors import AccelifyError
+from accelify.runtime.data.passes import LoaderPasses
 
 _NEVER = object()
-# What makes an iterator one in whose loop each rank draws random numbers of its own.
-AsLoop = Callable[[Iterator[Any]], Iterator[Any]]
-Shared = Callable[[], AbstractContextManager[None]]  # random numbers drawn inside are the same on all ranks
+# Iterators that are only passed over: to ask them for the next element draws no random number.
+_PLAIN: tuple[type, ...] = (list, tuple, range, str, bytes, dict, type({}.keys()), type({}.values()), type({}.items()))
+_PLAIN_ITERATORS: tuple[type, ...] = (
+    *(type(iter(kind())) for kind in (list, tuple, dict, str, bytes)),
+    type(iter(range(0))),
+)
 
 
 class CannotShard(AccelifyError, TypeError):
@@ -25,13 +29,13 @@ class CannotShard(AccelifyError, TypeError):
 class SequenceShard(Sequence[Any]):
     """A view of a sequence that holds one rank's elements."""
 
-    def __init__(self, sequence: Any, positions: Sequence[int], as_loop: AsLoop) -> None:
+    def __init__(self, sequence: Any, positions: Sequence[int], passes: LoaderPasses) -> None:
         self._sequence = sequence
         self._positions = positions
-        self._as_loop = as_loop
+        self._passes = passes
 
     def __iter__(self) -> Iterator[Any]:
-        return self._as_loop(self._sequence[position] for position in self._positions)
+        return self._passes.loop(self._sequence[position] for position in self._positions)
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -49,22 +53,21 @@ class SequenceShard(Sequence[Any]):
 class IterableShard:
     """One rank's elements of an iterable that has a length but no indices; can be iterated again if that can."""
 
-    def __init__(self, iterable: Any, rank: int, size: int, as_loop: AsLoop, shared: Shared) -> None:
+    def __init__(self, iterable: Any, rank: int, size: int, passes: LoaderPasses) -> None:
         self._iterable = iterable
         self._rank = rank
         self._size = size
-        self._as_loop = as_loop
-        self._shared = shared
+        self._passes = passes
 
     def __len__(self) -> int:
         return -(-len(self._iterable) // self._size)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._as_loop(self._elements())
+        return self._passes.loop(self._elements())
 
     def _elements(self) -> Iterator[Any]:
         first: list[Any] = []
-        for items in _rounds(self._iterable, self._size, self._shared):
+        for items in _rounds(self._iterable, self._size, self._passes):
             first = first or items
             wrapped = itertools.chain(items, itertools.cycle(first))
             yield next(itertools.islice(wrapped, self._rank, None))
@@ -78,12 +81,12 @@ class IterableShard:
 class ListShard(list[Any]):
     """A list of one rank's elements; everywhere else, in a copy say, it is a plain one."""
 
-    def __init__(self, elements: Iterable[Any], as_loop: AsLoop) -> None:
+    def __init__(self, elements: Iterable[Any], passes: LoaderPasses) -> None:
         super().__init__(elements)
-        self._as_loop = as_loop
+        self._passes = passes
 
     def __iter__(self) -> Iterator[Any]:
-        return self._as_loop(super().__iter__())
+        return self._passes.loop(super().__iter__())
 
     def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
         return list, (self[:],)
@@ -92,27 +95,25 @@ class ListShard(list[Any]):
 class TupleShard(tuple[Any, ...]):
     """A tuple of one rank's elements; everywhere else, in a copy say, it is a plain one."""
 
-    _as_loop: AsLoop
+    _passes: LoaderPasses
 
-    def __new__(cls, elements: Iterable[Any], as_loop: AsLoop) -> TupleShard:
+    def __new__(cls, elements: Iterable[Any], passes: LoaderPasses) -> TupleShard:
         made = super().__new__(cls, elements)
-        made._as_loop = as_loop
+        made._passes = passes
         return made
 
     def __iter__(self) -> Iterator[Any]:
-        return self._as_loop(super().__iter__())
+        return self._passes.loop(super().__iter__())
 
     def __reduce__(self) -> tuple[type[tuple[Any, ...]], tuple[tuple[Any, ...]]]:
         return tuple, (self[:],)
 
 
-def shard(
-    elements: Any, rank: int, size: int, as_loop: AsLoop, is_even: bool = True, shared: Shared = nullcontext
-) -> Any:
-    """This rank's shard, like what came in where it can be; loops over it are made by `as_loop`.
+def shard(elements: Any, rank: int, size: int, passes: LoaderPasses, is_even: bool = True) -> Any:
+    """This rank's shard, like what came in where it can be; loops over it are among these passes.
 
-    What has no indices is iterated on every rank, and in `shared`, so that all see the same elements: a `zip` of
-    loaders draws their order when it is iterated.
+    What has no indices is iterated on every rank, drawing what all ranks draw, so that all see the same elements: a
+    `zip` of loaders draws their order when it is iterated.
 
     With a length: every rank gets `ceil(length / N)` elements, completed by going round to the start.
     Without (a generator, `zip`, `enumerate`): every N-th element as it comes; an incomplete last round is dropped.
@@ -124,24 +125,24 @@ def shard(
     if isinstance(elements, Sized) and hasattr(elements, "__getitem__") and not hasattr(elements, "keys"):
         length = len(elements)
         positions = _positions(length, rank, size) if is_even else range(rank, length, size)
-        return _elements_at(elements, positions, as_loop)
+        return _elements_at(elements, positions, passes)
     if isinstance(elements, Sized) and is_even:
-        return IterableShard(elements, rank, size, as_loop, shared)
+        return IterableShard(elements, rank, size, passes)
     if not isinstance(elements, Iterable):
         raise CannotShard(f"shard: a {type(elements).__name__} cannot be iterated")
-    rounds = _rounds(elements, size, shared)
+    rounds = _rounds(elements, size, passes)
     if not is_even:
-        return as_loop(items[rank] for items in rounds if len(items) > rank)
-    return as_loop(items[rank] for items in rounds if len(items) == size)
+        return passes.loop(items[rank] for items in rounds if len(items) > rank)
+    return passes.loop(items[rank] for items in rounds if len(items) == size)
 
 
-def _elements_at(sequence: Any, positions: Sequence[int], as_loop: AsLoop) -> Any:
+def _elements_at(sequence: Any, positions: Sequence[int], passes: LoaderPasses) -> Any:
     if isinstance(sequence, (torch.Tensor, numpy.ndarray)):
         return sequence[list(positions)]
     if not isinstance(sequence, (list, tuple)):
-        return SequenceShard(sequence, positions, as_loop)
+        return SequenceShard(sequence, positions, passes)
     taken = (sequence[position] for position in positions)
-    return ListShard(taken, as_loop) if isinstance(sequence, list) else TupleShard(taken, as_loop)
+    return ListShard(taken, passes) if isinstance(sequence, list) else TupleShard(taken, passes)
 
 
 def contiguous_part(inputs: Any, rank: int, size: int, is_padded: bool) -> Any:
@@ -180,7 +181,8 @@ def _positions(length: int, rank: int, size: int) -> Sequence[int]:
     return [(step * size + rank) % length for step in range(-(-length // size))]
 
 
-def _rounds(iterable: Iterable[Any], size: int, shared: Shared) -> Iterator[list[Any]]:
+def _rounds(iterable: Iterable[Any], size: int, passes: LoaderPasses) -> Iterator[list[Any]]:
+    shared = nullcontext if _draws_nothing(iterable) else passes.streams.shared
     with shared():
         elements = iter(iterable)
     # By a generator, as `iter` of an iterator may begin it anew
@@ -191,3 +193,10 @@ def _rounds(iterable: Iterable[Any], size: int, shared: Shared) -> Iterator[list
         if not items:
             return
         yield items
+
+
+def _draws_nothing(iterable: Any) -> bool:
+    """Whether to pass over this draws no random numbers, however many elements are asked for."""
+    if isinstance(iterable, (zip, enumerate)):
+        return all(map(_draws_nothing, iterable.__reduce__()[1][: None if isinstance(iterable, zip) else 1]))
+    return type(iterable) in _PLAIN + _PLAIN_ITERATORS

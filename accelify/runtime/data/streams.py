@@ -22,6 +22,7 @@ from typing import Any  # the states of three libraries, each of its own kind, a
 
 import torch
 
+from accelify.runtime.data.global_generators import GlobalGenerators
 from accelify.runtime.data.random_state import (
     LIBRARIES,
     States,
@@ -52,6 +53,7 @@ class Streams:
     def __init__(self, collectives: Collectives, device: torch.device) -> None:
         self.collectives = collectives
         self._device = device
+        self._generators = GlobalGenerators(device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Streams:
         """The same object: it belongs to the process, also where a copied loader uses it."""
@@ -100,6 +102,10 @@ class Streams:
             self._set(states)
 
         return undo
+
+    def exchange(self, states: dict[str, Any]) -> dict[str, Any]:
+        """Draw from these states of generators on, and return those under the same names that were drawn from."""
+        return self._generators.exchange(states)
 
     def _states(self) -> dict[str, Any]:
         return global_state() | device_state(self._device)
@@ -172,15 +178,14 @@ class RankStreams(Streams):
             with self.busy():
                 yield
             return
-        self._own = self._states()
-        self._set(self._shared)
+        self._own = self.exchange(self._shared)
+        self._busy += 1
         try:
-            with self.busy():
-                yield
+            yield
         finally:
+            self._busy -= 1
             own, self._own = self._own, None
-            self._shared = self._states()
-            self._set(own)
+            self._shared = self.exchange(own)
             self._settle()
 
     @contextmanager
@@ -369,14 +374,12 @@ class SharedRandom:
         self._is_inside = True
         # Once diverged, all that is drawn from is kept here.
         with self._streams.busy() if self._is_diverged else self._streams.shared():
-            own = global_state(self._apart)
-            set_global_state(self._apart)
+            own = self._streams.exchange(self._apart)
             try:
                 yield
             finally:
                 self._is_inside = False
-                self._apart = global_state(self._apart)
-                set_global_state(own)
+                self._apart = self._streams.exchange(own)
 
     def diverge(self) -> None:
         """Keep the shared stream from here on unchanged by what is drawn in this pass."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy
 import torch
 
+from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.sequences import contiguous_part, shard
+from accelify.runtime.data.streams import Streams
+from accelify.runtime.world.collectives import Collectives
 
 
 class Anew:
@@ -21,7 +24,8 @@ class Anew:
 
 
 def test_an_iterator_that_begins_anew_is_dealt_out_once() -> None:
-    assert [list(shard(Anew(), rank, 2, iter)) for rank in range(2)] == [[1, 3, 5], [2, 4, 6]]
+    passes = LoaderPasses(Streams(Collectives(), torch.device("cpu")))
+    assert [list(shard(Anew(), rank, 2, passes)) for rank in range(2)] == [[1, 3, 5], [2, 4, 6]]
 
 
 class Table:

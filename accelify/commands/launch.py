@@ -15,7 +15,7 @@ OPTIONS = {
     "token_normalize_func": lambda name: name.replace("_", "-"),
     "help_option_names": ["-h", "--help"],
 }
-ANY, SOME = click.FloatRange(0), click.FloatRange(0, min_open=True)  # seconds
+SOME = click.FloatRange(0, min_open=True)  # seconds
 
 
 @click.command(context_settings=OPTIONS)
@@ -32,7 +32,9 @@ ANY, SOME = click.FloatRange(0), click.FloatRange(0, min_open=True)  # seconds
 @click.option("--gpu-ids", metavar="0,1", help="The GPUs of this machine to use.")
 @click.option("--max-restarts", metavar="N", help="Start all processes again after a failure, up to N times.")
 @click.option("--monitor-interval", type=SOME, default=0.1, metavar="SECONDS", help="How often ranks are looked at.")
-@click.option("--shutdown-timeout", type=ANY, default=30.0, metavar="SECONDS", help="How long ranks may take to end.")
+@click.option("--timeout", metavar="SECONDS", help="How long a rank waits for the others, then it gives up. [600]")
+@click.option("--stall-timeout", metavar="SECONDS", help="Report ranks that do nothing for so long; 0: never. [60]")
+@click.option("--shutdown-timeout", metavar="SECONDS", help="How long ranks may take to end when asked to. [30]")
 @click.option("--rdzv-backend", default="c10d", metavar="NAME", help="How machines meet. [c10d]")
 @click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where machines meet.")
 @click.option("--rdzv-id", default="", metavar="NAME", help="The name that machines of one job share.")
@@ -99,7 +101,6 @@ def _plan(program: Any, flags: dict[str, Any]) -> Any:
         log_dir=flags["log_dir"],
         tee=flags["tee"],
         monitor_interval=flags["monitor_interval"],
-        grace=flags["shutdown_timeout"],
         local_address=flags["local_addr"],
         is_rank=place is not None and place.local_world_size > 1,
     )

@@ -296,3 +296,30 @@ def test_a_python_without_torch(shell: Shell) -> None:
     launched = shell.python(*command, PYTHONPATH=path)
     assert launched.returncode == 2
     assert launched.stderr == f"accelify: {sys.executable} has no torch: pip install 'accelify[runtime]' into it\n"
+
+
+@pytest.mark.parametrize("tee", [(), ("--tee", "3")])
+def test_a_reader_that_leaves_ends_the_ranks_quietly(shell: Shell, tee: tuple[str, ...]) -> None:
+    shell.script(
+        """
+import os, time
+from pathlib import Path
+Path("up-" + os.environ["RANK"]).touch()
+while not tee or not Path("stop").exists():
+    print("line")
+    time.sleep(0.05)
+""".replace("tee", str(bool(tee)))
+    )
+    process = shell.start("launch", "--cpu", "--num-processes", "2", *tee, "train.py")
+    assert process.stdout is not None
+    assert "line" in process.stdout.readline()
+    process.stdout.close()
+    if tee:  # the launcher copies what the ranks print, and they do not see who reads it
+        wait_until(lambda: all((shell.folder / f"up-{rank}").exists() for rank in (0, 1)), "both ranks to be up")
+        (shell.folder / "stop").touch()
+    assert process.stderr is not None
+    assert "Traceback" not in (text := process.stderr.read())
+    assert process.wait(PATIENCE) == (0 if tee else 128 + signal.SIGPIPE)
+    assert tee or text == ""
+    assert tee or shell.logs() == []
+    wait_until(lambda: not shell.processes(), "every process to be gone")

@@ -9,6 +9,8 @@ import stat
 import subprocess
 import sys
 
+import pytest
+
 from tests.launch.conftest import PATIENCE, Shell, wait_until
 
 WRITE_DOWN = """
@@ -181,3 +183,41 @@ json.dump([drawn, [random.random(), torch.rand(1).item()]], open(f"drawn-{os.env
     (first, first_seeded), (second, second_seeded) = runs
     assert first_seeded == second_seeded
     assert all(a != b for a, b in zip(first[:1] + first[2:], second[:1] + second[2:], strict=True))
+
+
+ALONE = """
+import torch
+{join}
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    model(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("join", ["", "import torch.distributed", "import accelify"])
+def test_identical_copies_are_warned_of_once(shell: Shell, join: str) -> None:
+    shell.script(ALONE.format(join=join))
+    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
+    assert launched.returncode == 0
+    assert launched.stderr.count("each of the 2 processes trains by itself") == 1
+    assert launched.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        "torch.distributed.init_process_group('gloo')",
+        "from accelify.runtime import Accelerator\naccelerator = Accelerator()",
+    ],
+)
+def test_ranks_that_have_joined_are_no_copies(shell: Shell, join: str) -> None:
+    shell.script(ALONE.format(join=join))
+    launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
+    assert (launched.returncode, launched.stderr) == (0, "")
+
+
+def test_one_process_is_no_copy(shell: Shell) -> None:
+    shell.script(ALONE.format(join=""))
+    assert shell.run("launch", "--cpu", "--num-processes", "1", "train.py").stderr == ""

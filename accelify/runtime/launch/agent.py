@@ -28,11 +28,10 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from accelify.runtime.launch.failure import is_complete
+from accelify.runtime.launch import stacks
 from accelify.runtime.launch.plan import CannotLaunch
+from accelify.runtime.launch.stalls import Rank, Watch
 
-STACK_SIGNAL = 7  # as in bootstrap.py, which imports nothing of ours
-STACK_PATIENCE = 5.0  # seconds that ranks get to write their stacks after a failure; it takes them milliseconds
 FAREWELL = timedelta(seconds=10)  # how long machines that cannot work together wait for each other to see it
 INTERRUPT_GRACE = 5.0  # seconds a rank gets to end after Ctrl-C; a rank inside a collective never sees the signal
 
@@ -92,11 +91,19 @@ class Agent(LocalElasticAgent):
     """
 
     def __init__(
-        self, spec: WorkerSpec, logs: RankLogs, *, grace: float, on_restart: OnRestart, start_method: str = "spawn"
+        self,
+        spec: WorkerSpec,
+        logs: RankLogs,
+        *,
+        grace: float,
+        watch: Watch,
+        on_restart: OnRestart,
+        start_method: str = "spawn",
     ) -> None:
         super().__init__(spec, logs, start_method=start_method)
         self._logs = logs
         self._grace = grace
+        self._watch = watch
         self._on_restart = on_restart
         self._started: set[int] = set()
 
@@ -121,6 +128,9 @@ class Agent(LocalElasticAgent):
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result: RunResult = super()._monitor_workers(worker_group)
         self._result = result
+        pids: dict[int, int] = self._pcontext.pids() if self._pcontext is not None else {}
+        ranks = (Rank(self._logs.ranks[local], pid, self._logs.stacks[local]) for local, pid in pids.items())
+        self._watch.look({rank.pid: rank for rank in ranks})
         return result
 
     def _restart_workers(self, worker_group: WorkerGroup) -> None:
@@ -129,19 +139,8 @@ class Agent(LocalElasticAgent):
 
     def _ask_for_stacks(self) -> None:
         """Have the ranks that still run write down where they are, before the agent ends them for another's failure."""
-        stacks = self._logs.stacks
-        asked = {
-            process: stacks[local_rank]
-            for local_rank, process in self._processes().items()
-            if process.poll() is None and stacks[local_rank].exists()
-        }
-        for process in asked:
-            process.send_signal(signal.SIGRTMIN + STACK_SIGNAL)
-        deadline = time.monotonic() + STACK_PATIENCE
-        while time.monotonic() < deadline and not all(
-            is_complete(stack) or process.poll() is not None for process, stack in asked.items()
-        ):
-            time.sleep(0.01)
+        running = {local: process for local, process in self._processes().items() if process.poll() is None}
+        stacks.ask((process.pid, self._logs.stacks[local]) for local, process in running.items())
 
     def _stop_workers(self, worker_group: WorkerGroup, *args: Any, **kwargs: Any) -> None:
         super()._stop_workers(worker_group, *args, **kwargs)
@@ -229,6 +228,7 @@ def run_agent(
     logs: RankLogs,
     *,
     grace: float,
+    watch: Watch,
     on_restart: OnRestart,
     machine_rank: int | None = None,
     start_method: str = "spawn",
@@ -253,7 +253,7 @@ def run_agent(
         **options,
     )
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
-    agent = Agent(spec, logs, grace=grace, on_restart=on_restart, start_method=start_method)
+    agent = Agent(spec, logs, grace=grace, watch=watch, on_restart=on_restart, start_method=start_method)
     try:
         result: RunResult = agent.run()
     except SignalException:

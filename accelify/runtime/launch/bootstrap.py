@@ -23,6 +23,7 @@ import json
 import os
 import random
 import runpy
+import select
 import signal
 import socket
 import time
@@ -34,6 +35,12 @@ from types import ModuleType, TracebackType
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 STACK_SIGNAL = 7  # the real-time signal, counted from SIGRTMIN, that asks a rank for its stack
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+READER_GONE = 128 + signal.SIGPIPE if hasattr(signal, "SIGPIPE") else 141  # what a program without Python ends with
+OTHER_WAYS = ("horovod", "mpi4py", "torch_xla")  # to join the ranks without torch.distributed
+ALONE = (
+    "accelify: each of the {} processes trains by itself, a copy of the others unless the script divides the work: it "
+    "uses neither accelify nor torch.distributed. `accelify rewrite` migrates it, `--num-processes 1` runs it once"
+)
 
 
 def main() -> None:
@@ -42,7 +49,7 @@ def main() -> None:
     shown = os.environ.pop("ACCELIFY_SHOWN", "") == "1"
     die_with(int(os.environ.pop("ACCELIFY_LAUNCHER", "0")))
     faulthandler.enable()
-    _show_stack_when_asked()
+    show_stack_when_asked()
     seed = os.environ.pop("ACCELIFY_SEED", "")
     if seed:
         _start_random_numbers(int(seed))
@@ -55,12 +62,21 @@ def main() -> None:
         else:
             _run_script(program, arguments)
     except BaseException as error:
+        if isinstance(error, BrokenPipeError) and shown and has_no_reader(1):
+            os._exit(READER_GONE)  # nothing of what is still to be printed would arrive
         if not (isinstance(error, SystemExit) and error.code in (None, 0)):
             _record(error, program, shown)
             sys.last_value = error  # as the interpreter does, but for SystemExit, too
         if not isinstance(error, SystemExit):
             _print_traceback(error, shown)
         raise
+
+
+def has_no_reader(descriptor: int) -> bool:
+    """Whether nobody reads what is written there, as after `| head -1`."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _start_random_numbers(seed: int) -> None:
@@ -70,6 +86,22 @@ def _start_random_numbers(seed: int) -> None:
     """
     random.seed(seed)
     sys.meta_path.insert(0, _SeededWhenImported(seed))
+
+
+def warn_when_training_alone() -> None:
+    """Have rank 0 warn at the first optimizer step that it takes without having joined the other ranks."""
+    if os.environ.get("RANK") != "0":
+        return
+    optimizers = sys.modules["torch.optim.optimizer"]
+    distributed = sys.modules["torch"].distributed
+
+    def warn(*_: object) -> None:
+        hook.remove()
+        is_joined = distributed.is_available() and distributed.is_initialized()
+        if not is_joined and not any(name in sys.modules for name in OTHER_WAYS):
+            print(ALONE.format(os.environ.get("WORLD_SIZE")), file=sys.stderr, flush=True)
+
+    hook = optimizers.register_optimizer_step_post_hook(warn)
 
 
 class _SeededWhenImported:
@@ -92,6 +124,8 @@ class _SeededWhenImported:
         def load_and_seed(module: ModuleType) -> None:
             load(module)
             getattr(module, seeder)(self.seed)
+            if name == "torch":
+                warn_when_training_alone()
 
         setattr(spec.loader, "exec_module", load_and_seed)  # noqa: B010  a method, to the type checker
         return spec
@@ -140,8 +174,8 @@ def die_with(launcher: int) -> None:
         os._exit(1)
 
 
-def _show_stack_when_asked() -> None:
-    """Let the launcher see where this rank is when another one has failed, even from inside a collective."""
+def show_stack_when_asked() -> None:
+    """Let the launcher see where this rank is when another one has failed or waits, even from inside a collective."""
     path = os.environ.get(ERROR_FILE)
     if path and hasattr(signal, "SIGRTMIN"):
         name = path.replace(".error.json", ".stack")

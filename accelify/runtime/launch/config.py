@@ -6,6 +6,7 @@ file, the file that `$ACCELIFY_CONFIG` names, what is detected. Each value remem
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -16,13 +17,14 @@ from typing import Any
 
 from accelify import atomic
 from accelify.errors import AccelifyError
-from accelify.runtime.world.environment import Environment
+from accelify.runtime.world.environment import LONGEST, Environment
 
 PROJECT_FILES = ("accelify.toml", "accelify.yaml", "accelify.yml", "pyproject.toml")
 
 CONFIG_VARIABLE = "ACCELIFY_CONFIG"
 
-Value = str | int | bool
+Value = str | int | float | bool
+
 
 PRECISIONS = ("no", "fp16", "bf16")
 
@@ -67,6 +69,19 @@ def _integer(least: int, most: int | None = None) -> Callable[[Any], int]:
         if most is not None and number > most:
             raise ValueError(f"{number} is more than {most}")
         return number
+
+    return parse
+
+
+def _seconds(least: int) -> Callable[[Any], Value]:
+    def parse(value: Any) -> Value:
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not least <= number <= LONGEST:
+            raise ValueError(f"{value!r} is no number of seconds from {least} to {LONGEST}")
+        return int(number) if number.is_integer() else number
 
     return parse
 
@@ -130,6 +145,9 @@ KEYS = {
         Key("gradient_accumulation_steps", "micro-batches in one optimizer step", _integer(1)),
         Key("num_cpu_threads_per_process", "threads for one process's CPU work", _integer(1)),
         Key("max_restarts", "how often all processes start again after a failure", _integer(0), 0),
+        Key("timeout", "seconds a rank waits for the others before it gives up; 600, or 120 with debug", _seconds(1)),
+        Key("stall_timeout", "seconds without any progress until that is reported; 0: never", _seconds(0), 60),
+        Key("shutdown_timeout", "seconds that ranks may take to end when they are asked to", _seconds(0), 30),
         Key(
             "debug", "compare parameters at each backward pass, and show the elastic agent's own messages", _flag, False
         ),
@@ -273,7 +291,13 @@ def write_config(path: Path, values: Mapping[str, Value]) -> None:
     yaml_style = path.suffix in (".yaml", ".yml")
     lines = ["# accelify launch reads this file; `accelify config show` tells what each value comes to."]
     for name, value in checked.items():
-        text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, int) else f'"{value}"'
+        text = (
+            str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
+            if isinstance(value, int | float)
+            else f'"{value}"'
+        )
         lines.append(f"{name}{': ' if yaml_style else ' = '}{text}  # {KEYS[name].meaning}")
     path.parent.mkdir(parents=True, exist_ok=True)
     content = "\n".join(lines) + "\n"

@@ -102,29 +102,6 @@ def first_failure(failures: Iterable[Failure]) -> Failure:
     return min(failures, key=lambda failure: (failure.is_collateral, failure.time, failure.rank))
 
 
-def read_stack(path: Path, place: Place | None) -> str:
-    """Where a rank that still ran was, in the script if it was there; empty when it wrote nothing.
-
-    The file is what faulthandler writes: the most recent call first.
-    """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-        frames = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', text, re.MULTILINE)
-    except OSError:
-        return ""
-    inside = [frame for frame in frames if place is not None and frame[0] == place.file] or frames
-    return f"{inside[0][0]}:{inside[0][1]}, in {inside[0][2]}" if inside else ""
-
-
-def is_complete(path: Path) -> bool:
-    """Whether a rank has written its stack to the end, where `bootstrap.py` is, or as far as faulthandler goes."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return re.search(r'(bootstrap\.py", line \d+ in <module>|^  \.\.\.)\n\Z', text, re.MULTILINE) is not None
-
-
 def describe(failure: Failure, log: Path | None, folder: Path, absent: Mapping[int, str]) -> str:
     """The text a person is shown: the traceback once, then rank, host and logs, and the script's line at the bottom."""
     lines = []

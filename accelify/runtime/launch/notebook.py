@@ -21,7 +21,7 @@ import torch
 from torch.distributed.elastic.multiprocessing import LogsDest, SignalException
 
 from accelify.runtime.launch.agent import RankLogs, run_agent
-from accelify.runtime.launch.bootstrap import die_with
+from accelify.runtime.launch.bootstrap import die_with, show_stack_when_asked, warn_when_training_alone
 from accelify.runtime.launch.cell import (
     forward_output,
     headline,
@@ -35,6 +35,7 @@ from accelify.runtime.launch.config import Settings, resolve
 from accelify.runtime.launch.detection import detect
 from accelify.runtime.launch.plan import Launch, Program, plan_launch
 from accelify.runtime.launch.ranks import first_of, import_torch, log_folder, own_address, print_line, rendezvous_of
+from accelify.runtime.launch.stalls import Watch
 from accelify.runtime.world.environment import PJRT
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def notebook_launcher(
     *,
     cpu: bool = False,
     max_restarts: int = 0,
+    stall_timeout: float | None = None,
     start_method: str | None = None,
     use_port: object = None,
 ) -> T:
@@ -63,11 +65,13 @@ def notebook_launcher(
     the function pickled by value, so that CUDA may have been used before; `start_method` decides otherwise. A forked
     process computes on one CPU thread: GNU OpenMP's threads do not survive a fork.
     On TPUs, or wherever $PJRT_DEVICE is set, torch_xla's own launcher starts them: one process or one for each device.
+    Processes that do nothing for `stall_timeout` seconds (60; 0: never) are reported with their stacks.
     `use_port` is accepted and not needed: every launch finds a free port.
     Raises: the exception of the process that failed first, caused by a RankFailed with that process's traceback.
     """
-    flags = {"num_processes": num_processes, "mixed_precision": mixed_precision, "cpu": cpu or None}
-    settings = detect(resolve({**flags, "max_restarts": max_restarts}, {}, []), os.environ)
+    flags: dict[str, object] = {"num_processes": num_processes, "mixed_precision": mixed_precision, "cpu": cpu or None}
+    flags |= {"max_restarts": max_restarts, "stall_timeout": stall_timeout}
+    settings = detect(resolve(flags, {}, []), os.environ)
     if not cpu and is_for_xla():
         from accelify.runtime.launch.notebook_xla import launch_on_xla  # here, as it is for few
 
@@ -174,6 +178,7 @@ def _run(launch: Launch, payload: object, method: str) -> Any:
                 rendezvous_of(launch, address),
                 logs,
                 grace=launch.grace,
+                watch=Watch(launch.stall_timeout, print_line),
                 on_restart=on_restart,
                 start_method=method,
                 local_world_size=launch.local_processes,
@@ -201,6 +206,8 @@ def call(payload: object) -> bytes:
     """
     gc.freeze()  # what was left for the collector before the fork has threads in the other process only
     die_with(int(os.environ.pop("ACCELIFY_LAUNCHER", "0")))
+    show_stack_when_asked()
+    warn_when_training_alone()
     os.setsid()  # a group of its own, so that what the function starts can be ended with it
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):

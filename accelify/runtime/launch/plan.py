@@ -15,7 +15,11 @@ from accelify.runtime.launch.detection import machine_range
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 DEFAULT_PORT = 29500  # torchrun's
-HANDED_ON = ("mixed_precision", "gradient_accumulation_steps")  # the script's Accelerator reads these variables
+HANDED_ON = (
+    "mixed_precision",
+    "gradient_accumulation_steps",
+    "timeout",
+)  # the script's Accelerator reads these variables
 
 
 class CannotLaunch(AccelifyError):
@@ -84,7 +88,8 @@ class Rendezvous:
 class Launch:
     """Everything that is decided before a process starts.
 
-    Units: grace (how long ranks may take to end) and monitor_interval in seconds.
+    Units: grace (how long ranks may take to end), stall_timeout (how long they may do nothing before it is reported)
+    and monitor_interval in seconds.
     """
 
     program: Program
@@ -96,6 +101,7 @@ class Launch:
     max_restarts: int = 0
     monitor_interval: float = 0.1
     grace: float = 30.0
+    stall_timeout: float = 60.0
     log_dir: Path | None = None
     tee: str | None = None
     local_address: str | None = None
@@ -174,6 +180,8 @@ def plan_launch(
         ),
         variables=script_variables(settings),
         max_restarts=int(settings["max_restarts"].value or 0),
+        grace=float(settings["shutdown_timeout"].value or 0),
+        stall_timeout=float(settings["stall_timeout"].value or 0),
         debug=bool(settings["debug"].value),
         **options,  # type: ignore[arg-type]  # named fields of Launch, checked by its constructor
     )

@@ -21,8 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from accelify.runtime.launch.failure import Failure, describe, first_failure, read_failure, read_stack
+from accelify.runtime.launch.bootstrap import READER_GONE, has_no_reader
+from accelify.runtime.launch.failure import Failure, describe, first_failure, read_failure
 from accelify.runtime.launch.plan import CannotLaunch, Launch
+from accelify.runtime.launch.stacks import latest
+from accelify.runtime.launch.stalls import Watch
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server.api import RunResult
@@ -68,6 +71,7 @@ def run_ranks(launch: Launch) -> int:
             logs,
             machine_rank=launch.machine_rank if launch.machines[0] == launch.machines[1] else None,
             grace=launch.grace,
+            watch=Watch(launch.stall_timeout, print_line),
             on_restart=lambda result, count: _report_restart(result, logs, count, launch.max_restarts),
             local_world_size=launch.local_processes,
             max_restarts=launch.max_restarts,
@@ -84,11 +88,12 @@ def run_ranks(launch: Launch) -> int:
         shutil.rmtree(logs.folder, ignore_errors=True)
         place = f"{launch.rendezvous.endpoint} ({type(error).__name__}: {str(error).splitlines()[0]})"
         raise CannotLaunch(f"the {launch.machines[1]} machines could not meet at {place}") from None
-    if result.is_failed():
+    is_unread = result.is_failed() and first_of(result).status == READER_GONE and has_no_reader(1)  # `| head -1`
+    if result.is_failed() and not is_unread:
         return _report(result, logs)
     if launch.log_dir is None:
         shutil.rmtree(logs.folder, ignore_errors=True)
-    return 0
+    return READER_GONE if is_unread else 0
 
 
 def check_meeting_point(launch: Launch) -> None:
@@ -230,8 +235,10 @@ def _report(result: RunResult, logs: RankLogs) -> int:
     first = first_of(result)
     absent = {}
     if first.is_timeout:
-        stacks = {logs.ranks[local]: read_stack(path, first.place) for local, path in logs.stacks.items()}
-        absent = {rank: where for rank, where in stacks.items() if where and rank != first.rank}
+        script = first.place.file if first.place is not None else None
+        stacks = latest({logs.ranks[local]: path for local, path in logs.stacks.items()})
+        where = {rank: stack.innermost(script) for rank, stack in stacks.items() if rank != first.rank}
+        absent = {rank: place for rank, place in where.items() if place}
     print_line(describe(first, logs.files.get(first.rank), logs.folder, absent))
     return first.status
 

@@ -15,6 +15,8 @@ DEBUG_TIMEOUT = timedelta(minutes=2)
 
 def join(environment: Environment, *, cpu: bool = False, timeout: timedelta | None = None) -> World:
     """The world that the environment describes, joined with the other processes."""
+    if timeout is None and environment.timeout is not None:
+        timeout = timedelta(seconds=environment.timeout)
     timeout = timeout or (DEBUG_TIMEOUT if environment.debug else TIMEOUT)
     uses_cpu = cpu or environment.cpu
     if environment.pjrt is not None and not uses_cpu:

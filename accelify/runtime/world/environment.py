@@ -12,6 +12,7 @@ from accelify.errors import AccelifyError
 
 PRECISIONS = ("no", "bf16", "fp16")
 DEFAULT_PORT = 29500
+LONGEST = 10**7  # seconds, some 115 days: longer ones overflow in what counts them in nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ TABLE = {
 }
 ADDRESS, PORT, RESTARTS = "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"
 MIXED_PRECISION, DEBUG, CPU = "ACCELIFY_MIXED_PRECISION", "ACCELIFY_DEBUG", "ACCELIFY_CPU"
+TIMEOUT = "ACCELIFY_TIMEOUT"
 STEPS, CONFIG = "ACCELIFY_GRADIENT_ACCUMULATION_STEPS", "ACCELIFY_CONFIG"
 PJRT = "PJRT_DEVICE"  # torch_xla's own
 
@@ -71,6 +73,7 @@ class Environment:
     debug: bool = False
     cpu: bool = False
     gradient_accumulation_steps: int | None = None
+    timeout: float | None = None  # seconds that a rank waits for the others
     config: str | None = None
     pjrt: str | None = None  # the device that torch_xla is to use
 
@@ -101,6 +104,7 @@ class Environment:
             debug=_flag(variables, DEBUG),
             cpu=_flag(variables, CPU),
             gradient_accumulation_steps=_integer(variables, (STEPS,)),
+            timeout=_seconds(variables, TIMEOUT),
             config=variables.get(CONFIG) or None,
             pjrt=variables.get(PJRT) or None,
             **place,  # type: ignore[arg-type]  # one dict holds the integers and the address
@@ -127,6 +131,8 @@ class Environment:
             variables[MIXED_PRECISION] = self.mixed_precision
         if self.gradient_accumulation_steps is not None:
             variables[STEPS] = str(self.gradient_accumulation_steps)
+        if self.timeout is not None:
+            variables[TIMEOUT] = str(self.timeout)
         if self.config is not None:
             variables[CONFIG] = self.config
         if self.pjrt is not None:
@@ -232,6 +238,19 @@ def _integer(variables: Mapping[str, str], names: tuple[str, ...]) -> int | None
             except ValueError:
                 raise BadEnvironment(f"{name}={variables[name]!r} is not a whole number") from None
     return None
+
+
+def _seconds(variables: Mapping[str, str], name: str) -> float | None:
+    value = variables.get(name)
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= LONGEST:
+        raise BadEnvironment(f"{name}={value!r} is no number of seconds up to {LONGEST}")
+    return seconds
 
 
 def _flag(variables: Mapping[str, str], name: str) -> bool:

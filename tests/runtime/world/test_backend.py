@@ -23,6 +23,12 @@ def test_a_rank_waits_less_long_with_debug(asked, debug, timeout):
     assert join(Environment(debug=debug), cpu=True, timeout=asked).timeout == timeout
 
 
+def test_a_rank_waits_as_long_as_the_launcher_says_unless_the_script_says_so():
+    environment = Environment(debug=True, timeout=7.5)
+    assert join(environment, cpu=True).timeout == timedelta(seconds=7.5)
+    assert join(environment, cpu=True, timeout=timedelta(seconds=5)).timeout == timedelta(seconds=5)
+
+
 def test_the_cpu_is_chosen_over_xla():
     assert join(Environment(pjrt="TPU", cpu=True)).device == torch.device("cpu")
 

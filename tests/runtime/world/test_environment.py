@@ -109,6 +109,8 @@ def test_mpi_over_machines_needs_an_address():
         ({**TORCHRUN, "RANK": "4"}, "rank 4"),
         ({"ACCELIFY_MIXED_PRECISION": "fp61"}, "ACCELIFY_MIXED_PRECISION='fp61'"),
         ({"ACCELIFY_CPU": "maybe"}, "ACCELIFY_CPU='maybe'"),
+        ({"ACCELIFY_TIMEOUT": "soon"}, "ACCELIFY_TIMEOUT='soon'"),
+        ({"ACCELIFY_TIMEOUT": "nan"}, "ACCELIFY_TIMEOUT='nan'"),
         ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "MASTER_PORT"),
     ],
 )
@@ -121,7 +123,7 @@ def test_nonsense_is_named(variables, says):
     "environment",
     [
         Environment(),
-        Environment(cpu=True, debug=True, mixed_precision="bf16"),
+        Environment(cpu=True, debug=True, mixed_precision="bf16", timeout=7.5),
         Environment(launcher="torchrun", rank=1, world_size=2, local_rank=1, local_world_size=2, address="a", port=5),
     ],
 )

@@ -429,3 +429,46 @@ def test_a_parameter_that_nobody_gives_goes(text: str, tmp_path: Path) -> None:
     with scripts.inside(tmp_path):
         (result,) = rewrite_together(("pkg/train.py",), Options())
     assert b"def train(epochs):" in result.after
+
+
+HELPER = """\
+from torch import nn, optim
+
+
+class Stepper:
+    def __init__(self, model):
+        self.optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    def update(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def get_model(width, train=False):
+    model = nn.Linear(width, 1)
+    return (model, Stepper(model)) if train else model
+"""
+TRAIN = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from utils.model import get_model
+
+
+def main():
+    model, stepper = get_model(3, train=True)
+    for (x,) in DataLoader(TensorDataset(torch.randn(16, 3)), batch_size=4):
+        model(x).pow(2).mean().backward()
+        stepper.update()
+
+
+main()
+"""
+USER = "from utils.model import get_model\n\nprint(get_model(3, train=False))\n"
+
+
+@pytest.mark.parametrize("user", ["use", "tools/use", "tools/more/use"])
+def test_callers_are_searched_in_the_folders_of_the_whole_program(tmp_path: Path, user: str) -> None:
+    train = f"{user.rpartition('/')[0]}/train".strip("/")
+    files = {train: TRAIN, user: USER, "utils/model": HELPER}
+    found = rewritten(tmp_path, f"{train}.py", **{n.replace("/", "__"): text for n, text in files.items()})
+    assert b"get_model(accelerator, 3, train=False)" in found[f"{user}.py"].after

@@ -31,6 +31,7 @@ class Project:
         self._resolved: dict[tuple[str, str, int], str | None] = {}
         self._search: dict[Path, list[Path]] = {}
         self._listed: dict[Path, list[Path]] = {}
+        self._folders: dict[Path, None] = {}  # of the programs
 
     def with_changes(self, changed: dict[str, bytes]) -> Project:
         """The same project with other bytes in some files."""
@@ -74,6 +75,7 @@ class Project:
                     if other is not None:
                         found[key] = other
                         queue.append(other)
+        self._folders.update(dict.fromkeys(Path(p.path).parent for p in found.values()))
         return list(found.values())
 
     def leads_to_training(self, path: str) -> bool:
@@ -92,7 +94,7 @@ class Project:
         return False
 
     def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
-        """The scripts and notebooks that import one of the named files, in those files' folders and above them."""
+        """The scripts and notebooks that import one of the named files, in the program's folders and above them."""
         if not self._is_on_disk:
             return []
         found: dict[str, Parsed] = {absolute(p.path): p for p in named}
@@ -120,10 +122,8 @@ class Project:
         return found
 
     def _repository(self, path: Path) -> list[Path]:
-        """The scripts and notebooks of a file's repository; without one, those of its folder."""
-        top = self._search_path(path.parent)[-1]
-        if not self._is_there(top / ".git"):
-            return [p for end in ("py", "ipynb") for p in sorted(path.parent.glob(f"*.{end}"))]
+        """The scripts and notebooks of a file's repository; without one, those below the program's common folder."""
+        top = self._around(path.parent)[-1]
         if top not in self._listed:
             found = []
             for folder, folders, files in os.walk(top):
@@ -142,13 +142,20 @@ class Project:
         return [p for p in found if p is not None and p not in named]
 
     def _near(self, path: Path) -> list[Path]:
-        """Those that might import a file; without a repository round it, those of its own folder or package."""
-        folders = self._search_path(path.parent)
-        if not any(self._is_there(folder / ".git") for folder in folders):
-            folders = folders[: 1 + self._is_there(path.parent / "__init__.py")]
-        found = [p for folder in folders for end in ("py", "ipynb") for p in sorted(folder.glob(f"*.{end}"))]
+        """Those that might import a file: in its own folder and those above it, and in those of the program's files."""
+        folders = {absolute(str(f)): f for f in [*self._around(path.parent), *self._folders]}
+        found = [p for folder in folders.values() for end in ("py", "ipynb") for p in sorted(folder.glob(f"*.{end}"))]
         listed = [p for p in found if not p.name.startswith("test")]
         return [p for p in listed if p.is_file()][:_MOST_LISTED]
+
+    def _around(self, here: Path) -> list[Path]:
+        """A folder and those above it, up to the repository's; without one, to that of its package and its program."""
+        folders = self._search_path(here)
+        if self._is_there(folders[-1] / ".git"):
+            return folders
+        program = os.path.commonpath([absolute(str(f)) for f in [here, *self._folders]])
+        is_within = [Path(absolute(str(f))).is_relative_to(program) for f in folders]
+        return folders[: max(sum(is_within), 1 + self._is_there(here / "__init__.py"))]
 
     @staticmethod
     def _mentions(importer: Path, imported: Path) -> bool:

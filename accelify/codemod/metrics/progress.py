@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from accelify.codemod.libraries import names
@@ -85,12 +85,32 @@ class StepCounts:
                 if isinstance(node, (ast.If, ast.While)) and not steps and self._is_at_counts(node.test):
                     yield node
 
+    def limits(self) -> Iterator[ast.If]:
+        """The conditions that end a training loop, or one round it, after some count of steps."""
+        within = dict.fromkeys(self.script.metrics.shared_loops)
+        within.update({loop: None for loops in self.script.training.loops.values() for loop in loops})
+        found = (n for loop in within for n in ast.walk(loop) if isinstance(n, ast.If))
+        for node in dict.fromkeys(found):
+            if self._ends(node, within) and self._is_at_counts(node.test):
+                yield node
+
+    def _ends(self, node: ast.If, loops: Collection[ast.AST]) -> bool:
+        """Whether a branch of a condition leaves one of some loops."""
+        leaving = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
+        frame = self.program.frame(node)
+        return any(
+            isinstance(n, (ast.Break, ast.Return))
+            and self.program.frame(n) is frame
+            and next((a for a in self.program.loops_round(n)), None) in loops
+            for n in leaving
+        )
+
     def _is_at_counts(self, test: ast.expr) -> bool:
         """Whether a condition counts steps, and not only up to the first."""
         for node in ast.walk(test):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self.counts(node):
                 return True
-            if isinstance(node, ast.Compare) and not isinstance(node.left, ast.BinOp) and self.counts(node):
+            if isinstance(node, ast.Compare) and not _is_remainder(node.left) and self.counts(node):
                 limits = [getattr(c, "value", None) for c in [node.left, *node.comparators]]
                 if not any(limit in (0, 1) for limit in limits):
                     return True
@@ -189,6 +209,10 @@ class StepCounts:
         assigned = self.script.tracer.assigned(node) if isinstance(node, ast.expr) else None
         value = parent.value if isinstance(parent, ast.AugAssign) else assigned
         return value is not None and self._follows(value, whole=whole)
+
+
+def _is_remainder(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:

@@ -31,15 +31,19 @@ def find(script: Script) -> Iterator[Remark]:
     if not sizes.loaders and not sizes.loops:
         return
     first, *others = ((script.path(place), place) for place in sizes.loaders or sizes.loops)
-    counted = tuple((script.path(node), node) for node in StepCounts(script).intervals())
+    counts = StepCounts(script)
+    ends = tuple((script.path(node), node) for node in counts.limits())
+    counted = tuple(place for n in counts.intervals() if (place := (script.path(n), n)) not in ends)
     shown = tuple((script.path(r.node), r.node) for r in script.metrics.reports if r.about is About.BATCH)
     learned = f"on N processes a step learns from N {_ITEMS[bool(sizes.loaders)]}{' (and of {0})' if others else ''}"
-    steps = f"an epoch has 1/N of the steps{' (counted in {1})' if counted else ''}"
-    learned = f"{learned}, one from each process, and {steps}"
+    epoch = "an epoch that no limit ends" if ends else "an epoch"
+    learned += f", one from each process, and {epoch} has 1/N of the steps{' (counted in {1})' if counted else ''}"
     message, tier = _of_loaders(script, learned) if sizes.loaders else (_of_loops(script, learned), Tier.REVIEW)
+    if ends and "1/N" in message:
+        message += ". A limit ({3}) counts what one process does: N times the data come before it"
     if shown and script.distribution is None:
         message += ". What is shown of single batches ({2}) is of one process's own"
-    yield Remark(NAME, *first, message, tier, lines=(tuple(others), counted, shown))
+    yield Remark(NAME, *first, message, tier, lines=(tuple(others), counted, shown, ends))
 
 
 def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.metrics.progress import StepCounts, overstated_bars, shrunken_schedules
@@ -131,3 +133,38 @@ def test_the_first_step_and_the_last_are_no_intervals() -> None:
     assert intervals("if n == 1:\n    print(n)") == []
     assert intervals("if n % len(loader) == 0:\n    print(n)") == []
     assert intervals("if epoch % 2 == 0:\n    print(n)") == []
+
+
+LIMITED = """\
+def one_epoch():
+    for i, (x, y) in enumerate(loader):
+        loss = (model(x) - y).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if {test}:
+            return i
+    return i
+
+
+count = 0
+for epoch in range(9):
+    num = one_epoch()
+    count += num
+    if {outer}:
+        break
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "outer", "found"),
+    [
+        ("(i + 1) * 2 >= 800", "epoch > 7", ["if (i + 1) * 2 >= 800"]),
+        ("i == 0", "count >= 1000", ["if count >= 1000"]),
+        ("2 * i > 30", "epoch > 7 or count > 99", ["if 2 * i > 30", "if epoch > 7 or count > 99"]),
+        ("False", "epoch > 7", []),
+    ],
+)
+def test_limits_of_steps_and_samples(test: str, outer: str, found: list[str]) -> None:
+    text = script().partition("for epoch in")[0] + LIMITED.format(test=test, outer=outer)
+    assert [f"if {ast.unparse(node.test)}" for node in StepCounts(Facts(text).script).limits()] == found

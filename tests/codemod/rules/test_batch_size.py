@@ -94,3 +94,24 @@ def test_it_names_what_counts_steps(test: str) -> None:
     (number,) = re.findall(r"\(counted in line (\d+)\)", note(result).message)
     assert line(result, int(number)) == f"if {test}:"
     assert "counted in" not in note(run(script(before="rows = torch.randn(8, 2, 4)\nn = 0"))).message
+
+
+@pytest.mark.parametrize(
+    ("epoch", "batch"),
+    [
+        ("", "n += 1\n        if n * 2 > 800:\n            break"),
+        ("seen = 0", "seen += len(x)\n        if seen >= 800:\n            break"),
+        ("", "n += 1\n        if n > 500:\n            break"),
+    ],
+)
+def test_limits_of_an_epoch_are_named(epoch: str, batch: str) -> None:
+    text = script(before="rows = torch.randn(8, 2, 4)\nn = 0")
+    text = text.replace("    for x, y", f"    {epoch}\n    for x, y").replace(
+        "optimizer.step()", f"optimizer.step()\n        {batch}"
+    )
+    result = run(text)
+    (number,) = re.findall(r"A limit \(line (\d+)\) counts what one process does", note(result).message)
+    assert line(result, int(number)).startswith("if ")
+    assert "an epoch that no limit ends has 1/N of the steps: " in note(result).message
+    assert "A limit" not in note(run(text, Options(keep_global_batch=True))).message
+    assert "limit" not in note(run(script(before="rows = torch.randn(8, 2, 4)"))).message

@@ -35,9 +35,8 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import FunctionValue
-from accelify.codemod.training.facts import run_of
+from accelify.codemod.training.facts import run_of, with_phases
 from accelify.codemod.training.loops import Data, Loops, Training
-from accelify.codemod.training.phase_loaders import with_phases
 from accelify.codemod.training.roles import Roles
 
 Trouble = tuple[ast.AST, str]

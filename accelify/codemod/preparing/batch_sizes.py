@@ -13,6 +13,7 @@ from accelify.codemod.semantics.provenance import Tracer, wrapped_by
 from accelify.codemod.semantics.values import Instance, Made, Value
 from accelify.codemod.training.loops import Data, Loops, Training
 from accelify.codemod.training.roles import Roles
+from accelify.codemod.training.row_groups import regroups
 
 _POSITION = 1  # of `batch_size` among the arguments of torch's `DataLoader`
 
@@ -53,10 +54,11 @@ def parallel_models(program: Program) -> tuple[ast.Call, ...]:
 
 
 def may_be_divided(program: Program, roles: Roles, tracer: Tracer, training: Training) -> bool:
-    """Whether the processes can divide the batches that are trained on: no loader of them is another library's."""
+    """Whether the processes can divide the batches that are trained on: torch's loaders, which cut no rows anew."""
     loops = Loops(program, roles, tracer)
     loaders = [v for s in _sources(training.data) for v in loops.owners(s) if roles.is_loader(v)]
-    return any(d.kind == "loaders" for d in training.data) and all(map(roles.is_torch_loader, loaders))
+    is_divided = all(roles.is_torch_loader(v) and not regroups(program, v) for v in loaders)
+    return any(d.kind == "loaders" for d in training.data) and is_divided
 
 
 def _sources(data: Iterable[Data]) -> Iterator[ast.expr]:

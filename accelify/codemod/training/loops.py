@@ -29,6 +29,7 @@ from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.made_anew import Anew, Nested
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles, stepped
+from accelify.codemod.training.row_groups import regroups
 
 _MOST_WAYS = 3  # conditions under which one function is followed to its callers
 
@@ -244,6 +245,9 @@ class Loops:
         return any(self.roles.is_loader(v) for v in self.owners(loop.iter))
 
     def _data(self, backward: ast.Call, loops: Sequence[Loop], steps: list[ast.Call]) -> list[Data]:
+        for loop in loops:
+            if isinstance(loop, ast.For) and self._goes_over_groups(loop) and any(loop in self.stack(s) for s in steps):
+                return [Data("sequence", loop, (self.tracer.inside(loop.iter, "reversed"),))]
         found = [
             Data("loaders", loop, (loop.iter,))
             for loop in loops
@@ -287,6 +291,12 @@ class Loops:
             made = [o.root if isinstance(o, Member) else o for o in self.owners(asked)]
             if all(isinstance(o, Made) and not names.is_counter(o.name) for o in made):
                 yield asked
+
+    def _goes_over_groups(self, loop: ast.For) -> bool:
+        """Whether a loop goes over what a collate function has cut the rows of one batch into."""
+        loaders = [v for v in self.owners(loop.iter) if self.roles.is_loader(v)]
+        is_within = bool(loaders) and self.sources.is_part_of_a_batch(loop)
+        return is_within and all(regroups(self.program, v) for v in loaders)
 
     def _holds(self, outer: Loop | None, inner: Loop | None) -> bool:
         return outer is not None and inner is not None and self.program.inside(inner, outer)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from accelify.codemod.training.facts import with_phases
 from accelify.codemod.training.loops import Training
-from accelify.codemod.training.phase_loaders import with_phases
 from tests.codemod.facts import Facts, texts
 
 TEXT = """\

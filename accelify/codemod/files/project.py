@@ -115,7 +115,7 @@ class Project:
         path = Path(parsed.path)
         found = []
         for other in self._repository(path) if self._is_on_disk else ():
-            if name.encode() in other.read_bytes() and absolute(str(other)) != absolute(parsed.path):
+            if other.is_file() and name.encode() in other.read_bytes() and absolute(str(other)) != absolute(parsed.path):
                 user = self._try(str(other))
                 if user is not None and not _module_names(path).isdisjoint(_imported_names(user)):
                     found.append(user)
@@ -143,7 +143,7 @@ class Project:
 
     def _near(self, path: Path) -> list[Path]:
         """Those that might import a file: in its own folder and those above it, and in those of the program's files."""
-        folders = {absolute(str(f)): f for f in [*self._around(path.parent), *self._folders]}
+        folders = {f.resolve(): f for f in [*self._around(path.parent), *self._folders]}
         found = [p for folder in folders.values() for end in ("py", "ipynb") for p in sorted(folder.glob(f"*.{end}"))]
         listed = [p for p in found if not p.name.startswith("test")]
         return [p for p in listed if p.is_file()][:_MOST_LISTED]
@@ -153,8 +153,8 @@ class Project:
         folders = self._search_path(here)
         if self._is_there(folders[-1] / ".git"):
             return folders
-        program = os.path.commonpath([absolute(str(f)) for f in [here, *self._folders]])
-        is_within = [Path(absolute(str(f))).is_relative_to(program) for f in folders]
+        program = os.path.commonpath([f.resolve() for f in [here, *self._folders]])
+        is_within = [f.resolve().is_relative_to(program) for f in folders]
         return folders[: max(sum(is_within), 1 + self._is_there(here / "__init__.py"))]
 
     @staticmethod

@@ -115,7 +115,8 @@ class Project:
         path = Path(parsed.path)
         found = []
         for other in self._repository(path) if self._is_on_disk else ():
-            if other.is_file() and name.encode() in other.read_bytes() and absolute(str(other)) != absolute(parsed.path):
+            is_other = other.is_file() and absolute(str(other)) != absolute(parsed.path)
+            if is_other and name.encode() in other.read_bytes():
                 user = self._try(str(other))
                 if user is not None and not _module_names(path).isdisjoint(_imported_names(user)):
                     found.append(user)

@@ -32,7 +32,7 @@ def find(script: Script) -> Iterator[Remark]:
         return
     first, *others = ((script.path(place), place) for place in sizes.loaders or sizes.loops)
     counts = StepCounts(script)
-    ends = tuple((script.path(node), node) for node in counts.limits())
+    ends = tuple((script.path(node), node) for node in counts.limits() if script.distribution is None)
     counted = tuple(place for n in counts.intervals() if (place := (script.path(n), n)) not in ends)
     shown = tuple((script.path(r.node), r.node) for r in script.metrics.reports if r.about is About.BATCH)
     learned = f"on N processes a step learns from N {_ITEMS[bool(sizes.loaders)]}{' (and of {0})' if others else ''}"

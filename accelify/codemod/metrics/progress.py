@@ -87,8 +87,8 @@ class StepCounts:
 
     def limits(self) -> Iterator[ast.If]:
         """The conditions that end a training loop, or one round it, after some count of steps."""
-        within = dict.fromkeys(self.script.metrics.shared_loops)
-        within.update({loop: None for loops in self.script.training.loops.values() for loop in loops})
+        around = (loop for loops in self.script.training.loops.values() for loop in loops)
+        within: list[ast.AST] = list(dict.fromkeys([*self.script.metrics.shared_loops, *around]))
         found = (n for loop in within for n in ast.walk(loop) if isinstance(n, ast.If))
         for node in dict.fromkeys(found):
             if self._ends(node, within) and self._is_at_counts(node.test):

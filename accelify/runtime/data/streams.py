@@ -379,7 +379,9 @@ class SharedRandom:
                 yield
             finally:
                 self._is_inside = False
-                self._apart = self._streams.exchange(own)
+                # Those, too, that became apart meanwhile.
+                more = global_state([name for name in self._apart if name not in own])
+                self._apart = self._streams.exchange(own) | more
 
     def diverge(self) -> None:
         """Keep the shared stream from here on unchanged by what is drawn in this pass."""

@@ -59,6 +59,8 @@ for x in torch.utils.data.DataLoader(range(10)):
 """
 NO_LOOP = "import torch\n\nprint(torch.ones(3))\n"
 
+PATIENCE = 300.0  # seconds: a bound for what would take hours; on an idle machine all of it takes less than a minute
+
 Accelify = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -71,11 +73,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def accelify(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def accelify(*arguments: str, stdin: str = "", timeout: float | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command; nothing that it prints may be a traceback."""
-    done = subprocess.run(
-        [sys.executable, "-m", "accelify", *arguments], input=stdin, capture_output=True, encoding="utf-8", check=False
-    )
+    command = [sys.executable, "-m", "accelify", *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, encoding="utf-8", check=False, timeout=timeout)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     return done
 
@@ -324,6 +325,57 @@ def test_bad_input_is_one_line_and_costs_only_itself(kind: str, here: Path, migr
     assert together.stderr == alone.stderr
     assert Path("good.py").read_text() == migrated
     assert Path("bad.py").read_bytes() == data
+
+
+def notebook(*sources: object, **metadata: object) -> bytes:
+    cells = [{"cell_type": "code", "source": source, "metadata": {}, "outputs": []} for source in sources]
+    return json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}).encode()
+
+
+HOSTILE = {
+    "a source that is a number": ("a.ipynb", notebook(PLAIN, 5), "neither a text nor a list of lines"),
+    "a source that is null": ("a.ipynb", notebook(None, "torch"), "neither a text nor a list of lines"),
+    "lines that are numbers": ("a.ipynb", notebook([PLAIN, 5]), "neither a text nor a list of lines"),
+    "a number of 10,000 digits": (
+        "a.ipynb",
+        notebook(PLAIN, n=0).replace(b'"n": 0', b'"n": ' + b"1" * 10_000),
+        "a number of thousands of digits",
+    ),
+    "arrays in each other": ("a.ipynb", b'{"cells":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "nested too deeply"),
+    "many training loops": ("a.ipynb", notebook(*[PLAIN] * 1000), "more than 300 backward passes"),
+    "a form feed after blanks": ("a.py", PLAIN.replace("        loss.b", "        \f loss.b").encode(), "unindent"),
+    "calls of calls": ("a.py", PLAIN.encode() + b"x" + b"()" * 5000, "nested too deeply"),
+    "branches of branches": ("a.py", PLAIN.encode() + b"if x: y\n" + b"elif x: y\n" * 5000, "nested too deeply"),
+    "10 MB of numbers": ("a.py", PLAIN.encode() + b"x = [" + b"1, " * 3_300_000 + b"]\n", "more than 300,000 nodes"),
+    "10 MB of parentheses": ("a.py", PLAIN.encode() + b"(" * 10_000_000, "too many nested parentheses"),
+    "an encoding for names of hosts": ("a.py", b"# coding: idna\n" + PLAIN.encode(), "cannot be decoded as idna"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_input_is_one_line_and_valid_json(kind: str, here: Path) -> None:
+    name, data, reason = HOSTILE[kind]
+    Path(name).write_bytes(data)
+    done = accelify("rewrite", name, timeout=PATIENCE)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert reason in done.stderr
+    (file,) = json.loads(accelify("rewrite", name, "--output-format=json", timeout=PATIENCE).stdout)["files"]
+    assert reason in file["error"]["message"]
+    assert Path(name).read_bytes() == data
+
+
+def test_a_line_of_10_mb_and_20_000_cells_are_rewritten(here: Path) -> None:
+    Path("line.py").write_text(f"{PLAIN}x = '{'a' * 10_000_000}'\n")
+    Path("cells.ipynb").write_bytes(notebook(PLAIN, *["x = 1\ny = x\n"] * 20_000))
+    for name in ("line.py", "cells.ipynb"):
+        assert accelify("rewrite", name, timeout=PATIENCE).returncode == 0
+        assert "accelerator.backward" in Path(name).read_text()
+
+
+def test_form_feeds_where_python_takes_them(here: Path, migrated: str) -> None:
+    Path("train.py").write_text(PLAIN.replace("import torch\n", " \fimport\ftorch\n", 1))
+    assert rewrite("train.py").returncode == 0
+    assert Path("train.py").read_text() == migrated.replace("import torch\n", " \fimport\ftorch\n", 1)
 
 
 def test_a_sum_of_5000_terms_crashes_nothing(here: Path, migrated: str) -> None:

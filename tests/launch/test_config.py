@@ -136,6 +136,37 @@ def test_a_bad_file_gets_one_line(shell: Shell, text: str) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+HOSTILE = {
+    "accelify.yaml": {
+        "[" * 20_000: "is nested too deeply",
+        "a: " + "{a: " * 20_000 + "}" * 20_000: "is nested too deeply",
+        "num_processes: " + "1" * 10_000: "is not YAML",
+        "a: &a [*a]\nb: " + "[*a, " * 3000: "is ",
+        "num_processes: 2020-99-99": "is not YAML: month must be in 1..12",
+        "debug: !!bool perhaps": "is not YAML",
+        "debug: !!timestamp never": "is not YAML",
+        "debug: \x00": "is not YAML",
+        "- debug": "is no table of settings",
+        "? [1]\n: 2": "is not YAML",
+    },
+    "accelify.toml": {
+        "a = " + "[" * 20_000 + "]" * 20_000: "is nested too deeply",
+        "num_processes = " + "1" * 10_000: "is not TOML",
+    },
+    "pyproject.toml": {"[tool]\naccelify = 5": "'accelify' in [tool.accelify]"},
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in HOSTILE.items() for text in texts])
+def test_a_hostile_file_gets_one_line(shell: Shell, name: str, text: str) -> None:
+    file = shell.script(text, name)
+    shell.script("raise SystemExit('must not run')")
+    done = shell.run("launch", "--config-file", name, "--num-processes", "2", "train.py")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"accelify: {file.name}: {HOSTILE[name][text]}")
+    assert "Traceback" not in shell.run("config", "validate").stderr
+
+
 def test_validate(shell: Shell) -> None:
     assert shell.run("config", "validate").returncode == 2  # nothing there
     shell.script("mixed_precision: no\nnum_processes: auto\n", "accelify.yaml")

@@ -213,8 +213,8 @@ class NamedDevices:
         """The arguments, in no order."""
         for call in self.program.calls:
             if self.program.path(call) in self.files:
-                for argument in [*call.args, *(k.value for k in call.keywords)]:
-                    if self._is_a_place_for_devices(call, argument) and self.is_option(argument):
+                for argument, keyword in [*((a, None) for a in call.args), *((k.value, k.arg) for k in call.keywords)]:
+                    if self._is_a_place_for_devices(call, argument, keyword) and self.is_option(argument):
                         yield argument
 
     def is_option(self, node: ast.expr) -> bool:
@@ -235,10 +235,9 @@ class NamedDevices:
         )
         return {last_name(s) for s in stores if not ast.unparse(s).startswith("self.")}
 
-    def _is_a_place_for_devices(self, call: ast.Call, argument: ast.expr) -> bool:
+    def _is_a_place_for_devices(self, call: ast.Call, argument: ast.expr, keyword: str | None) -> bool:
         if argument in self.moved:
             return True
-        keyword = next((k.arg for k in call.keywords if k.value is argument), None)
         if "torch.device" in self.program.called(call):
             return False
         if keyword is not None:

@@ -13,16 +13,36 @@ Opcode = tuple[str, int, int, int, int]
 def opcodes(before: Sequence[str], after: Sequence[str]) -> Iterator[Opcode]:
     """What makes one list of lines out of another, as `difflib` tells it.
 
-    It is asked only between lines that both have once: where lines repeat, it takes the square of the file's length.
+    It is asked only of what differs between lines that both have once: where lines repeat, it takes the square of their
+    number.
     """
     start, new_start = 0, 0
     for anchor, new_anchor in [*_anchors(before, after), (len(before), len(after))]:
-        part = difflib.SequenceMatcher(None, before[start:anchor], after[new_start:new_anchor], autojunk=False)
-        for tag, a, b, c, d in part.get_opcodes():
-            yield tag, start + a, start + b, new_start + c, new_start + d
+        yield from _between(before, after, (start, anchor), (new_start, new_anchor))
         if anchor < len(before):
             yield "equal", anchor, anchor + 1, new_anchor, new_anchor + 1
         start, new_start = anchor + 1, new_anchor + 1
+
+
+def _between(
+    before: Sequence[str], after: Sequence[str], old: tuple[int, int], new: tuple[int, int]
+) -> Iterator[Opcode]:
+    """The opcodes of two ranges of lines: what both begin and end with is equal, `difflib` gets the rest."""
+    (start, end), (new_start, new_end) = old, new
+    first, most = 0, min(end - start, new_end - new_start)
+    while first < most and before[start + first] == after[new_start + first]:
+        first += 1
+    last, most = 0, most - first
+    while last < most and before[end - 1 - last] == after[new_end - 1 - last]:
+        last += 1
+    if first:
+        yield "equal", start, start + first, new_start, new_start + first
+    start, new_start = start + first, new_start + first
+    differing = before[start : end - last], after[new_start : new_end - last]
+    for tag, a, b, c, d in difflib.SequenceMatcher(None, *differing, autojunk=False).get_opcodes():
+        yield tag, start + a, start + b, new_start + c, new_start + d
+    if last:
+        yield "equal", end - last, end, new_end - last, new_end
 
 
 def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:

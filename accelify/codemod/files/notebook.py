@@ -151,6 +151,8 @@ def read(text: str, path: str) -> Notebook:
     except json.JSONDecodeError as error:
         reason = f"a notebook that is not valid JSON: {error.msg}"
         raise CannotRead(path, error.lineno, error.colno - 1, reason) from None
+    except ValueError:  # the other one of json.loads: Python refuses to read more than 4,300 digits
+        raise CannotRead(path, reason="a notebook that holds a number of thousands of digits") from None
     except RecursionError:
         raise CannotRead(path, reason="a notebook whose JSON is nested too deeply") from None
     found: list[Spans] = []
@@ -182,13 +184,21 @@ def _notebook(text: str, path: str, mark: str, found: Sequence[Spans]) -> Notebo
         kind, (start, end) = spans.get("cell_type"), next((spans[key] for key in _SOURCES if key in spans), (0, 0))
         if kind is None or json.loads(text[slice(*kind)]) != "code" or start == end:
             continue
-        value = json.loads(text[start:end])
-        source = value if isinstance(value, str) else "".join(map(str, value))
+        source = _joined(json.loads(text[start:end]))
+        if source is None:
+            raise CannotRead(path, 1, 0, "the source of this cell is neither a text nor a list of lines", number)
         if is_read(source):
             cells.append(Cell(number, source, start, end, *masked(source, names.__next__)))
         elif ".backward(" in source:
             unread.append(number)
     return Notebook(path, text, tuple(cells), mark, tuple(unread))
+
+
+def _joined(value: object) -> str | None:
+    """The text of a cell's source, which is a string or a list of lines; None if it is neither."""
+    lines: list[object] = value if isinstance(value, list) else [value]
+    texts = [line for line in lines if isinstance(line, str)]
+    return "".join(texts) if len(texts) == len(lines) else None
 
 
 def _is_empty(content: object) -> bool:

@@ -8,6 +8,7 @@ made in the LibCST tree; `Concrete` finds its nodes by place.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,27 +26,33 @@ _PYTHON_2 = (
     "multiple exception types must be parenthesized",
     "leading zeros in decimal",
 )
+# What one file may have, so that its analysis ends within a minute; a script of 10,000 lines has some 100,000 nodes.
+MOST_NODES = 300_000
+MOST_LEVELS = 2_500
+MOST_BACKWARD_PASSES = 300
+
+# Python counts the indentation of a line from its last form feed.
+_FEED_IN_INDENTATION = re.compile(r"^[ \t\f]*\f", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """One file of the user's: `text` has `\\n` newlines and no form feeds, as LibCST and `ast` both read it alike."""
+    """One file of the user's: `text` has `\\n` newlines and no form feeds, as LibCST and `ast` both read it alike.
+
+    nodes: all of the tree, the module first, from the outside in.
+    """
 
     path: str
     data: bytes
     decoded: Decoded
     text: str
     tree: ast.Module
+    nodes: list[ast.AST]
 
     @cached_property
     def lines(self) -> list[str]:
         """The text's lines, without their ends; line 1 is `lines[0]`."""
         return self.text.split("\n")
-
-    @cached_property
-    def nodes(self) -> list[ast.AST]:
-        """All nodes, the module first, from the outside in."""
-        return list(ast.walk(self.tree))
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
@@ -107,10 +114,12 @@ def _root(node: ast.expr) -> str:
 def parse(path: str, data: bytes) -> Parsed:
     """Parse a file.
 
-    Raises: CannotRead for bytes that are not text, CannotParse with line and column for text that is not Python 3.
+    Raises: CannotRead for bytes that are not text, CannotParse with line and column for text that is not Python 3, and
+    for a file that is too large.
     """
     decoded = decode(data, path)
-    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
+    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _FEED_IN_INDENTATION.sub("", text).replace("\f", " ")
     try:
         tree = parse_text(text, path)
     except CannotParse as error:
@@ -120,7 +129,37 @@ def parse(path: str, data: bytes) -> Parsed:
         raise CannotParse(path, line, error.column, error.reason, cell) from None
     if decoded.notebook is not None:
         decoded.notebook.check(tree)
-    return Parsed(path=path, data=data, decoded=decoded, text=text, tree=tree)
+    if text.count(".backward(") > MOST_BACKWARD_PASSES:
+        raise CannotParse(path, reason=f"too large to be analysed: more than {MOST_BACKWARD_PASSES} backward passes")
+    return Parsed(
+        path=path,
+        data=data,
+        decoded=decoded,
+        text=text,
+        tree=tree,
+        nodes=_nodes(tree, path, trains=".backward(" in text),
+    )
+
+
+def _nodes(tree: ast.Module, path: str, *, trains: bool) -> list[ast.AST]:
+    """All nodes in the order of `ast.walk`.
+
+    Raises: CannotParse for too many of them or, in a file that trains, too many in each other, which cost the square.
+    """
+    nodes: list[ast.AST] = []
+    level: list[ast.AST] = [tree]
+    levels = 0
+    while level:
+        nodes += level
+        levels += 1
+        if trains and levels > MOST_LEVELS:
+            raise CannotParse(path, reason=f"nested too deeply to be analysed: more than {MOST_LEVELS:,} levels")
+        if len(nodes) > MOST_NODES:
+            raise CannotParse(
+                path, reason=f"too large to be analysed: more than {MOST_NODES:,} nodes in its syntax tree"
+            )
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return nodes
 
 
 @contextmanager
@@ -158,8 +197,11 @@ def reason(error: SyntaxError, text: str) -> str:
 
 
 def encoded(parsed: Parsed, text: str) -> bytes:
-    """A file's new text as bytes."""
-    return encode(_restored(parsed, text), parsed.decoded)
+    """A file's new text as bytes. Raises: CannotParse where its encoding, or a notebook's cells, cannot hold it."""
+    try:
+        return encode(_restored(parsed, text), parsed.decoded)
+    except UnicodeError:
+        raise CannotParse(parsed.path, reason=f"the new text cannot be written as {parsed.decoded.encoding}") from None
 
 
 def _restored(parsed: Parsed, text: str) -> str:

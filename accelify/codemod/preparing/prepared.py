@@ -245,7 +245,7 @@ class Prepared:
         names = self._model_names.get(self.program.frame(node))
         if not names:
             return False
-        if ast.unparse(node) in names:
+        if not isinstance(node, ast.Call) and ast.unparse(node) in names:  # a call may be a chain of thousands
             return True
         values = self.program.values(node)
         if not values or not values <= self.preparation.models:

@@ -194,7 +194,8 @@ def read_config(path: Path) -> dict[str, Value]:
         raise BadSetting(str(path), f"cannot be read: {reason}") from None
     table = _parse_yaml(path, text) if path.suffix in (".yaml", ".yml") else _parse_toml(path, text)
     if path.name == "pyproject.toml":
-        ours = table.get("tool", {}).get("accelify", {})
+        tools = table.get("tool")
+        ours = tools.get("accelify", {}) if isinstance(tools, dict) else {}
         strays = [name for name in ours if name != "launch"] if isinstance(ours, dict) else ["accelify"]
         if strays:
             raise BadSetting(str(path), f"{strays[0]!r} in [tool.accelify]: settings stand in [tool.accelify.launch]")
@@ -211,8 +212,10 @@ def _parse_toml(path: Path, text: str) -> dict[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a TOMLDecodeError, or what Python has against a number
         raise BadSetting(str(path), f"is not TOML: {error}") from None
+    except RecursionError:
+        raise BadSetting(str(path), "is nested too deeply") from None
 
 
 def _parse_yaml(path: Path, text: str) -> dict[str, Any]:
@@ -220,8 +223,10 @@ def _parse_yaml(path: Path, text: str) -> dict[str, Any]:
 
     try:
         table: dict[str, Any] = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:  # the others of `!!int x`, `!!bool x`
         raise BadSetting(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise BadSetting(str(path), "is nested too deeply") from None
     return table
 
 

@@ -67,11 +67,19 @@ def test_whether_a_library_runs_the_training_already(text: str, is_migrated: boo
         ("x.cuda(async=True)", "non_blocking"),
         ("x = (", "never closed"),
         ("(" * 500 + ")" * 500, "nested"),
+        ("x.backward()\nx" + "()" * 3000, "nested too deeply"),
+        ("x = [" + "1, " * 300_000 + "]", "too large"),
+        ("x.backward()\n" * 301, "too large"),
     ],
 )
 def test_what_cannot_be_parsed(text: str, reason: str) -> None:
     with pytest.raises(CannotParse, match=reason):
         parse("a.py", text.encode())
+
+
+def test_what_cannot_be_written_in_the_encoding_of_the_file() -> None:
+    with pytest.raises(CannotParse, match="cannot be written as ascii"):
+        encoded(parse("a.py", b"# coding: ascii\na = b\n"), "\xe4 = b\n")
 
 
 def test_where_it_cannot_be_parsed() -> None:
@@ -91,6 +99,7 @@ def test_what_is_no_text() -> None:
         (b"a\r\nb\r\n", "b", "c", b"a\r\nc\r\n"),
         (b"a\r\nb\nd\r\n", "d", "c", b"a\r\nb\nc\r\n"),
         (b"a\n\x0cb\n", "b", "c\nb", b"a\nc\n\x0cb\n"),
+        (b"a\n  \x0cb\n", "a", "c", b"c\n  \x0cb\n"),
         (b"a\rb", "b", "c", b"a\rc"),
         (b"\xef\xbb\xbfa\n", "a", "b", b"\xef\xbb\xbfb\n"),
         (b"# coding: latin-1\n\xe4 = b\n", "b", "c", b"# coding: latin-1\n\xe4 = c\n"),

@@ -7,15 +7,24 @@ makes them the file. A symbolic link stays and the file behind it is replaced; m
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 Write = Callable[[IO[bytes]], Any]
+
+# What `staged` calls the new bytes of a file.
+_TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.part")
 
 
 class OwnerWouldChange(PermissionError):
@@ -55,6 +64,8 @@ def staged(
     """
     target = Path(os.path.realpath(path))
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    alive = os.dup(descriptor)  # keeps the lock until the end: whoever could take it knows that nobody will
+    _lock(alive)
     try:
         with os.fdopen(descriptor, "wb") as file:
             _keep_owner_and_mode(target, descriptor, mode, must_keep_owner=must_keep_owner)
@@ -65,6 +76,37 @@ def staged(
     finally:
         with suppress(OSError):  # the usual case: it has become the file
             Path(name).unlink()
+        os.close(alive)
+
+
+def remove_leftovers(folder: Path, names: Collection[str]) -> None:
+    """Remove the new bytes of files of these names that a process has left in a folder when it was killed."""
+    if fcntl is None:
+        return
+    with suppress(OSError), os.scandir(folder) as scan:
+        for entry in list(scan):
+            found = _TEMPORARY.fullmatch(entry.name)
+            if found and found[1] in names and entry.is_file(follow_symlinks=False):
+                _remove_unless_in_use(entry.path)
+
+
+def _remove_unless_in_use(path: str) -> None:
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            if _lock(descriptor):
+                Path(path).unlink()
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether the lock of a file was free, and is this process's now; where files have none, it was not."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (OSError, AttributeError):
+        return False
+    return True
 
 
 def sync_folder(folder: Path) -> None:

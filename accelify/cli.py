@@ -9,10 +9,14 @@ help, and give it a line in COMMANDS. Keep what is heavy (libcst, rich, torch) i
 from __future__ import annotations
 
 import importlib
+import sys
+from typing import Any  # what a command returns, which nobody reads
 
 import click
 
 from accelify import __version__
+
+INTERRUPTED = 130  # 128 plus SIGINT, as shells count
 
 # name -> what it does, in one line; in the order that `accelify --help` shows
 COMMANDS = {
@@ -41,6 +45,17 @@ class Commands(click.Group):
         command = importlib.import_module(f"accelify.commands.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; Ctrl-C ends it without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        except click.Abort as error:  # what a question makes of Ctrl-C, and of the end of its input
+            if isinstance(error.__context__, KeyboardInterrupt):
+                sys.exit(INTERRUPTED)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any of them."""

@@ -121,3 +121,23 @@ def test_file_and_folder_are_on_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_mode) or real(descriptor))
     atomic.write(tmp_path / "a", put(b"new"))
     assert [stat.S_ISDIR(mode) for mode in synced] == [False, True]
+
+
+def test_leftovers_of_what_was_killed_go_and_those_of_the_living_stay(tmp_path):
+    left = tmp_path / ".a.abcd1234.part"
+    strangers = [tmp_path / name for name in (".b.abcd1234.part", ".a.part", "a.abcd1234.part", ".a.ABCD1234.part")]
+    for path in (left, *strangers):
+        path.touch()
+    with atomic.staged(tmp_path / "a", put(b"new")) as new:
+        atomic.remove_leftovers(tmp_path, {"a"})
+        assert not left.exists()
+        new.replace()
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert names_in(tmp_path) == sorted(["a", *(path.name for path in strangers)])
+
+
+def test_a_named_pipe_and_a_missing_folder_stop_no_cleaning(tmp_path):
+    os.mkfifo(tmp_path / ".a.abcd1234.part")
+    atomic.remove_leftovers(tmp_path, {"a"})
+    atomic.remove_leftovers(tmp_path / "nowhere", {"a"})
+    assert names_in(tmp_path) == [".a.abcd1234.part"]

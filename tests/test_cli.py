@@ -7,9 +7,11 @@ import os
 import pty
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -482,6 +484,32 @@ def test_a_file_that_changed_or_vanished_meanwhile_is_left_alone_and_said(here: 
     assert sorted(path.name for path in here.iterdir()) == ["changed.py", "good.py"]
 
 
+KILLED = """
+import os, signal, sys
+from accelify.cli import main
+from accelify import atomic
+atomic.Staged.replace = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+main(sys.argv[1:])
+"""
+
+
+def test_what_a_killed_rewrite_leaves_goes_with_the_next_one(here: Path, migrated: str) -> None:
+    for name in ("train.py", "other.py"):
+        Path(name).write_text(PLAIN)
+    Path(".train.py.notours.part").touch()
+    command = [sys.executable, "-c", KILLED, "rewrite", "train.py"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    (left,) = here.glob(".train.py.????????.part")
+    assert left.read_text() == migrated
+    assert Path("train.py").read_text() == PLAIN
+    rewrite("other.py")
+    rewrite("train.py", "--diff")
+    assert left.exists()  # neither is about this file, or may write
+    Path("train.py").write_text(NO_LOOP)  # and even when there is nothing to write
+    assert rewrite("train.py").returncode == 0
+    assert sorted(path.name for path in here.iterdir()) == [".train.py.notours.part", "other.py", "train.py"]
+
+
 def test_files_without_torch_are_left_alone_however_bad_they_are(here: Path) -> None:
     Path("python2.py").write_text('print "hello"\n')
     Path("data.py").write_bytes(b"\x00\xff")
@@ -539,6 +567,35 @@ def test_many_files_show_progress_on_a_terminal_only(here: Path) -> None:
     assert rewrite("--check", ".").stderr == ""
     _, err = on_terminal("rewrite", "--check", "1.py", stream="stderr")
     assert "Rewriting" not in err
+
+
+@pytest.mark.parametrize("arguments", [("many", "-j2"), ("large.py",)])
+def test_ctrl_c_ends_everything_with_130(arguments: tuple[str, ...], here: Path) -> None:
+    Path("many").mkdir()
+    Path("large.py").write_text(PLAIN * 200)
+    for number in range(3):
+        Path(f"many/{number}.py").write_text(PLAIN * 200)
+    command = [sys.executable, "-m", "accelify", "rewrite", "--diff", *arguments]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, start_new_session=True, text=True, **pipes)  # type: ignore[call-overload]
+    deadline = time.monotonic() + PATIENCE
+    while len(session(process.pid)) < 3 and len(list(Path(f"/proc/{process.pid}/task").iterdir())) < 2:
+        assert process.poll() is None  # workers, or the thread with a deep stack, are still to come
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=PATIENCE) == ("", "")
+    assert process.returncode == 130
+    while session(process.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def session(pid: int) -> list[str]:
+    """The processes that were started from one, itself included."""
+    return subprocess.run(
+        ["ps", "-o", "pid=", "-s", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

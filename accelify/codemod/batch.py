@@ -89,7 +89,11 @@ def rewrite_stdin(path: str, data: bytes, options: Options) -> Batch:
 
 
 def write(batch: Batch) -> Batch:
-    """Write what was migrated, program by program; what could not be written becomes an error."""
+    """Write what was migrated, program by program; what could not be written becomes an error.
+
+    What an earlier run that was killed has left beside any of the files goes.
+    """
+    source.remove_leftovers(result.path for result in batch.results())
     return replace(batch, programs=tuple(_written(program) for program in batch.programs))
 
 

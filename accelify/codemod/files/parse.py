@@ -28,7 +28,7 @@ _PYTHON_2 = (
 )
 # What one file may have, so that its analysis ends within a minute; a script of 10,000 lines has some 100,000 nodes.
 MOST_NODES = 300_000
-MOST_LEVELS = 2_500
+MOST_LEVELS = 4_000
 MOST_BACKWARD_PASSES = 300
 
 # Python counts the indentation of a line from its last form feed.

@@ -8,7 +8,7 @@ import re
 import signal
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +136,16 @@ def replace(replacements: Sequence[Replacement]) -> None:
         for each, new in zip(replacements, prepared, strict=True):
             with _as_cannot_write(each.path):
                 new.replace()
+
+
+def remove_leftovers(paths: Iterable[str]) -> None:
+    """Remove what a rewrite of these files that was killed has left beside them."""
+    names: dict[Path, set[str]] = {}
+    for path in paths:
+        target = Path(os.path.realpath(path))
+        names.setdefault(target.parent, set()).add(target.name)
+    for folder, its_names in names.items():
+        atomic.remove_leftovers(folder, its_names)
 
 
 def describe(error: OSError) -> str:

@@ -183,7 +183,6 @@ def test_the_diff_is_one_for_each_changed_cell() -> None:
         (b'["torch"]', None, None, "no notebook"),
         (b'{"cells": [], "torch": ' + b"1" * 10_000 + b"}", None, None, "thousands of digits"),
         (written(content("torch")).replace(b'"torch"', b"5"), 1, 1, "neither a text nor a list of lines"),
-        (written(content("torch")).replace(b'["torch"]', b"null"), 1, 1, "neither a text nor a list of lines"),
         (b'{"cells": {"torch": 1}}', None, None, "no notebook"),
         (written(content(*CELLS, "x = 1\nprint 'x'")), 2, 6, "Python 2"),
         (written(content(*CELLS, "x = 1\n  y = 2")), 2, 6, "unexpected indent"),

@@ -67,7 +67,7 @@ def test_whether_a_library_runs_the_training_already(text: str, is_migrated: boo
         ("x.cuda(async=True)", "non_blocking"),
         ("x = (", "never closed"),
         ("(" * 500 + ")" * 500, "nested"),
-        ("x.backward()\nx" + "()" * 3000, "nested too deeply"),
+        ("x.backward()\nx" + "()" * 5000, "nested too deeply"),
         ("x = [" + "1, " * 300_000 + "]", "too large"),
         ("x.backward()\n" * 301, "too large"),
     ],

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.facts import Measured, Metrics
+from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Instance
 
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 
@@ -26,7 +28,23 @@ def _is_own(metrics: Metrics, test: ast.expr) -> bool:
     """Whether a condition may hold on one rank alone; a memory of draws grows by one a round, whatever is drawn."""
     sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
     is_of_length = any(isinstance(s, ast.Call) and ast.unparse(s.func) == "len" for s in sides)
-    return not (is_of_length and metrics.ranks.shards.draws) and metrics.ranks.is_own(test)
+    if is_of_length and metrics.ranks.shards.draws:
+        return False
+    return metrics.ranks.is_own(test) or goes_by_size(metrics, test)
+
+
+def goes_by_size(metrics: Metrics, test: ast.expr) -> bool:
+    """Whether a condition asks for the size of a batch, and ranks may have batches of other sizes."""
+    sized = {origin.node for origin in metrics.ranks.of(test).of(Mark.ROWS)}
+    return any(_has_other_sizes(metrics.measured, loop) for loop in sized)
+
+
+def _has_other_sizes(measured: Measured, loop: ast.AST) -> bool:
+    """Whether a round of a sharded loop may give ranks batches of other sizes, as only `prepare` evens them out."""
+    if measured.options.keep_global_batch or measured.prepared.is_dealt_by_hand(loop):
+        return True
+    held = measured.program.values(loop.iter) if isinstance(loop, (ast.For, ast.AsyncFor)) else ()
+    return any(isinstance(v, Instance) and not measured.roles.is_torch_loader(v) for v in held)
 
 
 class _Steps:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.metrics.decisions import decided_apart
-from tests.codemod.training_scripts import STEP, training
+from tests.codemod.facts import Facts
+from tests.codemod.training_scripts import STEP, script, training
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,29 @@ from tests.codemod.training_scripts import STEP, training
 )
 def test_conditions_of_steps(step: str, found: int) -> None:
     assert len(list(decided_apart(training(step=step).script.metrics))) == found
+
+
+SIZES = ["len(x) < 2", "x.size(0) != 2", "2 > y.shape[0] or epoch == 7"]
+PAIRS = """\
+class Pairs:
+    def __iter__(self):
+        return self
+    def __next__(self):
+        return next(self.a), next(self.b)
+"""
+
+
+@pytest.mark.parametrize("test", SIZES)
+def test_batches_of_a_prepared_loader_are_of_one_size(test: str) -> None:
+    step = f"if {test}:\n    continue\n" + STEP
+    assert list(decided_apart(training(step=step).script.metrics)) == []
+    divided = training(model="model = nn.DataParallel(model)", step=step).script
+    assert len(list(decided_apart(divided.metrics))) == 1
+
+
+@pytest.mark.parametrize("leave", ["break", "continue"])
+@pytest.mark.parametrize("test", SIZES)
+def test_batches_of_the_scripts_own_are_of_different_sizes(test: str, leave: str) -> None:
+    text = script(before=PAIRS, step=f"if {test}:\n    {leave}\n" + STEP)
+    text = text.replace("loader = DataLoader(rows, batch_size=2)", "loader = Pairs()")
+    assert len(list(decided_apart(Facts(text).script.metrics))) == 1

@@ -9,6 +9,8 @@ from dataclasses import replace
 from accelify.codemod.edits.values import AddParameter, DropParameter, Place, Plan
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
+from accelify.codemod.libraries import names
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.control_flow import position
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
@@ -65,9 +67,9 @@ def _changed_functions(made: Plan, parsed: Parsed) -> frozenset[str]:
 def _called(parsed: Parsed) -> frozenset[str]:
     """The last names of what a file calls, as they are where it imports them from."""
     aliases = [a for n in parsed.parents if isinstance(n, ast.ImportFrom) for a in n.names]
-    names = {a.asname: a.name for a in aliases if a.asname is not None}
+    renamed = {a.asname: a.name for a in aliases if a.asname is not None}
     found = [_last_name(n.func) for n in parsed.parents if isinstance(n, ast.Call)]
-    return frozenset(names.get(name, name) for name in found)
+    return frozenset(renamed.get(name, name) for name in found)
 
 
 def _last_name(function: ast.AST) -> str:
@@ -87,8 +89,20 @@ def name_readers(made: Plan, named: Sequence[Parsed], project: Project) -> None:
 
 
 def _readers(named: Sequence[Parsed], changed: Collection[str], project: Project) -> Iterator[Place]:
-    """Where the other files beside the named ones load weights into models, if they wrap any for several GPUs."""
+    """Where the other files beside the named ones load weights into models that they have wrapped for several GPUs."""
     for parsed in project.beside(named, ("DataParallel(", ".load_state_dict(")):
         loads = [n for n in parsed.parents if isinstance(n, ast.Call) and _last_name(n.func) == "load_state_dict"]
         if parsed.path not in changed and loads:
-            yield parsed.path, min(loads, key=lambda n: position(n, parsed.path))
+            chains = Chains(Program([parsed], project, [parsed]))
+            wrapped = [n for n in loads if isinstance(n.func, ast.Attribute) and _is_wrapped(chains, n.func.value)]
+            if wrapped:
+                yield parsed.path, min(wrapped, key=lambda n: position(n, parsed.path))
+
+
+def _is_wrapped(chains: Chains, model: ast.expr) -> bool:
+    """Whether a model may be `DataParallel(...)` where it is read."""
+    given = [
+        model,
+        *(chains.tracer.assigned(d.node) for d in chains.definitions(model) if isinstance(d.node, ast.expr)),
+    ]
+    return any(isinstance(g, ast.Call) and any(map(names.divides_batches, chains.program.called(g))) for g in given)

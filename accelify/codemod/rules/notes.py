@@ -133,7 +133,9 @@ def _uneven(script: Script) -> Iterator[Remark]:
         message = "this is decided from what one process sees: "
         if goes_by_size(script.metrics, node.test):
             size = (
-                "a part of the batch" if script.options.keep_global_batch else "others' last batches may have another size"
+                "a part of the batch"
+                if script.options.keep_global_batch
+                else "others' last batches may have another size"
             )
             message = f"this goes by the size of one process's batch ({size}): "
         if script.run.ends_apart:

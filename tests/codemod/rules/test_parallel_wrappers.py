@@ -63,3 +63,38 @@ def test_files_that_load_such_keys_are_named(tmp_path: Path, monkeypatch: pytest
     (result,) = rewrite_together(("train.py",), Options())
     (note,) = (n for n in result.notes if "no longer begin" in n.message)
     assert note.message.endswith("unlike test.py:3")
+
+
+BARE = """\
+import torch
+net = torch.nn.Linear(4, 1)
+net.load_state_dict(torch.load('net.pt'))
+if many:
+    net = torch.nn.DataParallel(net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reader", "told"),
+    [
+        (BARE, ""),
+        (BARE.replace("net.load", "other.load"), ""),
+        (BARE + "net.load_state_dict(torch.load('net.pt'))\n", ", unlike use.py:6"),
+        (
+            "from torch import nn\nclass A:\n    def f(self):\n        self.net = nn.DataParallel(self.net)\n"
+            "        self.net.load_state_dict(torch.load('net.pt'))\n",
+            ", unlike use.py:5",
+        ),
+        ("from torch import nn\nnn.DataParallel(net).load_state_dict(weights)\n", ", unlike use.py:2"),
+    ],
+)
+def test_a_model_that_is_bare_when_it_is_loaded_has_these_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("use.py").write_text(reader)
+    end = "torch.save(model.state_dict(), 'net.pt')"
+    Path("train.py").write_text(script(before="rows = torch.randn(8, 2, 4)", model=WRAP, end=end))
+    (result,) = rewrite_together(("train.py",), Options())
+    (note,) = (n for n in result.notes if "no longer begin" in n.message)
+    assert note.message.partition("load them without a wrapper")[2] == told

@@ -209,6 +209,8 @@ def _left(script: Script) -> Iterator[Remark]:
         message = f"{{}}: every process {does}; put it under `if accelerator.is_main_process:` if one should"
         if asked := dict.fromkeys(_asked_of_all(script, calls)):
             message += f", but ask for {', '.join(asked)} before that, as all processes must"
+        elif kept := dict.fromkeys(name for c in calls for name in _kept(script, c)):
+            message += f", but all processes read {', '.join(kept)}: give the others `None`, and test for that"
         yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named)
 
 
@@ -222,6 +224,15 @@ def _written_with_saves(script: Script) -> set[ast.stmt]:
     """The statements that one process runs for a checkpoint that it saves."""
     opened: set[ast.stmt] = {s.opened for s in script.written.saves if s.opened is not None}
     return opened | {script.program.statement(c) for s in script.written.saves for c in s.copies}
+
+
+def _kept(script: Script, call: ast.Call) -> Iterator[str]:
+    """The variables that are given what a call makes, and that are read."""
+    statement = script.program.statement(call)
+    for target in statement.targets if isinstance(statement, ast.Assign) and statement.value is call else ():
+        owner = script.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
+        if isinstance(target, ast.Name) and owner is not None and owner.reads.get(target.id):
+            yield f"`{target.id}`"
 
 
 def _asked_of_all(script: Script, calls: list[ast.Call]) -> Iterator[str]:

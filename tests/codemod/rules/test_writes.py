@@ -196,3 +196,44 @@ def test_other_commands_are_run_by_every_process(line: str) -> None:
 )
 def test_a_plot_is_drawn_by_all_and_written_by_one(drawn: str, shown: str) -> None:
     assert end(f"{drawn}\n{shown}\nplt.close()") == f"{drawn}\n{guarded(shown)}\nplt.close()"
+
+
+LOGGED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torch.utils.tensorboard import SummaryWriter
+loader = DataLoader(torch.randn(8, 4), batch_size=2)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def evaluate(step, logger=None):
+    if logger is not None:
+        logger.add_scalar("step", step)
+        return None
+    return str(step)
+def main():
+    {made}
+    for x in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print({read})
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "read", "kept"),
+    [
+        ("log = SummaryWriter('val')", "evaluate(1, log)", "`log`"),
+        ("log = other = SummaryWriter('val')", "evaluate(1, logger=other)", "`other`"),
+        ("log, n = SummaryWriter('val'), 1", "evaluate(1, log)", None),
+        ("pass", "evaluate(1, SummaryWriter('val'))", None),
+    ],
+)
+def test_what_all_processes_read_is_not_to_be_made_by_one_alone(made: str, read: str, kept: str | None) -> None:
+    result = run(LOGGED.format(made=made, read=read))
+    (note,) = (n.message for n in result.notes if n.rule == "writes")
+    said = f"if one should, but all processes read {kept}: give the others `None`, and test for that"
+    assert note.endswith(said if kept else "if one should")

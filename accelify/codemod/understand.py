@@ -163,7 +163,7 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
         precision = replace(precision, stays=(precision.after, "the accelerator is needed before this line"))
     if precision is not None and precision_stays is not None:
         precision = replace(precision, stays=precision_stays)
-    cpu = Cpu(program, roles, tracer, reach).find(set(layout.files))
+    cpu = Cpu(program, roles, tracer, reach, layout.prepared).find(set(layout.files))
     if cpu is not None and any(start.is_needed_before(s) or start.draws_before(s) for s in cpu.after):
         cpu = None
     after = list(cpu.after) if cpu is not None else []

@@ -548,3 +548,35 @@ def test_what_goes_to_a_gpu_before_the_accelerator_is_there_is_told(early: str) 
 def test_what_goes_to_a_gpu_afterwards_is_right() -> None:
     early = "def teacher(x):\n    return x + torch.ones(1).cuda()"
     assert not told(run(EARLY.format(early=early)), "this may run before `Accelerator()`")
+
+
+@pytest.mark.parametrize(
+    "device", ['f"cuda:{args.gpu}"', '"cuda:{}".format(args.gpu)', '"cuda:0"', '"cuda:" + str(args.gpu)']
+)
+def test_data_of_another_file_go_where_the_model_goes(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chosen = f'torch.device({device} if torch.cuda.is_available() else "cpu")'
+    Path("data.py").write_text(
+        f"import torch\nclass Data:\n    def __init__(self, args):\n        self.device = {chosen}\n"
+    )
+    text = (
+        f"from data import Data\nimport argparse\nimport torch\n{STEPS}args = argparse.ArgumentParser().parse_args()\n"
+    )
+    text = text.replace("DEVICE", chosen) + "train(args, Data(args))\n"
+    Path("train.py").write_text(text)
+    results = {r.path: r.after.decode() for r in rewrite_together(("train.py",), Options())}
+    assert "cuda:" not in "".join(results.values()), results
+
+
+STEPS = """\
+def train(args, d):
+    device = DEVICE
+    model = torch.nn.Linear(4, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+    for x in batches:
+        optimizer.zero_grad()
+        model(x.to(d.device)).mean().backward()
+        optimizer.step()
+"""

@@ -16,6 +16,7 @@ from accelify.codemod.devices.destinations import (
     is_where_another_is,
     numbers_of_gpus,
 )
+from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
@@ -51,7 +52,8 @@ class Devices:
     that are to come to the accelerator's device, if all are understood; homemade: what a script that names no device
     gives its models, where they are not. brought_back: those on the device that are to be read in the host's memory, in
     the order of the text; read_on_host: what is read there only, wherever it is. cpu: what keeps the script on the CPU,
-    such as an option of its own, as the accelerator gets it. is_for_cuda: whether the script has something on a GPU
+    such as an option of its own, as the accelerator gets it. options: those that get the accelerator's device where it
+    is created. is_for_cuda: whether the script has something on a GPU
     under a condition, in a way that no other accelerator's device can take the place of.
     """
 
@@ -69,6 +71,7 @@ class Devices:
     brought_back: tuple[ast.expr, ...]
     read_on_host: frozenset[ast.expr]
     cpu: Setting | None
+    options: tuple[DeviceOption, ...] = ()
     is_for_cuda: bool = False
 
     def is_needless(self, move: Move) -> bool:
@@ -174,15 +177,19 @@ class Own:
         plain = self._plain(known, devices)
         bound = [b.value for b in known.bindings if access.at(b) and not known.is_for_the_cpu(b)]
         fixed = frozenset(f for f in self._fixed(known, devices, plain, bound) if access.at(f) is not None)
+        named = NamedDevices(self.program, self.tracer, set(known.files), known.found).find()
+        options = DeviceOptions(known, access).find([*fixed, *(n for n in named if access.at(n) is not None)])
+        settled = frozenset(read for option in options for read in option.reads)
         lattice = Lattice(
             *(self.program, self.roles, self.tracer, self.prepared, self._tensors()),
             plain=plain,
             holds=holds,
-            replaced=[*fixed, *bound],
+            replaced=[*fixed, *bound, *settled],
         )
         mismatches = Mismatches(lattice)
         found = Bringing(lattice, mismatches, access.at).find(is_settled=is_settled) if self.has_model else Brought()
-        return Placed(lattice, replace(found, doubtful=list(mismatches.doubtful)), mismatches.is_tensor, fixed)
+        found = replace(found, doubtful=list(mismatches.doubtful))
+        return Placed(lattice, found, mismatches.is_tensor, fixed - settled, options)
 
     def _fixed(
         self, known: Moves, plain_devices: Destinations, plain: set[Where], bound: Sequence[ast.expr]
@@ -204,7 +211,7 @@ class Own:
         for site, held in named:
             is_variable = bool(names_read_in(site)) and not is_where_another_is(site)
             is_trained_on = plain == {Where.HOST} and bool(held) and all(d.now is Where.HOST for d in held)
-            is_given = any(d.now is Where.NUMBERED and d.is_given for d in held)
+            is_given = any(d.now is Where.NUMBERED and (d.is_given or site in bound) for d in held)
             is_one = site in literal and any(d.now is Where.NUMBERED for d in held) and not is_where_another_is(site)
             if (is_variable and (is_trained_on or is_given)) or (is_one and not isinstance(site, _VARIABLES)):
                 yield site
@@ -237,13 +244,15 @@ class Own:
 class Placed:
     """Where tensors live, and those that have to live elsewhere.
 
-    is_tensor: whether an expression is one tensor. fixed: what names the same device in every process.
+    is_tensor: whether an expression is one tensor. fixed: what names the same device in every process. options: those
+    of the script that get the accelerator's device.
     """
 
     lattice: Lattice
     brought: Brought
     is_tensor: Callable[[ast.expr], bool]
     fixed: frozenset[ast.expr]
+    options: tuple[DeviceOption, ...] = ()
 
 
 def devices_of(
@@ -265,18 +274,19 @@ def devices_of(
     if not by_hand:
         found = NamedDevices(program, tracer, set(files), [m for m in moves if m.call not in needless]).find()
         others = placed.fixed - {b.value for b in known.bindings} - {m.device for m in moves if m.call in needless}
-        named = sorted({*(a for a in found if access.at(a)), *others}, key=program.position)
+        settled = {read for option in placed.options for read in option.reads}
+        named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
     homemade = tensor if not brought.bringing else None
     read = frozenset(_read_on_host(program))
     may_be_there = (t for t in read if program.path(t) in files and lattice.may_be_there(t, brought.origins))
     own_reads = (t for t in may_be_there if placed.is_tensor(t))
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
-    out_of_reach = () if by_hand else tuple(_out_of_reach(program, moves, files, access))
+    out_of_reach = () if by_hand else (*_out_of_reach(program, moves, files, access), *_elsewhere(program, files))
     early = frozenset(_early(program, access.reach))
     return Devices(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
-        *(brought, homemade, tuple(back), read, setting),
+        *(brought, homemade, tuple(back), read, setting, placed.options),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
     )
 
@@ -315,6 +325,14 @@ def _out_of_reach(
     places = [m.device for m in moves if m.device is not None]
     places += [k.value for c in calls for k in c.keywords if k.arg in ("device", "map_location")]
     return (p for p in dict.fromkeys(places) if any(gpu_texts(p)) and access.at(p) is None)
+
+
+def _elsewhere(program: Program, files: Collection[str]) -> Iterator[ast.expr]:
+    """Where the project's other files, that training comes to, name a GPU by its number: `torch.device("cuda:0")`."""
+    for call in program.calls:
+        is_run = program.path(call) not in files and program.frame(call) in program.reachable
+        if is_run and "torch.device" in program.called(call) and any(gpu_texts(call)):
+            yield call
 
 
 def _early(program: Program, reach: Reach) -> set[Scope]:

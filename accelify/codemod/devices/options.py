@@ -9,6 +9,7 @@ from functools import cached_property
 
 from accelify.codemod.devices.moves import Move, is_option, last_name
 from accelify.codemod.libraries import vocabulary
+from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.settings import Setting, Settings
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
@@ -29,40 +30,43 @@ class CpuSetting(Setting):
 
 
 class Cpu:
-    """Find the option behind `"cuda" if not args.no_cuda and torch.cuda.is_available() else "cpu"`."""
+    """Find the option behind `"cuda" if not args.no_cuda and torch.cuda.is_available() else "cpu"`.
 
-    def __init__(self, program: Program, roles: Roles, tracer: Tracer, reach: Reach) -> None:
+    Or behind `if args.gpu: net.cuda()`, wherever in the project the model is moved.
+    """
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, reach: Reach, prepared: Prepared) -> None:
         self.program = program
         self.roles = roles
         self.tracer = tracer
         self.reach = reach
+        self.prepared = prepared
 
     def find(self, files: Collection[str]) -> CpuSetting | None:
         """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood.
 
         Several homes must have the same one, and have it from the beginning.
         """
-        each = [self._of_home(home, files) for home in self.reach.homes]
+        choices = [*self._named(files), *(self._moving() if not self._always_moves(files) else ())]
+        each = [self._of_home(home, choices) for home in self.reach.homes]
         known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
         if not is_one or (len(known) > 1 and any(setting.after for setting in known)):
             return None
         return replace(known[0], wishes=frozenset(wish for setting in known for wish in setting.wishes))
 
-    def _of_home(self, home: Scope, files: Collection[str]) -> CpuSetting | None:
+    def _of_home(self, home: Scope, choices: Iterable[ast.If | ast.IfExp]) -> CpuSetting | None:
         settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
         run = self.program.run_from([home])
         found: dict[str, CpuSetting | None] = {}
-        for path in files:
-            for node in self.program.flow.parsed_of[path].parents:
-                if not isinstance(node, (ast.IfExp, ast.If)) or not self._chooses(node, files):
-                    continue
-                if len(self.reach.homes) > 1 and path != home.module and self.program.frame(node) not in run:
-                    continue
-                terms = self._terms(node.test, _DEPTH)
-                if not terms:
-                    return None
-                self._settle(settings, terms, found)
+        for choice in choices:
+            frame = self.program.frame(choice)
+            if len(self.reach.homes) > 1 and frame.module != home.module and frame not in run:
+                continue
+            terms = self._terms(choice.test, _DEPTH)
+            if not terms:
+                return None
+            self._settle(settings, terms, found)
         return next(iter(found.values())) if len(found) == 1 else None
 
     @staticmethod
@@ -73,39 +77,71 @@ class Cpu:
         wishes = frozenset(map(ast.unparse, terms)) | (before.wishes if before is not None else frozenset())
         found[text] = CpuSetting(setting.code, setting.after, wishes) if setting is not None else None
 
-    def _chooses(self, node: ast.IfExp | ast.If, files: Collection[str]) -> bool:
-        """Whether a choice is one between a GPU and the CPU."""
-        if self.program.frame(node) not in self.program.reachable:
-            return False
-        if isinstance(node, ast.If):
-            return self._only_moves(node) and not self._always_moves(files)
-        gpu, cpu = ast.unparse(node.body), ast.unparse(node.orelse)
-        named = all(any(self.roles.is_device(v) for v in self.program.values(b)) for b in (node.body, node.orelse))
-        return named and "cuda" in gpu and "cpu" in cpu
+    def _named(self, files: Collection[str]) -> Iterator[ast.IfExp]:
+        """The choices between the names of a GPU and of the CPU."""
+        for path in files:
+            for node in self.program.flow.parsed_of[path].parents:
+                if isinstance(node, ast.IfExp) and self.program.frame(node) in self.program.reachable:
+                    gpu, cpu = ast.unparse(node.body), ast.unparse(node.orelse)
+                    branches = (self.program.values(b) for b in (node.body, node.orelse))
+                    if "cuda" in gpu and "cpu" in cpu and all(any(map(self.roles.is_device, b)) for b in branches):
+                        yield node
 
-    def _only_moves(self, node: ast.If) -> bool:
-        """Whether a condition only moves things to the GPU, a model among them: `model = model.cuda()`.
+    def _moving(self) -> Iterator[ast.If | ast.IfExp]:
+        """The conditions under which the program moves a model to the GPU, and leaves it where it is otherwise.
 
-        What it makes there, `loss = nn.MSELoss().cuda()`, it makes on the CPU otherwise: `loss = nn.MSELoss()`.
+        Or its batches, where somebody else moves the model.
         """
-        moved: list[ast.expr] = []
-        otherwise = {ast.unparse(s) for s in node.orelse}
-        for statement in node.body:
-            if on_cpu := _made_on_cpu(statement) & otherwise:
-                otherwise -= on_cpu
-                continue
-            move = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
-            if isinstance(move, ast.Call) and (self._is_wrapped(statement, move) or ast.unparse(move.func) == "print"):
-                continue
-            if not isinstance(move, ast.Call) or not isinstance(move.func, ast.Attribute) or move.args:
-                return False
-            if move.func.attr != "cuda" or move.keywords:
-                return False
-            kept = statement.targets if isinstance(statement, ast.Assign) else [move.func.value]
-            if ast.unparse(kept[0]) != ast.unparse(move.func.value) or isinstance(move.func.value, ast.Call):
-                return False
-            moved.append(move.func.value)
-        return not otherwise and any(self.roles.is_model(v) for m in moved for v in self.program.values(m))
+        calls = [c for c in self.program.calls if self.program.frame(c) in self.program.reachable and _is_move(c)]
+        calls.sort(key=self.program.position)
+        models = [c for c in calls if self._moves_a_model(c)]
+        for call in models or [c for c in calls if self.prepared.is_batch(c.func.value)]:  # type: ignore[attr-defined]  # a method
+            choice, is_body = next(self.program.branches_round(call), (None, False))
+            if choice is not None and is_body and self._leaves_it(choice, call):
+                yield choice
+
+    def _moves_a_model(self, call: ast.Call) -> bool:
+        return _is_move(call) and any(map(self.roles.is_model, self.program.values(call.func.value)))  # type: ignore[attr-defined]  # a method
+
+    def _leaves_it(self, choice: ast.If | ast.IfExp, call: ast.Call) -> bool:
+        """Whether the other branch of a choice has the same model on the CPU.
+
+        A condition that does more than move must ask for a GPU by its name: `if args.gpu:`.
+        """
+        assert isinstance(call.func, ast.Attribute)
+        model = ast.unparse(call.func.value)
+        if isinstance(choice, ast.IfExp):
+            return ast.unparse(choice.orelse) == model
+        otherwise = {ast.unparse(s) for s in choice.orelse}
+        on_cpu = [_made_on_cpu(s) & otherwise for s in choice.body]
+        kept = [s for s, made in zip(choice.body, on_cpu, strict=True) if not made]
+        left = otherwise.difference(*on_cpu)
+        if isinstance(call.func.value, ast.Call):
+            return any(made and self.program.inside(call, s) for s, made in zip(choice.body, on_cpu, strict=True))
+        if not left and all(map(self._only_moves, kept)):
+            return True
+        is_made = any(_gives(s, model) for s in choice.body)
+        moved = (n for s in choice.orelse for n in ast.walk(s) if isinstance(n, ast.Call) and self._moves_a_model(n))
+        return not is_made and not any(moved) and self._asks_for_a_gpu(choice.test)
+
+    def _only_moves(self, statement: ast.stmt) -> bool:
+        """Whether a statement does nothing but move something to the GPU, or wrap it there: `model = model.cuda()`."""
+        move = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+        if not isinstance(move, ast.Call):
+            return False
+        if self._is_wrapped(statement, move) or ast.unparse(move.func) == "print":
+            return True
+        if not isinstance(move.func, ast.Attribute) or move.func.attr != "cuda" or move.args or move.keywords:
+            return False
+        kept = statement.targets if isinstance(statement, ast.Assign) else [move.func.value]
+        return ast.unparse(kept[0]) == ast.unparse(move.func.value) and not isinstance(move.func.value, ast.Call)
+
+    def _asks_for_a_gpu(self, test: ast.expr) -> bool:
+        """Whether a condition is about GPUs and nothing else: `args.gpu`, `use_cuda and torch.cuda.is_available()`."""
+        parts = (n for term in self._terms(test, _DEPTH) for n in ast.walk(term))
+        variables = [n for n in parts if isinstance(n, (ast.Name, ast.Attribute))]
+        whole = [v for v in variables if not isinstance(self.program.parent(v), ast.Attribute)]
+        return bool(whole) and all(vocabulary.is_device_name(last_name(v)) for v in whole)
 
     @staticmethod
     def _is_wrapped(statement: ast.stmt, call: ast.Call) -> bool:
@@ -190,6 +226,19 @@ def _made_on_cpu(statement: ast.stmt) -> set[str]:
         return set()
     assert isinstance(statement, ast.Assign)
     return {" = ".join(ast.unparse(part) for part in [*statement.targets, move.func.value])}
+
+
+def _is_move(call: ast.Call) -> bool:
+    """Whether a call brings something to a GPU: `net.cuda()`, `net.to("cuda")`."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return method == "cuda" or (method == "to" and any("cuda" in ast.unparse(a) for a in call.args[:1]))
+
+
+def _gives(statement: ast.stmt, model: str) -> bool:
+    """Whether a statement makes a model, and not out of itself."""
+    if not isinstance(statement, ast.Assign) or model not in map(ast.unparse, statement.targets):
+        return False
+    return model not in {ast.unparse(n) for n in ast.walk(statement.value) if isinstance(n, (ast.Name, ast.Attribute))}
 
 
 def _not_all(terms: list[ast.expr]) -> ast.expr:

@@ -107,14 +107,14 @@ class Settings:
         for write in writes:
             if isinstance(write, ast.arg) or self.program.frame(write) is not self.frame:
                 continue
-            statement = self._top(write)
+            statement = self.top(write)
             if isinstance(statement, (*LOOPS, ast.FunctionDef, ast.ClassDef)):
                 return False
             if statement is not None and not isinstance(statement, (ast.Import, ast.ImportFrom)):
                 self._after.append(statement)
         return bool(writes)
 
-    def _top(self, node: ast.AST) -> ast.stmt | None:
+    def top(self, node: ast.AST) -> ast.stmt | None:
         """The statement of the home's own block that holds a node; None where it comes before that block."""
         return next((s for s in self._block() if self.program.inside(node, s)), None)
 

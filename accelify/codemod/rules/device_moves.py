@@ -39,7 +39,6 @@ def find(script: Script) -> Iterator[Found]:
             yield change
         else:
             yield Attempt((change,), otherwise=otherwise)
-    yield from _helpers(script)
     yield from _guards(script, dropped)
     for move in script.devices.moves:
         if move.call not in dropped:
@@ -72,16 +71,6 @@ def _goes_to_accelerator(script: Script, move: Move) -> bool:
     if move.device is None or is_where_another_is(move.device):
         return move.device is None
     return script.devices.is_of_process(move.device) or move.device in script.devices.named
-
-
-def _helpers(script: Script) -> Iterator[Remark]:
-    """Calls of the project's own `cuda(x)`."""
-    for call in script.program.calls:
-        name = ast.unparse(call.func).rpartition(".")[2]
-        is_helper = any(s.name == "cuda" and not s.is_method for s in script.program.flow.callees.get(call, ()))
-        if name == "cuda" and (is_helper or isinstance(call.func, ast.Name)) and script.path(call) in script.files:
-            message = "stays: this helper moves things to a device of its own choice"
-            yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
 
 
 def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) -> Change:

@@ -5,6 +5,7 @@
 
 Why: each process has a device of its own, and `"cuda:0"` is the first process's. The tensors that the script makes or
 moves itself follow through the variable.
+An option that other code goes on reading, `args.device`, is set where the accelerator is created.
 Where the accelerator does not reach, `"cuda:0"` and `f"cuda:{gpu}"` become `"cuda"`: the process's own, too. Text that
 is read as text, as in `if device == "cuda":` and `torch.autocast(device)`, becomes `accelerator.device.type`.
 Left alone: a variable that nothing reads any more, which goes; other devices where the accelerator does not reach; the
@@ -16,6 +17,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import libcst as cst
@@ -25,6 +27,7 @@ from accelify.codemod.devices.moves import is_cpu
 from accelify.codemod.devices.options import is_dumped_text
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
 from accelify.codemod.libraries import names
+from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
@@ -42,7 +45,7 @@ def find(script: Script) -> Iterator[Found]:
             continue
         accelerator = script.accelerator(statement)
         if accelerator is None:
-            yield Attempt(tuple(_unnumbered(script, statement)))
+            yield from _unnumbered(script, statement)
             continue
         found = tuple(_bound_to(script, statement, target, accelerator, done))
         if statement.value in script.devices.fixed:
@@ -52,6 +55,7 @@ def find(script: Script) -> Iterator[Found]:
     for place in script.devices.out_of_reach:
         texts = tuple(Replace(n, without_number) for n in gpu_texts(place))
         yield Change(NAME, script.path(place), place.lineno, "each process has a GPU of its own", texts)
+    yield from _set_options(script)
     yield from _lost_choices(script)
     yield from _chosen_by_number(script)
     for statement, name in _among_others(script):
@@ -65,6 +69,23 @@ def find(script: Script) -> Iterator[Found]:
                 NAME, script.path(statement), statement.lineno, reason, edits, gives=_variable(script, name)
             )
             yield Attempt((change,), unread=others)
+
+
+def _set_options(script: Script) -> Iterator[Change]:
+    """`args.device = accelerator.device`, below the accelerator and all that sets the option before."""
+    for option in script.devices.options:
+        name = script.reach.name
+        if option.home.kind == "class":
+            init = constructor(script.program, option.home)
+            name = f"{init.parameters[0].arg if init is not None else 'self'}.{name}"
+        created = script.access.creation_edit(option.home, name)
+        below = [s for s in option.after if not script.program.before(s, created.node)]
+        code = f"{ast.unparse(option.target)} = {name}.device{'.type' if option.is_text else ''}"
+        edit = replace(created, code=code, order=created.order + 1, gap=0)
+        if below:
+            edit = Insert(script.program.last(below), "after", code)
+        reason = f"what reads `{ast.unparse(option.target)}` follows the accelerator"
+        yield Change(NAME, option.home.module, edit.node.lineno, reason, (edit,))
 
 
 def _bound_to(

@@ -180,20 +180,12 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
         if "torch.cuda.set_device" in called and is_named:
             message = "every process would take this one GPU: take it out, `Accelerator()` chooses each process's own"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
-        if "torch.device" in called and not is_named and _is_numbered(call):
-            message = "this is one particular GPU, for every process: use the accelerator's device"
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
             is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
             if is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node):
                 message = f"every process sees only these GPUs: say `{script.options.runtime.launch} --gpu-ids` instead"
                 yield Remark(NAME, path, node, message, Tier.REVIEW)
-
-
-def _is_numbered(call: ast.Call) -> bool:
-    """`torch.device("cuda:1")`"""
-    return any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda:") for a in ast.walk(call))
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:

@@ -8,6 +8,7 @@ import pytest
 
 from accelify.codemod.devices.moves import options_in
 from accelify.codemod.devices.options import Cpu
+from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import training
 
 
@@ -24,8 +25,55 @@ def test_what_keeps_it_on_the_cpu(choice: str, setting: str | None) -> None:
     before = f"args = argparse.ArgumentParser().parse_args()\ndevice = torch.device({choice})\n"
     facts = training(imports="import argparse\n", before=before, model="model.to(device)\n")
     script = facts.script
-    found = Cpu(script.program, script.roles, script.tracer, script.reach).find({"main.py"})
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
     assert (found and found.text) == setting
+
+
+PARSED = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "model", "setting"),
+    [
+        ("", "if args.gpu:\n    model = model.cuda()\n", "not args.gpu"),
+        ("", "if args.gpu:\n    torch.backends.cudnn.benchmark = True\n    model.cuda()\n", "not args.gpu"),
+        ("", "if args.gpu is not None:\n    print(args)\n    model.cuda(args.gpu)\n", "not args.gpu is not None"),
+        ("", "model = model.to('cuda') if args.use_cuda else model\n", "not args.use_cuda"),
+        (
+            "def put(net, args):\n    return net.cuda() if args.gpu else net\n",
+            "model = put(model, args)\n",
+            "not args.gpu",
+        ),
+        ("def put(t, uses):\n    return t.cuda() if uses else t\n", "model = put(model, args.cuda)\n", "not args.cuda"),
+        (
+            "def put(t, uses):\n    if uses:\n        t = t.cuda()\n    return t\n",
+            "put(model, args.cuda)\n",
+            "not args.cuda",
+        ),
+        ("", "if args.resume:\n    model.load_state_dict(rows)\n    model.cuda()\n", None),
+        ("", "if args.gpu:\n    model = nn.Linear(4, 1)\n    model.cuda()\n    print(model)\n", None),
+        ("", "if args.gpu:\n    print(args)\n    model.cuda(1)\nelse:\n    model.cuda(0)\n", None),
+    ],
+)
+def test_conditions_under_which_a_model_is_moved(before: str, model: str, setting: str | None) -> None:
+    script = training(imports=PARSED, before=before, model=model).script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting
+
+
+def test_a_flag_that_only_batches_are_moved_by() -> None:
+    moved = "        for x in self.{0}:\n            if self.cuda:\n                x = x.cuda()\n            {1}\n"
+    step = "self.optim.zero_grad(); self.model(x).mean().backward(); self.optim.step()"
+    text = (
+        "class Trainer:\n    def __init__(self, cuda, model, optimizer, loader, val_loader):\n"
+        "        self.cuda, self.model, self.optim = cuda, model, optimizer\n"
+        "        self.loader, self.val_loader = loader, val_loader\n        self.uses = cuda\n"
+        f"    def validate(self):\n{moved.format('val_loader', 'print(self.model(x))')}"
+        f"    def train(self):\n{moved.format('loader', step)}        self.validate()\n"
+    ).replace("self.cuda, self.model, self.optim = cuda,", "self.cuda = cuda\n        self.model, self.optim =")
+    cpu = Facts("import torch\n" + text).script.devices.cpu
+    assert cpu is not None
+    assert "cuda" in cpu.text
 
 
 def test_options_that_are_read() -> None:

@@ -1,0 +1,128 @@
+"""Which options name a device for code that stays as it is? They become the accelerator's: `args.device`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from accelify.codemod.devices.moves import Moves, is_option, last_name
+from accelify.codemod.preparing.placing import Access
+from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.semantics.scopes import Scope
+
+Option = ast.Attribute | ast.Subscript
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOption:
+    """An option that gets the accelerator's device where that is created.
+
+    target: the option as it is written there. after: the statements there from which on it can be set. reads: what
+    follows. is_text: whether something reads it as text.
+    """
+
+    home: Scope
+    target: ast.expr
+    after: tuple[ast.stmt, ...]
+    reads: frozenset[ast.expr]
+    is_text: bool
+
+
+class DeviceOptions:
+    """Find the options that models or batches were moved by, and that are read where no rule puts another device."""
+
+    def __init__(self, known: Moves, access: Access) -> None:
+        self.known = known
+        self.program = known.program
+        self.access = access
+        self.bound = [b for b in known.bindings if access.at(b) is not None]
+
+    def find(self, redirected: Collection[ast.expr]) -> tuple[DeviceOption, ...]:
+        """One for each option; `redirected` are the reads that get the accelerator's device one by one."""
+        if len(self.access.reach.homes) != 1:
+            return ()
+        found = (self._settled(key, redirected) for key in sorted({_key(n) for n in self._choosing()}))
+        return tuple(option for option in found if option is not None)
+
+    def _choosing(self) -> Iterator[Option]:
+        """The options by which something was moved that the accelerator moves now."""
+        moved = [m.device for m in self.known.found if m.device is not None and self.known.is_needless(m)]
+        for node in [*moved, *(b.value for b in self.bound)]:
+            yield from (n for n in ast.walk(node) if _is_device_option(n))
+
+    def _settled(self, key: tuple[str, str], redirected: Collection[ast.expr]) -> DeviceOption | None:
+        nodes = [n for n in self._nodes() if _key(n) == key]
+        reads = [n for n in nodes if isinstance(n.ctx, ast.Load)]
+        home = self.access.reach.homes[0]
+        run = self._run_after(home)
+        kept = frozenset(n for n in reads if self._stays(n) and (run is None or self.program.frame(n) in run))
+        settings = Settings(self.program, self.known.roles, self.known.tracer, self.access.reach, home)
+        places = {p.text: p for n in reads if (p := self._at_home(settings, n.value)) is not None}
+        after = self._set_there(settings, [n for n in nodes if isinstance(n.ctx, ast.Store)])
+        if kept <= set(redirected) or len(places) != 1 or after is None:
+            return None
+        place = next(iter(places.values()))
+        target: ast.expr = ast.Attribute(place.code, key[1], ast.Load())
+        if isinstance(reads[0], ast.Subscript):
+            target = ast.Subscript(place.code, reads[0].slice, ast.Load())
+        return DeviceOption(home, target, (*place.after, *after), kept, any(map(self._is_read_as_text, kept)))
+
+    def _nodes(self) -> Iterator[Option]:
+        for parsed in self.program.files:
+            for node in parsed.parents:
+                if _is_device_option(node) and self.program.frame(node) in self.program.reachable:
+                    yield node
+
+    def _stays(self, node: ast.expr) -> bool:
+        """Whether an option is still read when the moves are gone that the accelerator makes."""
+        around = [node, *self.program.ancestors(node)]
+        is_dropped = any(m.call in around and self.known.is_needless(m) for m in self.known.found)
+        return not is_dropped and not any(b.value in around for b in self.known.bindings)
+
+    def _run_after(self, home: Scope) -> set[Scope] | None:
+        """What may run once the accelerator is there; None for all."""
+        if home.kind == "module":
+            return None
+        return self.program.run_from(home.children if home.kind == "class" else [home])
+
+    def _at_home(self, settings: Settings, holder: ast.expr) -> Setting | None:
+        """The options where the accelerator is created; a parameter rather than the attribute that it is kept in."""
+        place = settings.settle(holder)
+        if place is None or not isinstance(place.code, ast.Attribute) or settings.frame is None:
+            return place
+        stored = [w for w in self.program.attribute_writes.get(place.code.attr, ()) if ast.unparse(w) == place.text]
+        given = [self.known.tracer.assigned(w) for w in stored if self.program.frame(w) is settings.frame]
+        value = given[0] if len(given) == 1 else None
+        is_parameter = isinstance(value, ast.Name) and any(p.arg == value.id for p in settings.frame.parameters)
+        return Setting(value) if is_parameter and value is not None else place
+
+    def _set_there(self, settings: Settings, writes: list[Option]) -> list[ast.stmt] | None:
+        """The statements that set an option where the accelerator is created; None where it is set again later."""
+        if any(self.access.at(w) is not None and self.program.statement(w) in self.known.bindings for w in writes):
+            return None  # this gets the accelerator's device, and all that follows has it
+        assert settings.frame is not None
+        own = [w for w in writes if self.program.frame(w) is settings.frame]
+        later = self.program.run_from([settings.frame])
+        tops = [settings.top(w) for w in own]
+        if any(self.program.frame(w) in later for w in writes if w not in own) or None in tops:
+            return None
+        return [t for t in tops if t is not None]
+
+    def _is_read_as_text(self, read: ast.expr) -> bool:
+        """`args.device == "cuda"`, `args.device.startswith("cuda")`"""
+        parent = self.program.parent(read)
+        if isinstance(parent, ast.Compare):
+            return any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(parent))
+        return isinstance(parent, ast.Attribute) and hasattr(str, parent.attr)
+
+
+def _is_device_option(node: ast.AST) -> TypeGuard[Option]:
+    is_read = isinstance(node, (ast.Attribute, ast.Subscript)) and is_option(node)
+    return is_read and last_name(node) in ("device", "dev")  # type: ignore[arg-type]  # an expression
+
+
+def _key(node: Option) -> tuple[str, str]:
+    """What is equal for the options that are one: the last names of what holds them, and their own."""
+    return last_name(node.value), last_name(node)

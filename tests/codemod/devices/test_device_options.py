@@ -1,0 +1,110 @@
+"""Options that name a device for code that stays as it is: they get the accelerator's, where that is created."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from accelify.codemod.devices.device_options import DeviceOptions
+from accelify.codemod.rewrite import Options, rewrite_together
+from tests.codemod.facts import Facts
+
+HEAD = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+"""
+LOOP = """\
+    loader = DataLoader(rows, batch_size=2)
+    model = nn.Linear(4, 1).to(args.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        optimizer.zero_grad()
+        model(x.to(args.device)).mean().backward()
+        optimizer.step()
+"""
+TEST = """\
+def test(loader, model, args):
+    return sum(model(x.to(args.device)).mean() for x in loader)
+"""
+MAIN = f"{HEAD}{TEST}def main(args):\n{LOOP}    test(DataLoader(rest), model, args)\n"
+PARSED = """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cpu")
+"""
+
+
+def settled(text: str) -> list[tuple[str, bool]]:
+    """The options that are set, and whether as text."""
+    script = Facts(text).script
+    found = DeviceOptions(script.devices.known, script.access).find(())
+    return [(ast.unparse(option.target), option.is_text) for option in found]
+
+
+@pytest.mark.parametrize(
+    "set_before",
+    ["", 'args.device = torch.device(args.device if torch.cuda.is_available() else "cpu")\n'],
+)
+def test_an_option_that_an_evaluation_reads_too(set_before: str) -> None:
+    assert settled(f"{MAIN}{PARSED}args = parser.parse_args()\n{set_before}main(args)\n") == [("args.device", False)]
+
+
+def test_an_option_of_another_name_in_a_dictionary() -> None:
+    text = MAIN.replace("args.device", 'config["device"]').replace("args", "config")
+    assert settled(f'{text}config = json.load(open("c.json"))\nmain(config)\n') == [("config['device']", False)]
+
+
+def test_an_option_that_is_read_as_text() -> None:
+    asked = MAIN + '    if args.device == "cuda":\n        print("GPU")\n'
+    assert settled(f"{asked}{PARSED}main(parser.parse_args())\n") == [("args.device", True)]
+
+
+def test_options_that_a_trainer_keeps() -> None:
+    trainer = f"""\
+{HEAD}
+class Trainer:
+    def __init__(self, opt):
+        self.opt = opt
+        self.model = nn.Linear(4, 1).to(opt.device)
+        self.loader = DataLoader(rows, batch_size=2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def train(self):
+        for x in self.loader:
+            self.optimizer.zero_grad()
+            self.model(x.to(self.opt.device)).mean().backward()
+            self.optimizer.step()
+    def test(self, loader):
+        return sum(self.model(x.to(self.opt.device)).mean() for x in loader)
+"""
+    assert settled(f"{trainer}{PARSED}trainer = Trainer(parser.parse_args())\n") == [("opt.device", False)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MAIN.replace("    test(DataLoader(rest), model, args)\n", ""),  # nothing else reads it
+        MAIN.replace("    loader =", "    args.device = torch.device('cuda')\n    loader ="),  # a rule has it already
+        "def reset(args):\n    args.device = pick()\n" + MAIN.replace("    test(", "    reset(args)\n    test("),
+    ],
+)
+def test_options_that_are_left(text: str) -> None:
+    assert not settled(f"{text}{PARSED}args = parser.parse_args()\nmain(args)\n")
+
+
+def test_the_line_stands_below_the_accelerator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(
+        "import torch\nfrom torch import nn\nclass Net(nn.Module):\n"
+        "    def __init__(self, opt):\n        super().__init__()\n        self.opt, self.f = opt, nn.Linear(4, 1)\n"
+        "    def forward(self, x):\n        return self.f(x + torch.zeros(x.size(0), 4).to(self.opt.device))\n"
+    )
+    text = MAIN.replace("nn.Linear(4, 1)", "Net(args)").replace(
+        "import argparse", "import argparse\nfrom net import Net"
+    )
+    Path("train.py").write_text(f"{text}{PARSED}main(parser.parse_args())\n")
+    after = {r.path: r.after.decode() for r in rewrite_together(("train.py",), Options())}["train.py"]
+    assert "    accelerator = Accelerator()\n    args.device = accelerator.device\n" in after
+    assert "model(x.to(args.device)).mean() for x in" in after

@@ -580,3 +580,32 @@ def train(args, d):
         model(x.to(d.device)).mean().backward()
         optimizer.step()
 """
+
+
+@pytest.mark.parametrize(
+    ("move", "status"),
+    [
+        ("if self.args.cuda:\n            h = h.cuda()", Status.DECLINED),
+        ("h = h.cuda() if self.args.cuda else h", Status.DECLINED),
+        ("h = h.to(x.device)", Status.MIGRATED),
+    ],
+)
+def test_moves_by_an_option_that_the_accelerator_does_not_ask(
+    move: str, status: Status, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, args):\n        super().__init__()\n"
+        "        self.args, self.f = args, torch.nn.Linear(4, 1)\n    def forward(self, x):\n"
+        f"        h = torch.zeros(4)\n        {move}\n        return self.f(x + h)\n"
+    )
+    Path("train.py").write_text(
+        "import argparse\nimport torch\nfrom torch.utils.data import DataLoader\nfrom net import Net\n"
+        "args = argparse.ArgumentParser().parse_args()\n"
+        "for each in args.all:\n    args.cuda = args.cuda or each\n"
+        "model = Net(args)\nif args.cuda:\n    model.cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x in DataLoader(rows):\n"
+        "    optimizer.zero_grad()\n    model(x).mean().backward()\n    optimizer.step()\n"
+    )
+    results = rewrite_together(("train.py",), Options())
+    assert results[0].status is status, results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -57,7 +57,7 @@ class DeviceOptions:
         reads = [n for n in nodes if isinstance(n.ctx, ast.Load)]
         home = self.access.reach.homes[0]
         run = self._run_after(home)
-        kept = frozenset(n for n in reads if self._stays(n) and (run is None or self.program.frame(n) in run))
+        kept = frozenset(n for n in reads if self._stays(n) and run(self.program.frame(n)))
         settings = Settings(self.program, self.known.roles, self.known.tracer, self.access.reach, home)
         places = {p.text: p for n in reads if (p := self._at_home(settings, n.value)) is not None}
         after = self._set_there(settings, [n for n in nodes if isinstance(n.ctx, ast.Store)])
@@ -72,7 +72,7 @@ class DeviceOptions:
     def _nodes(self) -> Iterator[Option]:
         for parsed in self.program.files:
             for node in parsed.parents:
-                if _is_device_option(node) and self.program.frame(node) in self.program.reachable:
+                if _is_device_option(node) and self.program.may_run(self.program.frame(node)):
                     yield node
 
     def _stays(self, node: ast.expr) -> bool:
@@ -81,11 +81,12 @@ class DeviceOptions:
         is_dropped = any(m.call in around and self.known.is_needless(m) for m in self.known.found)
         return not is_dropped and not any(b.value in around for b in self.known.bindings)
 
-    def _run_after(self, home: Scope) -> set[Scope] | None:
-        """What may run once the accelerator is there; None for all."""
+    def _run_after(self, home: Scope) -> Callable[[Scope], bool]:
+        """Whether a function may run once the accelerator is there."""
         if home.kind == "module":
-            return None
-        return self.program.run_from(home.children if home.kind == "class" else [home])
+            return lambda frame: True
+        run = self.program.run_from(home.children if home.kind == "class" else [home])
+        return lambda frame: frame in run or frame not in self.program.reachable
 
     def _at_home(self, settings: Settings, holder: ast.expr) -> Setting | None:
         """The options where the accelerator is created; a parameter rather than the attribute that it is kept in."""

@@ -20,7 +20,7 @@ from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
-from accelify.codemod.devices.options import CpuSetting, NamedDevices, OnGpu
+from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, read_on_cpu
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Device
@@ -73,6 +73,7 @@ class Devices:
     cpu: Setting | None
     options: tuple[DeviceOption, ...] = ()
     is_for_cuda: bool = False
+    stranded: tuple[ast.Call, ...] = ()
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -236,6 +237,10 @@ class Own:
             brought = self.brought(access, is_settled=True) if self.has_model else Brought(stuck=tensor)
         return Placed(lattice, brought, Mismatches(lattice).is_tensor, frozenset())
 
+    def stranded(self, files: frozenset[str], access: Access) -> Iterator[ast.Call]:
+        """The moves by an option that the accelerator does not ask, where it does not reach."""
+        return Cpu(self.program, self.roles, self.tracer, access.reach, self.prepared).stranded(files, access)
+
     def _lattice(self) -> Lattice:
         return Lattice(self.program, self.roles, self.tracer, self.prepared, self._tensors())
 
@@ -288,6 +293,7 @@ def devices_of(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
         *(brought, homemade, tuple(back), read, setting, placed.options),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
+        stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
     )
 
 

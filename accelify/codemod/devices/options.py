@@ -9,6 +9,7 @@ from functools import cached_property
 
 from accelify.codemod.devices.moves import Move, is_option, last_name
 from accelify.codemod.libraries import vocabulary
+from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.settings import Setting, Settings
@@ -54,6 +55,24 @@ class Cpu:
         if not is_one or (len(known) > 1 and any(setting.after for setting in known)):
             return None
         return replace(known[0], wishes=frozenset(wish for setting in known for wish in setting.wishes))
+
+    def stranded(self, files: Collection[str], access: Access) -> Iterator[ast.Call]:
+        """The moves out of the accelerator's reach, by an option that decides about the model and not about it."""
+        if self._always_moves(files):
+            return
+        asked = {n for choice in self._moving() for n in self._variables(choice.test)}
+        calls = [n for parsed in self.program.files for n in parsed.nodes if isinstance(n, ast.Call) and _is_move(n)]
+        for call in calls if asked else ():
+            if self.program.may_run(self.program.frame(call)) and access.at(call) is None:
+                tests = [b.test for b, is_body in self.program.branches_round(call) if is_body]
+                if any(asked & self._variables(test) for test in tests) and not self._moves_a_model(call):
+                    yield call
+
+    def _variables(self, test: ast.expr) -> set[str]:
+        """The last names of what a condition asks, besides that there is a GPU: `cuda` of `self.args.cuda`."""
+        parts = [n for term in self._terms(test, _DEPTH) for n in ast.walk(term)]
+        variables = [n for n in parts if isinstance(n, (ast.Name, ast.Attribute))]
+        return {last_name(v) for v in variables if not isinstance(self.program.parent(v), ast.Attribute)}
 
     def _of_home(self, home: Scope, choices: Iterable[ast.If | ast.IfExp]) -> CpuSetting | None:
         settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
@@ -138,10 +157,8 @@ class Cpu:
 
     def _asks_for_a_gpu(self, test: ast.expr) -> bool:
         """Whether a condition is about GPUs and nothing else: `args.gpu`, `use_cuda and torch.cuda.is_available()`."""
-        parts = (n for term in self._terms(test, _DEPTH) for n in ast.walk(term))
-        variables = [n for n in parts if isinstance(n, (ast.Name, ast.Attribute))]
-        whole = [v for v in variables if not isinstance(self.program.parent(v), ast.Attribute)]
-        return bool(whole) and all(vocabulary.is_device_name(last_name(v)) for v in whole)
+        asked = self._variables(test)
+        return bool(asked) and all(map(vocabulary.is_device_name, asked))
 
     @staticmethod
     def _is_wrapped(statement: ast.stmt, call: ast.Call) -> bool:

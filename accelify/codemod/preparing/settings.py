@@ -114,6 +114,16 @@ class Settings:
                 self._after.append(statement)
         return bool(writes)
 
+    def _is_written_by(self, write: ast.AST, depth: int = _DEPTH) -> bool:
+        """Whether an attribute has its value from some statement of the home on, or before that begins; it is noted."""
+        frame = self.program.frame(write)
+        if frame is self.frame:
+            return self._is_known_after([write])
+        if self.frame is None or frame not in self.program.run_from([self.frame]):
+            return frame.kind == "module" or bool(self.program.calls_of(frame))
+        calls = self.program.calls_of(frame)
+        return bool(calls and depth) and all(self._is_written_by(c, depth - 1) for c in calls)
+
     def top(self, node: ast.AST) -> ast.stmt | None:
         """The statement of the home's own block that holds a node; None where it comes before that block."""
         return next((s for s in self._block() if self.program.inside(node, s)), None)
@@ -150,9 +160,7 @@ class Settings:
             for w in self.program.attribute_writes.get(node.attr, ())
             if ast.unparse(w.value).rpartition(".")[2] == last
         ]
-        if writes and (
-            any(self.program.frame(w) is not self.frame for w in writes) or not self._is_known_after(writes)
-        ):
+        if not all(self._is_written_by(w) for w in writes):
             return None
         return ast.Attribute(base, node.attr, ast.Load())
 

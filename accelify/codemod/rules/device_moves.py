@@ -20,7 +20,7 @@ from accelify.codemod.devices.destinations import is_by_number, is_where_another
 from accelify.codemod.devices.moves import Move
 from accelify.codemod.devices.rebuilt import is_only_indexed, is_unpacked, rebuilt, without_idle
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Remove, Replace, Unwrap, When
+from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Obstacle, Remark, Remove, Replace, Unwrap, When
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.values import Constant
@@ -43,6 +43,13 @@ def find(script: Script) -> Iterator[Found]:
     for move in script.devices.moves:
         if move.call not in dropped:
             yield from _redirect(script, move)
+    for call in script.devices.stranded:
+        choice = next(script.program.branches_round(call))[0]
+        message = (
+            f"`{ast.unparse(choice.test)}` decides this move, and what is prepared goes to the accelerator's device "
+            "without asking: move this to the device of a tensor at hand, `.to(x.device)`"
+        )
+        yield Obstacle(NAME, script.path(call), call, message)
 
 
 def _guards(script: Script, dropped: dict[ast.Call, Move]) -> Iterator[Change]:

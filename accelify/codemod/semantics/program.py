@@ -305,6 +305,13 @@ class Program:
         """The functions that code of the named files may run, and those files' own."""
         return self.run_by({p.path for p in self.named})
 
+    def may_run(self, frame: Scope) -> bool:
+        """Whether the named files may run a function: of a network of another file, any method, as none is followed."""
+        cls = frame.parent if frame.is_method else None
+        if frame in self.reachable or cls is None or not self.flow.is_module_class(cls):
+            return frame in self.reachable
+        return self.flow.method(cls, "__init__") in self.reachable
+
     def run_by(self, paths: Collection[str]) -> set[Scope]:
         """The functions that code of some files may run, and those files' own."""
         own = (s for path in paths for s in self.flow.bindings[path].root.walk())

@@ -61,6 +61,45 @@ def test_conditions_under_which_a_model_is_moved(before: str, model: str, settin
     assert (found and found.text) == setting
 
 
+CHOSEN = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+def parsed(args):
+    args.cuda = bool(args.gpus) and torch.cuda.is_available()
+    args.cuda = args.cuda and not args.debug
+    return args
+def main(args):
+    {first}
+    model = nn.Linear(4, 1)
+    if args.cuda:
+        model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in DataLoader(rows):
+        optimizer.zero_grad()
+        model(x.cuda() if args.cuda else x).mean().backward()
+        optimizer.step()
+if __name__ == "__main__":
+    args = argparse.ArgumentParser().parse_args()
+    {last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "setting"),
+    [
+        ("args = parsed(args)", "main(args)", "not args.cuda"),
+        ("print(args)", "args = parsed(args)\n    main(args)", "not args.cuda"),
+        ("print(args)", "args.cuda = not args.no_cuda\n    main(parsed(args))", "not args.cuda"),
+        ("for each in args.all: args = parsed(args)", "main(args)", None),
+    ],
+)
+def test_options_that_are_computed(first: str, last: str, setting: str | None) -> None:
+    cpu = Facts(CHOSEN.format(first=first, last=last)).script.devices.cpu
+    assert (cpu and cpu.text) == setting
+
+
 def test_a_flag_that_only_batches_are_moved_by() -> None:
     moved = "        for x in self.{0}:\n            if self.cuda:\n                x = x.cuda()\n            {1}\n"
     step = "self.optim.zero_grad(); self.model(x).mean().backward(); self.optim.step()"

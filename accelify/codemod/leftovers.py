@@ -82,9 +82,7 @@ def settle(found: Sequence[Found], uses: Uses) -> Plan:
             spare |= {variable for _, variable in left}
     plan = ledger.plan()
     places = {(uses.program.statement(n), variable) for n, variable in left}
-    for statement, (scope, name) in sorted(places, key=lambda one: (uses.program.position(one[0]), one[1][1])):
-        if any(p.arg == name for p in scope.parameters):
-            continue  # its callers may be unknown, and a parameter that nothing reads does no harm
+    for statement, (_, name) in sorted(places, key=lambda one: (uses.program.position(one[0]), one[1][1])):
         message = f"`{name}` would be left over, as nothing but this line reads it: take it out by hand first"
         plan.obstacles.append(Obstacle(NAME, uses.program.path(statement), statement, message))
     return plan

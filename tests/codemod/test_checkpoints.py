@@ -256,3 +256,53 @@ def test_only_the_process_that_saves_opens_the_file_where_the_accelerator_does_n
     guarded = "if accelify.runtime.PartialState().is_main_process:\n" + indent(opened, "    ")
     assert indent(guarded, "    ") in results["stopping.py"]
     assert "    accelify.runtime.save(model, f)" in results["stopping.py"]
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [
+        ("'a{}.pkl'.format(epoch)", "'a{}.pkl'.format(best)"),
+        ("f'out/a{epoch}.pkl'", "os.path.join('out', 'a%d.pkl' % best)"),
+        ("'a' + str(epoch) + '.pkl'", "f'a{best:d}.pkl'"),
+    ],
+)
+def test_a_file_is_known_by_the_text_round_what_is_filled_in(saved: str, loaded: str) -> None:
+    end = f"for epoch in range(3):\n    torch.save(model.state_dict(), {saved})\nbest = 2\nuse(torch.load({loaded}))"
+    after = run(script(imports="import os", end=end)).after.decode()
+    assert f"accelerator.wait_for_everyone()\nuse(torch.load({loaded}))" in after
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "path = 'best_{0}'.format(device)\ntorch.save(model, path)\nbest = path\nuse(torch.load(best))",
+        "def keep():\n    path = None\n    for n in range(3):\n        path = f'state/{n}_{n}'\n"
+        "        torch.save(model, path)\n    return path\nbest = keep()\nuse(torch.load(best))",
+        "class Kept:\n    pass\nkept = Kept()\nkept.best = f'{device}.pt'\ntorch.save(model, kept.best)\n"
+        "use(torch.load(f'{device}.pt'))",
+    ],
+)
+def test_a_path_that_is_kept_and_handed_on(end: str) -> None:
+    after = run(script(end=end)).after.decode()
+    last = end.splitlines()[-1]
+    assert f"accelerator.wait_for_everyone()\n{last}" in after
+
+
+@pytest.mark.parametrize("way_out", ["sys.exit('done')", "sys.exit(1)", "exit(code)"])
+def test_no_process_ends_before_the_one_that_saves(way_out: str) -> None:
+    batch = f"torch.save(model, 'm.pt')\nif epoch > 3:\n    {way_out}"
+    after = run(script(imports="import sys\nfrom codes import code", batch=batch)).after.decode()
+    assert f"            accelerator.wait_for_everyone()\n            {way_out}" in after
+
+
+@pytest.mark.parametrize(
+    ("before", "batch"),
+    [
+        ("", "torch.save(model, 'm.pt')\nif epoch > 3:\n    sys.exit()"),
+        ("", "torch.save(model, 'm.pt')\nif y.sum() > 3:\n    sys.exit(1)"),
+        ("if not torch.cuda.is_available():\n    sys.exit('no GPU')", "torch.save(model, 'm.pt')"),
+    ],
+)
+def test_ends_that_nobody_waits_at(before: str, batch: str) -> None:
+    result = run(script(imports="import sys", before=before, batch=batch))
+    assert b"wait_for_everyone" not in result.after

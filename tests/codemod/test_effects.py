@@ -287,6 +287,21 @@ def test_downloads_are_made_by_one_process_first() -> None:
     changed(FIRST, *moved(*two), imports=SETS, before="fetch = True\n" + "\n".join(two), end="print(train, test)")
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "datasets.__dict__[name.upper()]('d', train=True, download=True)",
+        "getattr(datasets, name)('d', download=True)",
+        "list(vars(datasets)[name]('d', download=True))",
+        "Own('d', download=True)",
+    ],
+)
+def test_a_data_set_that_is_looked_up_is_downloaded_by_one_process_first(made: str) -> None:
+    imports = "from torchvision import datasets\nname = 'MNIST'\nclass Own:\n    def __init__(self, root, download):\n"
+    imports += "        if download:\n            get(root)"
+    changed(FIRST, *moved(f"data = {made}"), imports=imports, before=f"data = {made}", end="print(data)")
+
+
 def test_a_function_that_downloads_is_called_by_one_process_first(tmp_path: Path) -> None:
     sets = "from torchvision.datasets import MNIST\n\n\ndef get():\n    return MNIST('d', download=True)\n"
     files = {"train.py": script(imports="from sets import get", before="data = get()", end="print(data)").encode()}

@@ -18,6 +18,7 @@ from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
+from accelify.codemod.semantics.texts import template
 from accelify.codemod.semantics.values import Constant
 from accelify.codemod.training.roles import Roles
 
@@ -244,7 +245,7 @@ def gpu_texts(node: ast.AST) -> Iterator[ast.expr]:
 
 def gpu_texts_at(node: ast.AST) -> bool:
     """Whether an expression is such a text itself."""
-    return re.fullmatch(r"cuda:(\d+|\{\})", _template(node)) is not None
+    return re.fullmatch(r"cuda:(\d+|\{\})", template(node)) is not None
 
 
 def numbers_of_gpus(node: ast.AST) -> Iterator[ast.AST]:
@@ -256,21 +257,6 @@ def numbers_of_gpus(node: ast.AST) -> Iterator[ast.AST]:
             yield from call.args[1:2]
         elif last in ("cuda", "set_device"):
             yield from call.args[:1]
-
-
-def _template(node: ast.AST) -> str:
-    """A text with `{}` for what the script fills in."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else ""
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_template(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        return re.sub(r"\{[^{}]*\}", "{}", _template(node.func.value))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        return re.sub(r"%\w", "{}", _template(node.left))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.left, ast.Constant):
-        return _template(node.left) + "{}"
-    return ""
 
 
 def is_by_number(program: Program, device: ast.expr | None) -> bool:

@@ -1,6 +1,8 @@
 """Which files do paths name, and may one have been written by the time that it is read?
 
 os.path.join(folder, "best.pt")    f"{folder}/best.pt"    folder / "best.pt"    path, where a caller gives one of these
+
+`"best_{}.pt"` is the name of `f"best_{epoch}.pt"` and of `"best_%d.pt" % best_epoch`, which may be one file.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import returned
+from accelify.codemod.semantics.texts import HOLE, template
 from accelify.codemod.semantics.values import Constant
 
 _JOINS = ("os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser")
@@ -27,14 +30,10 @@ class Files:
 
     def names(self, path: ast.expr, depth: int = _DEPTH) -> frozenset[str]:
         """The names that a path may end in, without their folders; none where these are not known."""
-        if isinstance(path, ast.Constant):
-            return _last(path.value)
-        if isinstance(path, ast.JoinedStr):
-            return _last_of_all(path.values[-1]) if path.values else _NOTHING
+        if text := template(path):
+            return _last(text)
         if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
             return self.names(path.right, depth)
-        if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Add):
-            return _last_of_all(path.right)
         if isinstance(path, ast.Call):
             is_join = any(name.startswith(_JOINS) for name in self.program.called(path)) or _is_text(path)
             if is_join:
@@ -43,11 +42,19 @@ class Files:
             return self._of_any(given, depth - 1)
         if isinstance(path, ast.Name) and depth:
             return self._of_variable(path, depth - 1)
+        if isinstance(path, ast.Attribute) and depth:
+            return self._of_attribute(path, depth - 1)
         return _NOTHING
+
+    def _of_attribute(self, path: ast.Attribute, depth: int) -> frozenset[str]:
+        """The names that the paths in an attribute may end in: `self.best_path`."""
+        text = ast.unparse(path)
+        writes = [w for w in self.program.attribute_writes.get(path.attr, ()) if ast.unparse(w) == text]
+        return self._of_any([self.tracer.assigned(w) for w in writes], depth)
 
     def _of_variable(self, path: ast.Name, depth: int) -> frozenset[str]:
         held = self.program.values(path)
-        if held and all(isinstance(v, Constant) for v in held):
+        if held and all(isinstance(v, Constant) and v.value is not None for v in held):
             return frozenset(n for v in held if isinstance(v, Constant) for n in _last(v.value))
         owner = self.program.scope(path).owner(path.id)
         found: set[str] = set()
@@ -57,6 +64,8 @@ class Files:
                 values = [self.tracer.argument(c, owner, path.id) for c in self.program.flow.callers.get(owner, ())]
             elif isinstance(write, ast.Name):
                 values = [self.tracer.assigned(write)]
+            if _is_none(values):
+                continue
             named = self._of_any(values, depth)
             if not named:
                 return _NOTHING
@@ -65,7 +74,7 @@ class Files:
 
     def _of_any(self, paths: Sequence[ast.expr | None], depth: int) -> frozenset[str]:
         """The names that one of some paths may end in; none where those of one are not known."""
-        named = [self.names(p, depth) if p is not None else _NOTHING for p in paths]
+        named = [self.names(p, depth) if p is not None else _NOTHING for p in paths if not _is_none([p])]
         return _NOTHING.union(*named) if all(named) else _NOTHING
 
     def is_before(self, write: ast.Call, read: ast.Call) -> bool:
@@ -90,13 +99,19 @@ def _is_text(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Name) and call.func.id == "str"
 
 
+def _is_none(values: Sequence[ast.expr | None]) -> bool:
+    """`path = None`, for a path that is not known yet."""
+    return bool(values) and all(isinstance(v, ast.Constant) and v.value is None for v in values)
+
+
 def _last(value: object) -> frozenset[str]:
-    """The name of the file in the text of a path."""
-    name = value.replace("\\", "/").rpartition("/")[2] if isinstance(value, str) else ""
-    return frozenset({name} if name else ())
+    """The name of the file in the text of a path, with its folders where it is all filled in; none without a letter."""
+    parts = value.replace("\\", "/").split("/") if isinstance(value, str) else [""]
+    name = parts.pop()
+    while parts and name and not _says_something(name):
+        name = f"{parts.pop()}/{name}"
+    return frozenset({name} if _says_something(name) else ())
 
 
-def _last_of_all(node: ast.expr) -> frozenset[str]:
-    """The name of the file in the text that ends a path, if all of the name is in there."""
-    text = node.value if isinstance(node, ast.Constant) else None
-    return _last(text) if isinstance(text, str) and "/" in text else _NOTHING
+def _says_something(name: str) -> bool:
+    return any(c.isalnum() for c in name.replace(HOLE, ""))

@@ -20,7 +20,7 @@ import libcst as cst
 from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, may_be_of
 from accelify.codemod.files_written.saves import Save
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
@@ -103,6 +103,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
                 yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
     yield from _waits_outside(script, [s for s in saves if script.accelerator(s) is None], beyond)
     yield from _waits_after(script, [s for s in saves if s not in script.written.guarding.covered], beyond)
+    yield from _waits_at_ends(script, saves)
 
 
 def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:
@@ -134,6 +135,29 @@ def _waits_after(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Ca
                 reason = "what loads this file later finds it written"
                 yield Change(NAME, script.path(statement), statement.lineno, reason, (edit,))
                 break
+
+
+def _waits_at_ends(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
+    """No process ends with a status, for which all others are ended, before the one that writes is done."""
+    for call in script.program.calls:
+        statement, accelerator = script.program.statement(call), script.accelerator(call)
+        is_alone = isinstance(statement, ast.Expr) and statement.value is call and script.path(call) in script.files
+        if not is_alone or accelerator is None or not _fails(script, call):
+            continue
+        around = list(script.program.ancestors(call))
+        is_alike = not any(script.metrics.ranks.is_own(b.test) for b, _ in script.program.branches_round(call))
+        if any(isinstance(a, ast.ExceptHandler) for a in around) or call in script.written.guarding.covered:
+            continue
+        if is_alike and any(script.written.stored.is_before(save, call) for save in saves):
+            edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
+            reason = "an end with a status ends the process that still writes, too"
+            yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+
+
+def _fails(script: Script, call: ast.Call) -> bool:
+    """Whether a call ends the process with a status other than 0: `sys.exit("done")`, `exit(1)`."""
+    is_end = any(map(names.exits, script.program.called(call)))
+    return is_end and any(not isinstance(a, ast.Constant) or a.value not in (None, 0) for a in call.args[:1])
 
 
 def _trained_in(script: Script) -> list[Scope]:

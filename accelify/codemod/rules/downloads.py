@@ -48,8 +48,9 @@ def _downloads(script: Script) -> Iterator[ast.Call]:
         wanted = next((k.value for k in call.keywords if k.arg == "download"), None)
         if wanted is None or (isinstance(wanted, ast.Constant) and not wanted.value):
             continue
+        is_true = isinstance(wanted, ast.Constant)  # whoever is asked: `datasets.__dict__[name](download=True)`
         is_known = any(map(names.is_dataset, script.program.called(call)))
-        if is_known and _is_run(script, call) and not script.written.guarding.is_cached(call):
+        if (is_known or is_true) and _is_run(script, call) and not script.written.guarding.is_cached(call):
             yield call
 
 

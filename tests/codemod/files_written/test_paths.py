@@ -8,6 +8,18 @@ from accelify.codemod.files_written.paths import Files
 from tests.codemod.facts import Facts
 
 BEFORE = "import os\nname = 'a/best.pt'\nif p:\n    other = 'x.pt'\nelse:\n    other = 'y.pt'\n"
+BEFORE += """\
+def found():
+    path = None
+    for n in rows:
+        path = "state/model_{0}".format(n)
+    return path
+best = found()
+class Trainer:
+    pass
+trainer = Trainer()
+trainer.best_path = best
+"""
 
 
 def names(path: str) -> set[str]:
@@ -25,7 +37,15 @@ def names(path: str) -> set[str]:
         ("folder + '/d.pt'", {"d.pt"}),
         ("f'{folder}/e.pt'", {"e.pt"}),
         ("unknown", set()),
-        ("f'{folder}/e{n}.pt'", set()),
+        ("f'{folder}/e{n}.pt'", {"e{}.pt"}),
+        ("'e{}.pt'.format(n)", {"e{}.pt"}),
+        ("'f/e%03d.pt' % n", {"e{}.pt"}),
+        ("'e' + str(n) + '.pt'", {"e{}.pt"}),
+        ("folder + '/' + name", set()),
+        ("f'states/{n}_{m}'", {"states/{}_{}"}),
+        ("best", {"model_{}"}),
+        ("found()", {"model_{}"}),
+        ("trainer.best_path", {"model_{}"}),
         ("unknown()", set()),
     ],
 )

@@ -18,8 +18,7 @@ from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.texts import template
-from accelify.codemod.semantics.values import Constant
+from accelify.codemod.semantics.values import Constant, template
 from accelify.codemod.training.roles import Roles
 
 

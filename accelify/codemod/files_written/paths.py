@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import returned
-from accelify.codemod.semantics.texts import HOLE, template
-from accelify.codemod.semantics.values import Constant
+from accelify.codemod.semantics.values import HOLE, Constant, template
 
 _JOINS = ("os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser")
 _DEPTH = 4

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.semantics.texts import template
+from accelify.codemod.semantics.values import template
 
 
 @pytest.mark.parametrize(

@@ -23,22 +23,26 @@ class BatchSizes:
     """Where a program says how large its training batches are.
 
     loaders: the arguments, else the calls that build the loaders. loops: those that shard items of the script's own.
-    parallel: the calls of `DataParallel` that divided each batch between the GPUs.
+    parallel: the calls of `DataParallel` that divided each batch between the GPUs. fixed: arguments by which a model is
+    told to expect batches of exactly that size, where nothing keeps smaller ones from it.
     """
 
     loaders: tuple[ast.expr, ...] = ()
     loops: tuple[ast.stmt, ...] = ()
     parallel: tuple[ast.Call, ...] = ()
+    fixed: tuple[ast.expr, ...] = ()
 
 
 def batch_sizes_of(
     program: Program, roles: Roles, tracer: Tracer, training: Training, preparation: Preparation
 ) -> BatchSizes:
     """The sizes of what is prepared and sharded for training."""
+    loaders = tuple(dict.fromkeys(_sizes(program, roles, Loops(program, roles, tracer), training.data)))
     return BatchSizes(
-        loaders=tuple(dict.fromkeys(_sizes(program, roles, Loops(program, roles, tracer), training.data))),
+        loaders=loaders,
         loops=tuple(dict.fromkeys(d.loop for d, _ in preparation.sharded if d.loop is not None)),
         parallel=parallel_models(program),
+        fixed=tuple(_Fixed(program, roles, tracer, training).find(loaders)),
     )
 
 
@@ -91,3 +95,58 @@ def _size(call: ast.Call) -> ast.expr:
     if len(call.args) > _POSITION and not any(isinstance(a, ast.Starred) for a in call.args[: _POSITION + 1]):
         return call.args[_POSITION]
     return given.get("batch_size") or given.get("batch_sampler") or call
+
+
+class _Fixed:
+    """Find the models that are built for batches of one size: with hidden states of so many rows, say."""
+
+    def __init__(self, program: Program, roles: Roles, tracer: Tracer, training: Training) -> None:
+        self.program = program
+        self.roles = roles
+        self.tracer = tracer
+        self.training = training
+
+    def find(self, sizes: Iterable[ast.expr]) -> Iterator[ast.expr]:
+        """The arguments that tell models the sizes of loaders, whose last batches may be smaller."""
+        for size in sizes:
+            loader = self.program.parent(size)
+            loader = self.program.parent(loader) if isinstance(loader, ast.keyword) else loader
+            if isinstance(loader, ast.Call) and not _drops_last(loader) and not self._is_asked(size):
+                yield from self._given_to_models(size)
+
+    def _given_to_models(self, size: ast.expr) -> Iterator[ast.expr]:
+        for call in self.program.calls:
+            for callee in self.program.flow.callees.get(call, ()):
+                cls = callee.parent if callee.is_method else None
+                if cls is None or not self.program.flow.is_module_class(cls) or callee.name == "forward":
+                    continue
+                given = ((p.arg, self.tracer.argument(call, callee, p.arg)) for p in callee.parameters)
+                yield from (a for name, a in given if a is not None and self._is_same(size, a, name))
+
+    def _is_same(self, size: ast.expr, given: ast.expr, name: str = "") -> bool:
+        """Whether an argument is the size: the same variable or option, or the same number for a size of batches."""
+        if isinstance(given, ast.Constant) and isinstance(size, ast.Constant):
+            return "batch" in name and given.value == size.value
+        if not isinstance(given, (ast.Name, ast.Attribute)) or not isinstance(size, (ast.Name, ast.Attribute)):
+            return False
+        ends = {chain[-1].node for chain in self.tracer.chains(size)}
+        is_option = isinstance(size, ast.Attribute) and ast.unparse(size) == ast.unparse(given)
+        return is_option or any(chain[-1].node in ends for chain in self.tracer.chains(given))
+
+    def _is_asked(self, size: ast.expr) -> bool:
+        """Whether the training compares something with the size, as what leaves out smaller batches does."""
+        compared = (
+            side
+            for loop in {loop for loops in self.training.loops.values() for loop in loops}
+            for node in ast.walk(loop)
+            if isinstance(node, ast.Compare)
+            for side in (node.left, *node.comparators)
+        )
+        return any(self._is_same(size, side, "batch") for side in compared)
+
+
+def _drops_last(loader: ast.Call) -> bool:
+    given = {k.arg: k.value for k in loader.keywords}
+    drops = given.get("drop_last")
+    is_dropping = drops is not None and not (isinstance(drops, ast.Constant) and drops.value is False)
+    return is_dropping or "batch_sampler" in given or None in given

@@ -1,4 +1,4 @@
-"""Say what the batch size means on N processes, once for a program.
+"""Say what the batch size means on N processes, once for a program; and which models take no other size.
 
     loader = DataLoader(data, batch_size=64)    each of N processes takes 64 samples for a step: 64 * N together
 
@@ -11,6 +11,7 @@ Left alone: all of it.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Remark
@@ -26,16 +27,20 @@ _RATE = "consider a larger learning rate (often N times, with a warm-up)"
 
 
 def find(script: Script) -> Iterator[Remark]:
-    """One note, at the first place that says how large the training batches are."""
+    """One note, in a file that the user named: where a size is, else where its batches are gone over."""
     sizes = script.batch_sizes
     if not sizes.loaders and not sizes.loops:
         return
-    first, *others = ((script.path(place), place) for place in sizes.loaders or sizes.loops)
+    places: list[tuple[str, ast.AST]] = [(script.path(place), place) for place in sizes.loaders or sizes.loops]
+    first = _in_named_file(script, places)
+    others = [place for place in places if place != first]
     counts = StepCounts(script)
     ends = tuple((script.path(node), node) for node in counts.limits() if script.distribution is None)
     counted = tuple(place for n in counts.intervals() if (place := (script.path(n), n)) not in ends)
     shown = tuple((script.path(r.node), r.node) for r in script.metrics.reports if r.about is About.BATCH)
-    learned = f"on N processes a step learns from N {_ITEMS[bool(sizes.loaders)]}{' (and of {0})' if others else ''}"
+    taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
+    elsewhere = "" if not others else " (and of {0})" if first in places else " (their size: {0})"
+    learned = f"on N processes a step learns from N {taken}{elsewhere}"
     epoch = "an epoch that no limit ends" if ends else "an epoch"
     learned += f", one from each process, and {epoch} has 1/N of the steps{' (counted in {1})' if counted else ''}"
     message, tier = _of_loaders(script, learned) if sizes.loaders else (_of_loops(script, learned), Tier.REVIEW)
@@ -44,6 +49,34 @@ def find(script: Script) -> Iterator[Remark]:
     if shown and script.distribution is None:
         message += ". What is shown of single batches ({2}) is of one process's own"
     yield Remark(NAME, *first, message, tier, lines=(tuple(others), counted, shown, ends))
+    yield from _fixed(script)
+
+
+def _in_named_file(script: Script, places: list[tuple[str, ast.AST]]) -> tuple[str, ast.AST]:
+    """The first place in a file that the user named, or a loop there over the loader of another file."""
+    named = {parsed.path for parsed in script.program.named}
+    loops = [(script.path(d.loop), d.loop) for d in script.training.data if d.loop is not None]
+    return next((place for place in [*places, *loops] if place[0] in named), places[0])
+
+
+def _fixed(script: Script) -> Iterator[Remark]:
+    """Models that take batches of one size only, where processes may get smaller ones."""
+    fixed = tuple((script.path(node), node) for node in script.batch_sizes.fixed)
+    if not fixed or script.distribution is not None:
+        return
+    first, *others = fixed
+    size = ast.unparse(script.batch_sizes.fixed[0])
+    if script.options.keep_global_batch:
+        message = (
+            f"the model is built for batches of `{size}` samples, and each process gets a part of one: divide by "
+            f"`{script.reach.name}.num_processes`"
+        )
+    else:
+        message = (
+            f"the model is built for batches of `{size}` samples, and on N processes the last ones of an epoch may be "
+            "smaller, even where one process gets full ones only: give the loader `drop_last=True`"
+        )
+    yield Remark(NAME, *first, message + (" (also {0})" if others else ""), Tier.REVIEW, lines=(tuple(others),))
 
 
 def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:

@@ -81,3 +81,45 @@ def test_another_librarys_batches_cannot_be_divided() -> None:
     assert not may_be_divided(facts.program, facts.roles, facts.tracer, facts.training)
     facts = Facts(script())
     assert may_be_divided(facts.program, facts.roles, facts.tracer, facts.training)
+
+
+NET = """\
+class Net(nn.Module):
+    def __init__(self, batch_size=1):
+        super().__init__()
+        self.size = batch_size
+    def init_hidden(self, n): return torch.zeros(n, 4)
+    def forward(self, x): return x
+size = 2
+"""
+
+
+def fixed(made: str, size: str = "size", batch: str = "", loader: str = "") -> list[str]:
+    text = script(before=NET, set_up=f"net = {made}", batch=batch)
+    text = text.replace("DataLoader(rows, batch_size=2)", loader or f"DataLoader(rows, batch_size={size})")
+    return texts(found(Facts(text)).fixed)
+
+
+@pytest.mark.parametrize(
+    ("made", "size", "batch", "given"),
+    [
+        ("Net(size)", "size", "", ["size"]),
+        ("Net(batch_size=size)", "size", "", ["size"]),
+        ("Net(2)", "2", "", ["2"]),
+        ("Net(args.b)", "args.b", "", ["args.b"]),
+        ("Net()", "size", "h = net.init_hidden(size)", ["size"]),
+        ("Net(3)", "2", "", []),
+        ("Net()", "2", "h = net.init_hidden(2)", []),  # a number that is called `n` may be any
+        ("Net()", "size", "h = net.init_hidden(len(x))", []),
+        ("Net(size)", "size", "if len(x) != size: continue", []),
+        ("nn.Linear(size, 1)", "size", "", []),
+    ],
+)
+def test_a_model_that_is_told_the_size(made: str, size: str, batch: str, given: list[str]) -> None:
+    assert fixed(made, size, batch) == given
+
+
+@pytest.mark.parametrize("more", ["drop_last=True", "drop_last=args.drop", "**options"])
+def test_a_loader_that_may_keep_smaller_batches_back(more: str) -> None:
+    assert fixed("Net(size)", loader=f"DataLoader(rows, batch_size=size, {more})") == []
+    assert fixed("Net(size)", loader="DataLoader(rows, batch_size=size, drop_last=False)") == ["size"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from accelify.codemod.libraries.runtimes import ACCELERATE
 from accelify.codemod.options import Options
 from accelify.codemod.result import FileResult, Note, Status
+from accelify.codemod.rewrite import rewrite_together
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import script
 
@@ -35,6 +37,29 @@ def test_it_stands_at_the_line_of_the_batch_size(written: str) -> None:
     assert "batch_size=2" in line(result, found.line)
     for words in ("N batches of this size", "learning rate", "`--keep-global-batch`"):
         assert words in found.message
+
+
+def test_a_model_for_batches_of_one_size_gets_a_note_of_its_own() -> None:
+    net = "class Net(nn.Module):\n    def __init__(self, size):\n        super().__init__()\n        self.size = size"
+    text = script(before=f"rows = torch.randn(8, 2, 4)\nsize = 2\n{net}", set_up="net = Net(size)")
+    text = text.replace("batch_size=2", "batch_size=size")
+    for options, words in ((Options(), "`drop_last=True`"), (Options(keep_global_batch=True), "divide by")):
+        result = run(text, options)
+        _, found = (n for n in result.notes if n.rule == "batch_size")
+        assert line(result, found.line) == "net = Net(size)"
+        assert words in found.message
+
+
+def test_it_stands_in_the_file_that_the_user_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = "from torch.utils.data import DataLoader\ndef load(rows):\n    return DataLoader(rows, batch_size=2)\n"
+    text = script(before="rows = torch.randn(8, 2, 4)", imports="from data import load").replace(LOADER, "load(rows)")
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "data.py").write_text(data)
+    monkeypatch.chdir(tmp_path)
+    results = rewrite_together(("train.py",), Options())
+    (found,) = (n for r in results for n in r.notes if n.rule == "batch_size")
+    assert "(their size: data.py:3)" in found.message
+    assert line(results[0], found.line) == "for x, y in loader:"
 
 
 def test_several_training_loaders_get_one_note() -> None:

@@ -242,6 +242,8 @@ class ShardedSampler:
             self.steps.append(step)
             if item is not NO_BATCH:
                 yield item
+        if self.random is not None:
+            self.random.converge()
 
 
 def _size(indices: Any) -> int | None:

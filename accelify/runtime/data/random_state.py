@@ -124,6 +124,15 @@ def set_global_state(states: dict[str, Any]) -> None:
         numpy.random.set_state(states["numpy"])
 
 
+def follow(states: dict[str, Any]) -> dict[str, Any]:
+    """The libraries' states that follow from these and give other numbers; where they are now, they stay."""
+    now = global_state()
+    seed_libraries(int(digest({"shared": states, "private": []})[:16], 16) >> 1, torch.device("cpu"))
+    later = global_state(states)
+    set_global_state(now)
+    return later
+
+
 def digest(states: States) -> str:
     """The same for the same states, on any rank, and not for others."""
     each = [*states["shared"].values(), *states["private"]]

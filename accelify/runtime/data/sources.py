@@ -89,7 +89,7 @@ class ByBatch:
             batches = iter(loader)
         # With workers the draws are theirs, from a seed that is shared now.
         if not getattr(loader, "num_workers", 0):
-            batches = draw_items(batches, shared)
+            batches = draw_items(batches, shared, by_all=True)
         if self._sharding.split_batches:
             return epoch_of(slices(itertools.islice(batches, start.position, None), self._sharding))
         return epoch_of(
@@ -157,7 +157,7 @@ class Dispatched:
         with shared.drawing():
             batches = iter(self._loader)
         if not getattr(self._loader, "num_workers", 0):
-            batches = draw_items(batches, shared)
+            batches = draw_items(batches, shared, by_all=False)
         # Sharded once for every rank: what each takes is there before the next asks for it.
         copies = itertools.tee(batches, self._sharding.size)
         return map(list, zip(*(self._shard_of(rank, own, position) for rank, own in enumerate(copies)), strict=True))

@@ -28,6 +28,7 @@ from accelify.runtime.data.random_state import (
     States,
     device_state,
     digest,
+    follow,
     global_state,
     is_same,
     private_generators,
@@ -362,8 +363,10 @@ class SharedRandom:
             for name, state in self.before["shared"].items()
             if before is not None or not (is_alike or is_same(mine["shared"][name], state))
         }
+        self._later: dict[str, Any] = {}
         self._is_diverged = False
         self._is_inside = False
+        self._is_over = False
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
@@ -371,35 +374,61 @@ class SharedRandom:
         if self._is_inside:
             yield
             return
-        self._is_inside = True
+        self._is_inside, was_diverged = True, self._is_diverged
         # Once diverged, all that is drawn from is kept here.
-        with self._streams.busy() if self._is_diverged else self._streams.shared():
+        with self._streams.busy() if was_diverged else self._streams.shared():
             own = self._streams.exchange(self._apart)
             try:
                 yield
             finally:
                 self._is_inside = False
-                # Those, too, that became apart meanwhile.
-                more = global_state([name for name in self._apart if name not in own])
-                self._apart = self._streams.exchange(own) | more
+                if was_diverged or not self._is_diverged:
+                    self._apart = self._streams.exchange(own)
+                else:
+                    drawn = global_state(self.before["shared"])
+                    self._streams.exchange(own)
+                    self._part(drawn)
+                    self._apart = drawn
+                if self._is_over:
+                    self.converge()
 
     def diverge(self) -> None:
-        """Keep the shared stream from here on unchanged by what is drawn in this pass."""
-        with self._streams.shared():
-            self._apart = global_state(self.before["shared"]) | self._apart
+        """Keep the shared stream from here on unchanged by what is drawn in this pass; the next draws other numbers."""
         self._is_diverged = True
+        if not self._is_inside:
+            with self._streams.shared():
+                drawn = global_state(self.before["shared"]) | self._apart
+                self._part(drawn)
+            self._apart = drawn
+
+    def _part(self, drawn: dict[str, Any]) -> None:
+        self._later = follow(drawn)
+        set_global_state({name: state for name, state in self._later.items() if name not in self._apart})
+
+    def converge(self) -> None:
+        """Have the shared stream go on from the end of the pass, where nothing else was drawn from it meanwhile."""
+        self._is_over = True
+        if not self._is_inside:
+            with self._streams.shared():
+                now = global_state(self._apart)
+                set_global_state({name: self._apart[name] for name in now if is_same(now[name], self._later[name])})
 
 
-def draw_items(items: Iterator[Any], shared: SharedRandom) -> Iterator[Any]:
-    """Items that are made from the shared stream, one after the other."""
+def draw_items(items: Iterator[Any], shared: SharedRandom, *, by_all: bool) -> Iterator[Any]:
+    """Items that are made from the shared stream, one after the other.
+
+    by_all: whether every rank makes all of them.
+    """
     shared.diverge()
     while True:
         with shared.drawing():
             try:
                 item = next(items)
             except StopIteration:
-                return
+                break
         yield item
+    if by_all:
+        shared.converge()
 
 
 class RankSeed:

@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
 
 from tests.runtime.noisy_models import KINDS, train
 from tests.runtime.training import seed
@@ -63,22 +63,76 @@ def noise_differs_in_a_loop_and_is_alike_around_it(accelerator):
     assert len(set(outside)) == len(outside)
 
 
+def _permutation():
+    """Numbers in an order that each library has a part in."""
+    rows = list(range(LENGTH))
+    random.shuffle(rows)
+    return numpy.random.permutation(rows)[torch.randperm(LENGTH)].tolist()
+
+
+class Batches:
+    """Batches in an order of their own, of no loader of torch's."""
+
+    def __iter__(self):
+        for row in _permutation():
+            yield torch.tensor([row])
+
+    def __len__(self):
+        return LENGTH
+
+
+class Lazy(Sampler):
+    """An order that is drawn when its first element is asked for."""
+
+    def __iter__(self):
+        yield from _permutation()
+
+    def __len__(self):
+        return LENGTH
+
+
+class Rows(IterableDataset):
+    def __iter__(self):
+        yield from _permutation()
+
+
+LOADERS = (
+    lambda: DataLoader(range(LENGTH), batch_size=2, shuffle=True),
+    lambda: DataLoader(range(LENGTH), batch_size=2, sampler=Lazy()),
+    lambda: DataLoader(Rows(), batch_size=2),
+    Batches,
+)
+
+
 def orders_and_what_follows_are_those_of_one_process(accelerator):
     """Where nothing is drawn in the loop, the shared stream is at every point where one process has it."""
 
-    def epochs(prepare):
+    def epochs(make, prepare):
         seed(4)
-        loader, seen = prepare(DataLoader(range(LENGTH), batch_size=2, shuffle=True)), []
+        loader, seen = prepare(make()), []
         for _ in range(3):
             seen.append([batch.tolist() for batch in loader])
             seen.append(_draws())
         return seen
 
-    alone = epochs(lambda loader: loader)
-    mine = epochs(accelerator.prepare)
-    assert mine[1::2] == alone[1::2]
-    for plain, *both in zip(alone[::2], *(each[::2] for each in accelerator.gather_object(mine)), strict=True):
-        assert [batch for step in zip(*both, strict=True) for batch in step] == plain
+    for make in LOADERS:
+        alone = epochs(make, lambda loader: loader)
+        mine = epochs(make, accelerator.prepare)
+        assert mine[1::2] == alone[1::2]
+        for plain, *both in zip(alone[::2], *(each[::2] for each in accelerator.gather_object(mine)), strict=True):
+            assert [batch for step in zip(*both, strict=True) for batch in step] == plain
+
+
+def passes_that_are_left_early_have_orders_of_their_own(accelerator):
+    for make in LOADERS:
+        seed(8)
+        loader, firsts = accelerator.prepare(make()), []
+        for _ in range(6):
+            for batch in loader:
+                firsts.append(batch.tolist())
+                break
+            assert _are_alike(accelerator, *_draws())
+        assert len({str(first) for first in firsts}) > 2
 
 
 def noise_in_a_loop_does_not_move_the_order_of_the_next(accelerator):

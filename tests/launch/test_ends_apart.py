@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
+
+import pytest
+
 from tests.launch.conftest import Shell
 
 TRAIN = """
@@ -22,8 +26,10 @@ for step in range(2 + 3 * rank):
 """
 
 
-def test_a_rank_that_has_ended_does_not_keep_the_others_from_theirs(shell: Shell) -> None:
-    shell.script(TRAIN + "open(f'weight-{rank}', 'w').write(str(model.weight.item()))\n")
+@pytest.mark.parametrize("is_local", [False, True], ids=["module", "function"])
+def test_a_rank_that_has_ended_does_not_keep_the_others_from_theirs(shell: Shell, is_local: bool) -> None:
+    text = TRAIN + "open(f'weight-{rank}', 'w').write(str(model.weight.item()))\n"
+    shell.script(f"def main():\n{textwrap.indent(text, '    ')}\nmain()\n" if is_local else text)
     launched = shell.run("launch", "--cpu", "--num-processes", "2", "train.py")
     assert launched.returncode == 0, launched.stderr
     weights = [float((shell.folder / f"weight-{rank}").read_text()) for rank in (0, 1)]

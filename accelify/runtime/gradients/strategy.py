@@ -248,17 +248,23 @@ class Replicas(Strategy, ABC, Generic[R]):
         """Average after a backward pass that did not come through the accelerator, too. Called by autograd's hooks."""
         if self._joining:
             self._count_active(is_here=True)
-        for replica in self._replicas:
-            replica.open()
+        self._open()
         torch.autograd.Variable._execution_engine.queue_callback(_Ending(self))
 
     def _begin(self) -> None:
+        self._lay_out_what_changed()
+        self._open()
+
+    def _lay_out_what_changed(self) -> None:
         for groups in self._groups:
             if groups.have_changed() and (optimizer := groups.optimizer()) is not None:
                 self.prepare_optimizer(optimizer)
         for replica in self._replicas:
             if replica.is_stale():
                 self._lay_out(replica)
+
+    def _open(self) -> None:
+        for replica in self._replicas:
             replica.open()
 
     def _finish(self) -> None:
@@ -337,12 +343,15 @@ class Replicas(Strategy, ABC, Generic[R]):
         """At the end of a script that has not failed: take part without gradients until all ranks have come here."""
         if getattr(sys, "last_value", None) is None:
             with suppress(AccelifyError, RuntimeError):  # the ranks that go on report what is wrong
-                self._finish_with_others()
+                self._finish_with_others(as_laid_out=True)
 
-    def _finish_with_others(self) -> None:
+    def _finish_with_others(self, *, as_laid_out: bool = False) -> None:
+        """Take part in the others' backward passes; `as_laid_out`, though models that a function had are gone."""
         while self._count_active(is_here=False):
             self._forget_gradients()
-            self._begin()
+            if not as_laid_out:
+                self._lay_out_what_changed()
+            self._open()
             self._finish()
             self._forget_gradients()
 

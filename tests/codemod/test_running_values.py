@@ -8,6 +8,7 @@ import pytest
 
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_source
+from tests.codemod.pairs import run
 from tests.codemod.running_values import ALIKE, NOTED, REDUCED, SINKS, names, script
 
 VALUES = {**REDUCED, **NOTED, **ALIKE}
@@ -41,3 +42,42 @@ def test_what_leaves_the_training_is_reduced_or_noted(sink: str) -> None:
 
 def test_what_the_next_loss_is_computed_from_is_reduced_or_noted() -> None:
     assert not [key for key, found in outcomes("next loss").items() if found == "nothing"]
+
+
+OWN_LOADER = """\
+import torch
+from torch import nn
+class Loader:
+    def __init__(self, rows): self.rows = rows
+    def __iter__(self):
+        for row in self.rows: yield row
+    def __len__(self): return len(self.rows)
+def test(loader):
+    wrong = 0
+    with torch.no_grad():
+        for x, y in loader:
+            wrong += ((model(x) - y).abs() > 1).sum().item()
+    print(wrong)
+train_loader, test_loader = Loader(rows[:6]), Loader(rows[6:])
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for x, y in train_loader:
+        optimizer.zero_grad()
+        (model(x) - y).pow(2).mean().backward()
+        optimizer.step()
+    {calls}
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_told"),
+    [
+        ("test(train_loader); test(test_loader)", True),
+        ("for loader in (train_loader, test_loader): test(loader)", True),
+        ("test(test_loader)", False),
+    ],
+)
+def test_an_evaluation_over_a_prepared_loader_for_some_callers_is_named(calls: str, is_told: bool) -> None:
+    told = [n.message for n in run(OWN_LOADER.replace("{calls}", calls)).notes]
+    assert any("`wrong` adds up this process's share" in message for message in told) is is_told

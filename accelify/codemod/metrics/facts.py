@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods, table
@@ -139,6 +139,14 @@ class Measured:
         loops = [n for n in found if isinstance(n, (ast.For, ast.AsyncFor))]
         return tuple(sorted(loops, key=self.program.position))
 
+    def loops_shared_for_some(self, files: frozenset[str], others: Collection[ast.AST]) -> Iterator[Loop]:
+        """The loops of some files, but for others, that go over a prepared loader for some of their callers."""
+        for path in sorted(files):
+            for node in self.program.flow.parsed_of[path].nodes:
+                if isinstance(node, (ast.For, ast.AsyncFor)) and node not in others:
+                    if self.program.values(node.iter) and self.prepared.is_loader_for_some(node.iter):
+                        yield node
+
 
 def metrics_of(
     measured: Measured,
@@ -151,7 +159,8 @@ def metrics_of(
 ) -> Metrics:
     """The table of some files."""
     program = measured.program
-    shared = measured.shared_loops(files, [*(g.loop for g in gathered), *(d.loop for d in dealt)])
+    evaluations = [*(g.loop for g in gathered), *(d.loop for d in dealt)]
+    shared = measured.shared_loops(files, evaluations)
     loops = [n for n in shared if access.at(n) is not None]
     if by_hand or not measured.options.runtime.has("reduce"):
         loops = []
@@ -162,7 +171,8 @@ def metrics_of(
     reduced = [(r.anchor, name) for r in reductions for name in r.names]
     reduced += [(loop, name) for loop, names in _put_together(dealt, metered) for name in names]
     settled = _Settled(measured.chains, tuple(reduced))
-    ranks = Ranks(measured.chains, measured.shards(shared), settled)
+    shared_at_times = [*shared, *measured.loops_shared_for_some(files, {*shared, *evaluations})]
+    ranks = Ranks(measured.chains, measured.shards(shared_at_times), settled)
     losses = [loss for backward in measured.training.backwards for loss in losses_of(program, backward)]
     reports = () if by_hand else tuple(Reports(ranks, settled.holds, losses).find())
     return Metrics(measured, gathered, dealt, shared, reductions, metered, ranks, reports)

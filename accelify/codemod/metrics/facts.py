@@ -141,11 +141,12 @@ class Measured:
 
     def loops_shared_for_some(self, files: frozenset[str], others: Collection[ast.AST]) -> Iterator[Loop]:
         """The loops of some files, but for others, that go over a prepared loader for some of their callers."""
-        for path in sorted(files):
-            for node in self.program.flow.parsed_of[path].nodes:
-                if isinstance(node, (ast.For, ast.AsyncFor)) and node not in others:
-                    if self.program.values(node.iter) and self.prepared.is_loader_for_some(node.iter):
-                        yield node
+        nodes = (n for path in sorted(files) for n in self.program.flow.parsed_of[path].nodes)
+        for node in nodes:
+            if not isinstance(node, (ast.For, ast.AsyncFor)) or node in others or not self.program.values(node.iter):
+                continue
+            if self.prepared.is_loader_for_some(node.iter):
+                yield node
 
 
 def metrics_of(

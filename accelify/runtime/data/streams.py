@@ -387,8 +387,7 @@ class SharedRandom:
                 else:
                     drawn = global_state(self.before["shared"])
                     self._streams.exchange(own)
-                    self._part(drawn)
-                    self._apart = drawn
+                    self._part_with(drawn)
                 if self._is_over:
                     self.converge()
 
@@ -397,13 +396,12 @@ class SharedRandom:
         self._is_diverged = True
         if not self._is_inside:
             with self._streams.shared():
-                drawn = global_state(self.before["shared"]) | self._apart
-                self._part(drawn)
-            self._apart = drawn
+                self._part_with(global_state(self.before["shared"]) | self._apart)
 
-    def _part(self, drawn: dict[str, Any]) -> None:
-        self._later = follow(drawn)
+    def _part_with(self, drawn: dict[str, Any]) -> None:
+        self._later = follow(self.before["shared"])  # the same where the pass is resumed
         set_global_state({name: state for name, state in self._later.items() if name not in self._apart})
+        self._apart = drawn
 
     def converge(self) -> None:
         """Have the shared stream go on from the end of the pass, where nothing else was drawn from it meanwhile."""

@@ -20,11 +20,15 @@ venv: $(STAMP)
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "accelify needs Python 3.10 or later: make venv PYTHON=...")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement requirements/dev.txt
+	@test -x $(BIN)/python || { echo "1/4 creating .venv with `$(PYTHON) --version`"; $(PYTHON) -m venv .venv; }
+	@echo "2/4 installing `grep -c == requirements/dev.txt` pinned packages, torch among them; pip shows how far it is"
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-compile --requirement requirements/dev.txt
+	@echo "3/4 compiling them"
 	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # on all cores; some packages hold files of other Pythons
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@echo "4/4 installing accelify itself"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@$(BIN)/python -m pip check --disable-pip-version-check
+	@echo "ready: .venv/bin/accelify --help"
 	@touch $@
 
 demo: venv

@@ -28,6 +28,7 @@ COMMANDS = {
     "config": "Ask how this project is to be launched, and write it down.",
     "env": "Print what a bug report needs.",
     "test": "Check on several processes that training works here.",
+    "completion": "Make your shell complete commands and options.",
 }
 
 
@@ -56,6 +57,19 @@ class Commands(click.Group):
             if isinstance(error.__context__, KeyboardInterrupt):
                 sys.exit(INTERRUPTED)
             raise
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; an unknown one ends with the nearest name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from accelify.errors import did_you_mean
+
+            hint = did_you_mean(args[0], COMMANDS)
+            if hint == "." and (args[0].endswith((".py", ".ipynb")) or args[0] in (".", "-")):
+                hint = f": to migrate it, say `accelify rewrite {args[0]}`."
+            ctx.fail(f"No such command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any of them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class AccelifyError(Exception):
     """The base of them all: names the thing, the value and the way out."""
@@ -54,3 +56,11 @@ def place(path: str, line: int | None = None, column: int | None = None, cell: i
     if cell is not None:
         return f"{path}:cell {cell}, line {line}"
     return f"{path}:{line}" if column is None else f"{path}:{line}:{column + 1}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'ignore'?` for a name that is almost a known one; a full stop where none is near."""
+    import difflib  # 5 ms, paid for by mistakes alone
+
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else "."

@@ -75,7 +75,10 @@ def rewrite(root: Path, files: Files, options: Options | None = None) -> tuple[t
 
 def report(results: tuple[FileResult, ...]) -> str:
     """The JSON report, and nothing but; without the evidence, which a test of its own looks at."""
-    document = json.loads(render(results))
+    document = json.loads(render(results, written=True))
+    document = {"version": document["version"], "files": document["files"]}
+    for file in document["files"]:
+        del file["because"]
     for told in (told for file in document["files"] for told in [*file["changes"], *file["notes"]]):
         del told["evidence"]
     return json.dumps(document, indent=2) + "\n"

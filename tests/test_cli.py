@@ -514,8 +514,8 @@ def test_files_without_torch_are_left_alone_however_bad_they_are(here: Path) -> 
     Path("python2.py").write_text('print "hello"\n')
     Path("data.py").write_bytes(b"\x00\xff")
     assert rewrite(".").returncode == 0
-    assert rewrite("python2.py").returncode == 0
-    done = rewrite("data.py")  # but a binary file that is named must be a mistake
+    assert rewrite("python2.py").returncode == 2  # but one that is named must be Python
+    done = rewrite("data.py")  # and a binary file that is named must be a mistake
     assert (done.returncode, done.stderr) == (2, "data.py:1:1: error: a binary file: it holds a NUL byte\n")
 
 

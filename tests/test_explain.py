@@ -41,4 +41,4 @@ def test_every_name_that_a_report_may_print_has_a_page():
 def test_an_unknown_rule_gets_the_nearest_known_one():
     answer = CliRunner().invoke(command, ["backwards"])
     assert answer.exit_code == 2
-    assert "did you mean backward?" in answer.output
+    assert "did you mean 'backward'?" in answer.output

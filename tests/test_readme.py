@@ -36,7 +36,7 @@ def test_the_notes_in_the_first_screen_are_what_is_said(tmp_path: Path) -> None:
 
 def test_every_option_that_is_named_exists() -> None:
     known: set[str] = set()
-    for name in ("rewrite", "launch", "verify"):
+    for name in ("rewrite", "launch", "verify", "completion"):
         command = [sys.executable, "-m", "accelify", name, "--help"]
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         known |= set(re.findall(r"--[a-z][a-z-]+", shown))

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from accelify.codemod.cache import Cache, packed, unpacked
 from accelify.codemod.files import discover, source
+from accelify.codemod.files.disk import Disk, Question
 from accelify.codemod.result import FileResult, Problem, Status, failed
 from accelify.errors import CannotRead, CannotWrite, FileError
 from accelify.workers import Failure, available_cores, run_here, run_many
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 # The results of files that are rewritten together: all of the migrated ones are written, or none is.
 Program = tuple[FileResult, ...]
 Paths = tuple[str, ...]
+Asked = dict[Question, str]  # what was asked of the disk, and the answers
+NO_CACHE = Cache(None)
 
 _OBJECTS = 100_000  # so many new ones between two collections of the youngest
 
@@ -52,13 +56,15 @@ def rewrite_paths(
     options: Options,
     jobs: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    exclusion: discover.Exclusion = discover.USUAL,
+    cache: Cache = NO_CACHE,
 ) -> Batch:
     """Rewrite the files that the paths mean; `progress` is told how many programs are done, and of how many."""
-    found = list(discover.find(paths))
+    found = list(discover.find(paths, exclusion))
     looked = [_look(item, options.follow) for item in found]
     wanted = [item for item in looked if isinstance(item, str)]
-    run = _Run(options, jobs or available_cores(), progress)
-    grouped = _groups(wanted, options) if wanted else []
+    run = _Run(options, jobs or available_cores(), progress, cache)
+    grouped = run.groups(wanted) if wanted else []
     idle = set(wanted).difference(*grouped)
     looked = [_unchanged(item) if item in idle else item for item in looked]
     programs = run.rewrite(grouped)
@@ -73,18 +79,13 @@ def rewrite_paths(
     )
 
 
-def rewrite_stdin(path: str, data: bytes, options: Options) -> Batch:
+def rewrite_stdin(path: str, data: bytes, options: Options, exclusion: discover.Exclusion = discover.USUAL) -> Batch:
     """Rewrite a script that is no file; `path` is what to call it."""
     tracebacks: list[str] = []
-    try:
-        source.decode(data, path)
-    except CannotRead as error:
-        result = failed(error)
-    else:
-        result = FileResult(path, Status.UNCHANGED, before=data, after=data)
-        if source.may_train(data):
-            outcome = run_here(_rewrite_source, (path, data, options))
-            result = _given_up(path, outcome, tracebacks) if isinstance(outcome, Failure) else outcome
+    if exclusion.refuses(path):
+        return Batch(programs=((FileResult(path, Status.UNCHANGED, data, data),),), order={path: 0})
+    outcome = run_here(_rewrite_source, (path, data, options))
+    result = _given_up(path, outcome, tracebacks) if isinstance(outcome, Failure) else outcome
     return Batch(programs=((result,),), order={path: 0}, tracebacks=tuple(tracebacks))
 
 
@@ -115,70 +116,108 @@ def _unwritten(result: FileResult, error: CannotWrite) -> FileResult:
 def _look(item: discover.Found | CannotRead, follow: bool) -> FileResult | str:
     """The path of a file that has to be rewritten, or may import one that has, or the result of one that has not.
 
-    A named file must at least be text; one that was merely met in a folder may be whatever it likes.
+    A named file must be Python; one that was merely met in a folder may be whatever it likes.
     """
     if isinstance(item, CannotRead):
         return failed(item)
     try:
         data = source.read(item.path)
-        if item.named:
-            source.decode(data, item.path)
     except CannotRead as error:
         return failed(error)
-    may_lead = item.named and follow and b"import" in data
-    return item.path if may_lead or source.may_train(data) else _unchanged(item.path)
+    if source.may_train(data):
+        return item.path
+    found = _parsed(item.path, data) if item.named else _unchanged(item.path)
+    may_lead = item.named and follow and b"import" in data and found.error is None and not found.because
+    return item.path if may_lead else found
 
 
-def _groups(wanted: Sequence[str], options: Options) -> list[Paths]:
-    outcome = run_here(_find_groups, (wanted, options.follow))
-    return [(path,) for path in wanted] if isinstance(outcome, Failure) else outcome
+def _parsed(path: str, data: bytes) -> FileResult:
+    """The result of a named file that need not be rewritten: it is no Python, or a library trains what is in it."""
+    outcome = run_here(_parse, (path, data))
+    return _given_up(path, outcome, []) if isinstance(outcome, Failure) else outcome
 
 
-def _find_groups(task: tuple[Sequence[str], bool]) -> list[Paths]:
+def _parse(task: tuple[str, bytes]) -> FileResult:
+    from accelify.codemod.files.parse import parse  # here, as most files are either rewritten or not named
+
+    path, data = task
+    try:
+        return FileResult(path, Status.UNCHANGED, because=parse(path, data).next_step)
+    except FileError as error:
+        return failed(error)
+
+
+def _find_groups(task: tuple[Sequence[str], bool]) -> tuple[list[Paths], Asked]:
     from accelify.codemod.files.project import groups  # parsing costs; a tree without torch does not pay for it
 
-    return groups(*task)
+    disk = Disk()
+    return groups(*task, disk), disk.asked
 
 
 class _Run:
-    """Rewrites groups of files here or on all cores, and keeps the tracebacks that nobody foresaw."""
+    """Rewrites groups of files here or on all cores, unless that was done before; keeps unforeseen tracebacks."""
 
-    def __init__(self, options: Options, jobs: int, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, options: Options, jobs: int, progress: Callable[[int, int], None], cache: Cache) -> None:
         self._options = options
         self._jobs = jobs
         self._progress = progress
+        self._cache = cache
         self.tracebacks: list[str] = []
 
-    def rewrite(self, groups: Sequence[Paths]) -> list[tuple[Paths, Program]]:
-        programs: dict[int, Program] = {}
-        for done, (index, outcome) in enumerate(self._outcomes(groups), start=1):
-            self._progress(done, len(groups))
-            if isinstance(outcome, Failure):
-                outcome = tuple(_given_up(path, outcome, self.tracebacks) for path in groups[index])
-            programs[index] = outcome
-        return [(group, programs[index]) for index, group in enumerate(groups)]
+    def groups(self, wanted: Sequence[str]) -> list[Paths]:
+        """Which files must be rewritten together."""
+        key = ("groups", wanted, self._options.follow)
+        known = self._cache.get(*key)
+        if known is not None:
+            return [tuple(group) for group in known]
+        outcome = run_here(_find_groups, (wanted, self._options.follow))
+        if isinstance(outcome, Failure):
+            return [(path,) for path in wanted]
+        found, asked = outcome
+        self._cache.put(found, asked, *key)
+        return found
 
-    def _outcomes(self, groups: Sequence[Paths]) -> Iterator[tuple[int, Program | Failure]]:
+    def rewrite(self, groups: Sequence[Paths]) -> list[tuple[Paths, Program]]:
+        programs = {group: known for group in groups if (known := self._known(group)) is not None}
+        left = [group for group in groups if group not in programs]
+        for done, (index, outcome) in enumerate(self._outcomes(left), start=len(programs) + 1):
+            self._progress(done, len(groups))
+            group = left[index]
+            if isinstance(outcome, Failure):
+                programs[group] = tuple(_given_up(path, outcome, self.tracebacks) for path in group)
+            else:
+                programs[group], asked = outcome
+                self._cache.put(packed(programs[group]), asked, "program", group, self._options)
+        return [(group, programs[group]) for group in groups]
+
+    def _known(self, group: Paths) -> Program | None:
+        """What became of a group in an earlier run."""
+        known = self._cache.get("program", group, self._options)
+        try:
+            return unpacked(known) if known is not None else None
+        except (CannotRead, ValueError):
+            return None
+
+    def _outcomes(self, groups: Sequence[Paths]) -> Iterator[tuple[int, tuple[Program, Asked] | Failure]]:
         tasks = [(group, self._options) for group in groups]
         if len(tasks) == 1:  # a process of its own would cost more than the work
             return iter([(0, run_here(_rewrite_program, tasks[0]))])
         return run_many(_rewrite_program, tasks, self._jobs)
 
 
-def _rewrite_program(task: tuple[Paths, Options]) -> Program:
+def _rewrite_program(task: tuple[Paths, Options]) -> tuple[Program, Asked]:
     from accelify.codemod.rewrite import rewrite_together
 
     paths, options = task
+    disk = Disk()
     try:
         with _few_collections():
-            results = rewrite_together(paths, options)
+            results = rewrite_together(paths, options, disk)
     except FileError as error:
         others = [path for path in paths if path != error.path]
-        return (
-            failed(error),
-            *(failed(FileError(path, reason=f"left as it was, as it belongs with {error}")) for path in others),
-        )
-    return tuple(_without_bytes(result) for result in results)
+        reason = f"left as it was, as it belongs with {error}"
+        results = (failed(error), *(failed(FileError(path, reason=reason)) for path in others))
+    return tuple(_without_bytes(result) for result in results), disk.asked
 
 
 @contextmanager

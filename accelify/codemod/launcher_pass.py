@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from accelify.codemod import records
+from accelify.codemod import leftovers, records
 from accelify.codemod.distributed.branches import Branches
 from accelify.codemod.distributed.launched import Launched
 from accelify.codemod.distributed.launcher_changes import LauncherChanges
@@ -23,6 +24,7 @@ from accelify.codemod.evidence import Evidence
 from accelify.codemod.files.lines import line_after
 from accelify.codemod.files.parse import Parsed, encoded, parse
 from accelify.codemod.files.project import Project
+from accelify.codemod.left_out import LeftOut
 from accelify.codemod.leftovers import Uses, tidied
 from accelify.codemod.options import Options
 from accelify.codemod.result import FileResult, Note, Status, Tier
@@ -118,6 +120,8 @@ def hand_start_to_launcher(
     found = [one for _, find in LAUNCH_RULES for one in find(launched)]
     launched = replace(launched, changes=tuple(one for one in found if isinstance(one, Change)))
     found += [one for _, find in SETTING_RULES for one in find(launched)]
+    left_out = LeftOut(program, options)
+    found = left_out.without(found)
     if any(isinstance(one, Obstacle) for one in found):
         return Plan(obstacles=[one for one in found if isinstance(one, Obstacle)])
     if not any(isinstance(one, Change) for one in found) or not (
@@ -125,7 +129,11 @@ def hand_start_to_launcher(
     ):
         return None
     script = modelled(program, options)
-    plan = tidied(found, Uses(program, tracer, script.handed, script.changes_nothing))
+    stays = partial(left_out.stays, leftovers.NAME)
+    plan = tidied(found, Uses(program, tracer, script.handed, script.changes_nothing, stays=stays))
+    plan.obstacles += left_out.needed(plan)
+    if plan.obstacles:
+        return plan
     plan.evidence = Evidence(program, script).at
     originals = {f.path: f for f in files}
     try:

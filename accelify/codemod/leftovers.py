@@ -44,6 +44,7 @@ from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_read_in
 
 NAME = "unused"
+OPTIONAL = True
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Uses:
     """What is asked of a program here.
 
     handed: parameters that may go. changes_nothing: whether a value may go unevaluated. given_in: the files beside
-    the program that give a function's parameter something.
+    the program that give a function's parameter something. stays: whether the user keeps what is in a line of a file.
     """
 
     program: Program
@@ -59,6 +60,7 @@ class Uses:
     handed: frozenset[Variable]
     changes_nothing: Callable[[ast.expr], bool]
     given_in: Callable[[Scope, str], Sequence[str]] = lambda function, name: ()
+    stays: Callable[[str, int], bool] = lambda path, line: False
 
 
 def settle(found: Sequence[Found], uses: Uses) -> Plan:
@@ -220,7 +222,7 @@ class _Ledger:
             yield from self._parameter(scope, name)
             return
         for write in scope.writes[name]:
-            yield from self._binding(scope, name, write)
+            yield from (c for c in self._binding(scope, name, write) if not self.uses.stays(c.path, c.line))
 
     def _exported(self, scope: Scope) -> set[str]:
         """Names that other files of the program import from a module, that `__all__` lists or that `exec` may read."""
@@ -424,7 +426,11 @@ class _Ledger:
         is_instance = scope.is_method and bool(scope.parameters) and write is scope.parameters[0]
         is_dropped = isinstance(write, ast.alias) and (parent, name) in self.dropped
         is_given = isinstance(write, ast.arg) and bool(self.uses.given_in(scope, name))
-        return is_counter or is_instance or is_dropped or is_given
+        return is_counter or is_instance or is_dropped or is_given or self._is_kept(write)
+
+    def _is_kept(self, write: ast.AST) -> bool:
+        """Whether the user wants the statement to stay that binds a name."""
+        return self.uses.stays(self.program.path(write), self.program.statement(write).lineno)
 
     def plan(self) -> Plan:
         """All of it, with the notes that go with it."""
@@ -432,6 +438,9 @@ class _Ledger:
         out, removed = taken_out(changes), {e.node for e in edits_of(changes) if isinstance(e, Remove)}
         changed = {c.path for c in changes}
         plan = Plan(changes, obstacles=[one for one, _ in self.resolved if isinstance(one, Obstacle)])
+        plan.kept += [
+            (s.name, n) for s, n in self.touched if self.is_dead((s, n)) and any(map(self._is_kept, s.writes[n]))
+        ]
         said: set[tuple[str, str]] = set()
         plan.kept += [(s.name, n) for s, n in self.touched if n in self._exported(s) and self._all_gone(s, n)]
         remarks = [one for one, _ in self.resolved if isinstance(one, Remark)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
+from accelify.codemod import leftovers
 from accelify.codemod.edits.values import AddParameter, DropParameter, Found, Obstacle, Plan
 from accelify.codemod.evidence import Evidence
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
+from accelify.codemod.left_out import LeftOut
 from accelify.codemod.leftovers import Uses, edits_of, settle
 from accelify.codemod.options import Options
 from accelify.codemod.outside_callers import users_of_parameter
@@ -70,6 +72,11 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     """What all rules find, and what becomes unused by it."""
     found: list[Found] = [Obstacle(rule, script.path(n), n, message) for n, rule, message in verdict.obstacles]
     found.extend(one for _, find in RULES for one in find(script))
-    program = script.program
+    program, left_out = script.program, LeftOut(script.program, script.options)
     given_in = cache(lambda function, name: tuple(users_of_parameter(program, function, name)))
-    return settle(found, Uses(program, script.tracer, script.handed, script.changes_nothing, given_in))
+    stays = partial(left_out.stays, leftovers.NAME)
+    uses = Uses(program, script.tracer, script.handed, script.changes_nothing, given_in, stays)
+    made = settle(left_out.without(found), uses)
+    made.obstacles += left_out.needed(made)
+    made.remarks += left_out.notes(made, script)
+    return made

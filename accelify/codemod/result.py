@@ -72,7 +72,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """The outcome for one file; `after` is `before` unless the status is migrated."""
+    """The outcome for one file; `after` is `before` unless the status is migrated.
+
+    because: why a file that trains is unchanged, and what to do next; empty where there is nothing to say.
+    """
 
     path: str
     status: Status
@@ -81,6 +84,7 @@ class FileResult:
     changes: tuple[ChangeRecord, ...] = ()
     notes: tuple[Note, ...] = ()
     error: Problem | None = None
+    because: str = ""
 
 
 def failed(error: FileError) -> FileResult:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from accelify.codemod import records
 from accelify.codemod.edits.values import Facts, Obstacle, Plan, no_facts
 from accelify.codemod.files.cells import placed
+from accelify.codemod.files.disk import Disk
 from accelify.codemod.files.parse import Parsed, encoded, parse
 from accelify.codemod.files.project import Project, absolute
-from accelify.codemod.files.source import may_train, read
+from accelify.codemod.files.source import may_train
 from accelify.codemod.options import Options
 from accelify.codemod.result import FileResult, Note, Status, Tier, failed
 from accelify.errors import CannotParse, FileError
@@ -27,22 +28,28 @@ _STARTS = ("init_process_group", ".spawn(")
 __all__ = ["Options", "rewrite_source", "rewrite_together"]
 
 
-def rewrite_together(paths: tuple[str, ...], options: Options) -> tuple[FileResult, ...]:
-    """Rewrite files that belong to one program; other files of the project that had to change with them follow."""
-    project = Project()
+def rewrite_together(paths: tuple[str, ...], options: Options, disk: Disk | None = None) -> tuple[FileResult, ...]:
+    """Rewrite files that belong to one program; other files of the project that had to change with them follow.
+
+    disk: remembers what was asked of it, for whoever wants to know whether all of it is still so.
+    """
+    project = Project(disk=disk)
     results: dict[str, FileResult] = {}
     named: list[Parsed] = []
+    options = replace(options, selection=replace(options.selection, named=frozenset(paths)))
     for path in paths:
         try:
-            data = read(path)
+            data = project.disk.read(path)
             if not may_train(data) and not (options.follow and project.leads_to_training(path)):
                 results[path] = FileResult(path, Status.UNCHANGED, data, data)
+            elif (parsed := project.load(path)).suppressions.of_file is not None:
+                results[path] = _skipped(parsed)
             else:
-                named.append(project.load(path))
+                named.append(parsed)
         except FileError as error:  # noqa: PERF203  # one bad file does not stop the rest
             results[path] = failed(error)
     for result in placed(_all(named, project, options), project.notebooks()):
-        results[result.path] = result
+        results[result.path] = _without_left_out(result, options)
     order = {path: index for index, path in enumerate(paths)}
     return tuple(sorted(results.values(), key=lambda r: (order.get(r.path, len(order)), r.path)))
 
@@ -65,8 +72,26 @@ def rewrite_source(path: str, data: bytes, options: Options) -> FileResult:
         named = [project.load(path)]
     except FileError as error:
         return failed(error)
+    if named[0].suppressions.of_file is not None:
+        return _skipped(named[0])
     results = placed(_rewrite(named, project, replace(options, follow=False)), project.notebooks())
-    return next(r for r in results if r.path == path)
+    return _without_left_out(next(r for r in results if r.path == path), options)
+
+
+def _skipped(parsed: Parsed) -> FileResult:
+    """The result of a file that a comment leaves alone."""
+    comment = parsed.suppressions.of_file
+    assert comment is not None
+    because = f"left alone, as `{comment.text}` in line {comment.line} says"
+    return FileResult(parsed.path, Status.UNCHANGED, parsed.data, parsed.data, because=because)
+
+
+def _without_left_out(result: FileResult, options: Options) -> FileResult:
+    """A result without the notes that the settings leave out; those of a declined file are its reasons."""
+    if result.status is Status.DECLINED:
+        return result
+    notes = tuple(n for n in result.notes if options.selection.leaves_out(n.rule, result.path) is None)
+    return replace(result, notes=notes)
 
 
 def _with_callers(
@@ -103,7 +128,7 @@ def _rewrite(
     """
     if not named:
         return []
-    unchanged = [FileResult(p.path, Status.UNCHANGED, p.data, p.data) for p in named]
+    unchanged = [FileResult(p.path, Status.UNCHANGED, p.data, p.data, because=p.next_step) for p in named]
     if any(p.is_migrated for p in named):
         return unchanged
     files = project.program(named, options.follow)
@@ -139,7 +164,7 @@ def _rewrite(
         else:
             result, lines[path] = outcome
             results.append(result)
-    if not failures and _would_change_again(files, results, named, options):
+    if not failures and _would_change_again(files, results, named, project, options):
         failures.append(Obstacle("gate", named[0].path, named[0].tree, "a second run would change the result again"))
     if failures:
         return _declined(named, failures)
@@ -197,11 +222,11 @@ def _launcher_pass(
 
 
 def _would_change_again(
-    files: Sequence[Parsed], results: Sequence[FileResult], named: Sequence[Parsed], options: Options
+    files: Sequence[Parsed], results: Sequence[FileResult], named: Sequence[Parsed], project: Project, options: Options
 ) -> bool:
     """Whether a second run over the results would change something."""
     after = {r.path: r.after for r in results}
-    project = Project({f.path: after.get(f.path, f.data) for f in files})
+    project = Project({f.path: after.get(f.path, f.data) for f in files}, project.disk)
     again = [project.load(p.path) for p in named]
     if any(p.is_migrated for p in again):
         return False

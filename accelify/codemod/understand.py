@@ -293,7 +293,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         devices=devices_of(own, files, access, own.tensor() if not by_hand else None, layout.cpu, by_hand=by_hand),
         precision=layout.precision,
         metrics=metrics_of(measured, files, access, layout.gathered, layout.dealt, by_hand=by_hand),
-        written=written_of(program, roles, tracer, code.effects, files, access, run, options.runtime, by_hand=by_hand),
+        written=written_of(program, roles, tracer, code.effects, files, access, run, options, by_hand=by_hand),
         effects=code.effects,
         distribution=code.distribution.found if code.distribution is not None else None,
     )

@@ -40,7 +40,7 @@ def why(path: str, line: int, options: Options, cell: int | None = None) -> Iter
 def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Iterator[str]:
     path, named = parsed.path, [parsed]
     if named[0].is_migrated:
-        yield "the file is migrated already, or written for another library that runs training loops"
+        yield f"nothing changes: this file is {parsed.next_step}"
         return
     files = project.program(named, options.follow)
     first = hand_start_to_launcher(files, project, named, options)

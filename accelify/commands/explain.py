@@ -20,10 +20,9 @@ def command(rule: str | None) -> None:
             click.echo(f"{name:{width}}  {page.splitlines()[0]}")
         return
     if rule not in known:
-        import difflib
+        from accelify.errors import did_you_mean
 
-        near = difflib.get_close_matches(rule, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+        hint = did_you_mean(rule, known).replace(".", f"; there are {', '.join(known)}")
         click.echo(f"accelify: there is no rule {rule!r}{hint}", err=True)
         sys.exit(2)
     click.echo(f"{rule}: {known[rule]}")

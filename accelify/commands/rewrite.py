@@ -7,31 +7,46 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
 import click
 
+from accelify import atomic
 from accelify.codemod import batch
 from accelify.codemod.batch import Batch
+from accelify.codemod.cache import FOLDER, Cache
 from accelify.codemod.files.diff import unified_diff
+from accelify.codemod.files.discover import is_folder
 from accelify.codemod.files.source import decode
+from accelify.codemod.libraries.runtimes import ACCELIFY
 from accelify.codemod.result import FileResult, Status
-from accelify.report import json, text
+from accelify.commands.setting_options import settings_for, with_settings
+from accelify.report import github, json, sarif, text
 from accelify.report.colour import paint_for, painted_diff, plain
 from accelify.report.progress import progress_bar
+from accelify.report.statistics import as_json, as_text, statistics
+from accelify.settings import Settings
 
-if TYPE_CHECKING:
-    from accelify.codemod.rewrite import Options
+FORMATS = ("text", "json", "sarif", "github")
+FEW = 10  # files of which all is said without asking
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What to do with the results: write them or not, and what to print where."""
+    """What to do with the results: write them or not, and what to print where.
+
+    verbose: say all of each file, though there are many.
+    """
 
     diff: bool
     check: bool
-    json: bool
     stdin: bool
+    format: str = "text"
+    file: Path | None = None
+    verbose: bool = False
+    quiet: bool = False
+    statistics: bool = False
 
     @property
     def tentative(self) -> bool:
@@ -43,35 +58,42 @@ class Mode:
         """Whether files are changed."""
         return not (self.tentative or self.stdin)
 
+    @property
+    def stream(self) -> TextIO:
+        """Where the text goes."""
+        return sys.stderr if self.diff or self.stdin else sys.stdout
+
 
 @click.command(short_help="Migrate training scripts.")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("--diff", is_flag=True, help="Print the change as a diff, and write nothing.")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
-@click.option(
-    "--follow/--no-follow",
-    default=True,
-    show_default=True,
-    help="Also read, and change where it must, the project's own files that a script imports.",
-)
-@click.option(
-    "--keep-global-batch",
-    is_flag=True,
-    help="Let all processes share the script's batch size, so that its learning rate stays right.",
-)
-@click.option(
-    "--runtime",
-    type=click.Choice(["accelify", "accelerate"]),
-    default="accelify",
-    show_default=True,
-    help="The library that migrated scripts import: ours, or Hugging Face Accelerate.",
-)
+@with_settings
+@click.option("--show-settings", is_flag=True, help="Print the settings and where each comes from, and end.")
 @click.option(
     "--output-format",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="With json, stdout gets one JSON document and nothing else.",
+    help="All but text have stdout to themselves: json for programs, sarif for code scanning, github for workflows.",
+)
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write the report into this file.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say only what is left for a person.")
+@click.option("-v", "--verbose", is_flag=True, help=f"Say all of each file, though there are more than {FEW}.")
+@click.option("--statistics", is_flag=True, help="Count by rule what was done, noted and declined, instead.")
+@click.option("-n", "--no-cache", is_flag=True, help="Neither read nor keep results of earlier runs.")
+@click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="ACCELIFY_CACHE_DIR",
+    metavar="DIR",
+    help="Where to keep them.  [default: .accelify_cache beside the pyproject.toml, or at the repository's top]",
 )
 @click.option("--verify", is_flag=True, help="Run each script before and after, and change only what is proven.")
 @click.option("--stdin-filename", default="-", metavar="NAME", help="What to call the script that `-` reads.")
@@ -83,20 +105,25 @@ def command(
     paths: tuple[str, ...],
     diff: bool,
     check: bool,
-    follow: bool,
-    keep_global_batch: bool,
-    runtime: str,
+    show_settings: bool,
     output_format: str,
+    output_file: Path | None,
+    quiet: bool,
+    verbose: bool,
+    statistics: bool,
+    no_cache: bool,
+    cache_dir: Path | None,
     verify: bool,
     stdin_filename: str,
     exit_zero: bool,
     jobs: int | None,
+    **given: Any,
 ) -> None:
     """Migrate training scripts, in place.
 
     PATH is a script or a notebook; a folder, for those in it, apart from what .gitignore names, virtual environments
     and hidden folders; or `-`, to read a script on stdin and write it on stdout. A script is migrated whole, or left as
-    it is with the reasons.
+    it is with the reasons. Settings come from here, and from [tool.accelify.rewrite] in the nearest pyproject.toml.
 
     \b
     Exit status:
@@ -104,34 +131,40 @@ def command(
       1  something is left for a person: a file was declined, or would change under --check
       2  an error: a file could not be read, parsed or written
     """
-    from accelify.codemod.libraries.runtimes import RUNTIMES
-    from accelify.codemod.rewrite import Options  # here, as `accelify rewrite --help` needs no parser
-
+    if not paths and not show_settings:
+        raise click.UsageError("Missing argument 'PATH...': name a script, a notebook or a folder; `.` is this one.")
     if "-" in paths and len(paths) > 1:
         raise click.UsageError("`-` reads one script on stdin, so no other PATH can be given with it.")
     if verify and "-" in paths:
         raise click.UsageError("--verify runs the script, so it must be a file.")
-    if verify and runtime != "accelify":
+    settings = settings_for([stdin_filename] if "-" in paths else paths, given)
+    if show_settings:
+        click.echo("\n".join(settings.lines()))
+        return
+    if verify and settings.options().runtime is not ACCELIFY:
         raise click.UsageError("--verify runs scripts on accelify's own runtime only.")
-    options = Options(follow=follow, keep_global_batch=keep_global_batch, runtime=RUNTIMES[runtime])
-    mode = Mode(diff=diff, check=check, json=output_format == "json", stdin=paths == ("-",))
+    if output_file is not None and not is_folder(str(output_file.parent)):
+        raise click.BadParameter(f"{output_file.parent} is no folder to write into", param_hint="--output-file")
+    mode = Mode(diff, check, paths == ("-",), output_format, output_file, verbose, quiet, statistics)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name or a reason that the terminal cannot show must not stop us
             stream.reconfigure(errors="backslashreplace")
-    outcome = _rewritten(paths, stdin_filename, options, mode, jobs, verify)
+    cache = Cache(None if no_cache else cache_dir or settings.folder(paths) / FOLDER)
+    if mode.stdin:
+        data = sys.stdin.buffer.read()
+        outcome = batch.rewrite_stdin(stdin_filename, data, settings.options(), settings.exclusion())
+    else:
+        outcome = _rewritten(paths, settings, cache, jobs, verify)
+        outcome = batch.write(outcome) if mode.writes else outcome
     _print(outcome, mode)
     for traceback in outcome.tracebacks:
         click.echo(traceback, err=True)
     sys.exit(0 if exit_zero else _status(outcome.results(), mode))
 
 
-def _rewritten(
-    paths: tuple[str, ...], stdin_filename: str, options: Options, mode: Mode, jobs: int | None, verify: bool
-) -> Batch:
-    if mode.stdin:
-        return batch.rewrite_stdin(stdin_filename, sys.stdin.buffer.read(), options)
+def _rewritten(paths: tuple[str, ...], settings: Settings, cache: Cache, jobs: int | None, verify: bool) -> Batch:
     with progress_bar("Rewriting") as progress:
-        rewritten = batch.rewrite_paths(paths, options, jobs, progress)
+        rewritten = batch.rewrite_paths(paths, settings.options(), jobs, progress, settings.exclusion(), cache)
     if verify:
         from accelify.commands.verify import tell_progress  # here, as only --verify runs anything
         from accelify.verify.gate import keep_proven
@@ -139,7 +172,7 @@ def _rewritten(
 
         with tidy_end():
             rewritten = replace(rewritten, programs=keep_proven(rewritten.programs, tell_progress()))
-    return batch.write(rewritten) if mode.writes else rewritten
+    return rewritten
 
 
 def _status(results: Sequence[FileResult], mode: Mode) -> int:
@@ -155,36 +188,79 @@ def _print(outcome: Batch, mode: Mode) -> None:
     A diff or a script has stdout to itself, so that it can be piped; what is said about it then goes to stderr.
     """
     results = outcome.results()
-    if mode.json:
-        sys.stdout.write(json.render(results))
-        return
-    if mode.diff:
-        for result in results:
+    if mode.format == "text" or mode.file is not None:
+        for result in results if mode.diff else ():
             _print_diff(result)
-    elif mode.stdin and not mode.check:
-        _print_script(results[0])
-    said = sys.stderr if mode.diff or mode.stdin else sys.stdout
+        if mode.stdin and not mode.tentative:
+            _print_script(results[0])
     sys.stdout.flush()
-    for result, words in _said(outcome, mode, said):
-        stream = sys.stderr if result.status is Status.ERROR else said
-        stream.write(words)
-        stream.flush()  # so that on a terminal the two streams keep their order
-    if len(results) > 1:
-        said.write(text.summary(results, _style(mode, said)))
+    if mode.file is not None:
+        is_text = mode.format == "text"
+        report = "".join(words for _, words in _said(outcome, mode)) if is_text else _machine_report(results, mode)
+        data = report.encode("utf-8", "backslashreplace")
+        atomic.write(mode.file, lambda file: file.write(data))
+    elif mode.format != "text":
+        sys.stdout.write(_machine_report(results, mode))
+    else:
+        for is_error, words in _said(outcome, mode):
+            stream = sys.stderr if is_error else mode.stream
+            stream.write(words)
+            stream.flush()  # so that on a terminal the two streams keep their order
 
 
-def _said(outcome: Batch, mode: Mode, said: TextIO) -> Iterator[tuple[FileResult, str]]:
-    """What to say of each file; an unchanged one is mentioned if it was named or something was noted in it."""
-    for result in outcome.results():
+def _machine_report(results: Sequence[FileResult], mode: Mode) -> str:
+    """The report in one of the formats that other programs read."""
+    if mode.format == "github":
+        return github.render(results, tentative=not mode.writes)
+    if mode.format == "sarif":
+        from accelify.codemod.rules import pages  # here, as no other format describes the rules
+
+        return sarif.render(results, pages(), tentative=not mode.writes)
+    diffs = {r.path: _diff_text(r) for r in results} if mode.diff else None
+    counts = as_json(statistics(results)) if mode.statistics else None
+    return json.render(results, written=mode.writes, diffs=diffs, statistics=counts)
+
+
+def _said(outcome: Batch, mode: Mode) -> Iterator[tuple[bool, str]]:
+    """The pieces of the text, each with whether it is of a file that failed.
+
+    An unchanged file is mentioned if it was named or something was noted in it.
+    """
+    results = outcome.results()
+    told = [r for r in results if _is_told(r, mode, only_named=outcome.only_named)]
+    is_long = mode.verbose or len(told) <= FEW
+    style = _style(mode)
+    for result in told:
         if result.status is Status.ERROR:
-            yield result, text.render_error(result, _style(mode, sys.stderr))
-        elif result.status is not Status.UNCHANGED or result.notes or outcome.only_named:
-            yield result, text.render(result, _style(mode, said))
+            yield True, text.render_error(result, style)
+        elif not mode.statistics:
+            yield False, (text.render if is_long else text.line)(result, style)
+    if mode.statistics:
+        yield False, as_text(statistics(results))
+    if len(results) != 1 and not mode.quiet:
+        hint = "" if is_long or mode.statistics else " `-v` shows all changes and notes."
+        yield False, text.summary(results, style).replace("\n", f"{hint}\n")
 
 
-def _style(mode: Mode, stream: TextIO) -> text.Style:
+def _is_told(result: FileResult, mode: Mode, *, only_named: bool) -> bool:
+    if result.status is Status.MIGRATED:
+        return bool(result.notes) or not mode.quiet
+    if result.status is Status.UNCHANGED:
+        return bool(result.notes) or (only_named and not mode.quiet)
+    return True
+
+
+def _style(mode: Mode) -> text.Style:
+    stream = mode.stream
+    if mode.file is not None:
+        return text.Style(tentative=mode.tentative, quiet=mode.quiet)
     width = shutil.get_terminal_size().columns if stream.isatty() else None
-    return text.Style(tentative=mode.tentative, width=width, paint=paint_for(stream))
+    return text.Style(tentative=mode.tentative, quiet=mode.quiet, width=width, paint=paint_for(stream))
+
+
+def _diff_text(result: FileResult) -> str:
+    diff = unified_diff(result.path, result.before, result.after)
+    return diff.decode(decode(result.before, result.path).encoding, "replace") if diff else ""
 
 
 def _print_diff(result: FileResult) -> None:
@@ -193,8 +269,7 @@ def _print_diff(result: FileResult) -> None:
     if paint is plain:
         sys.stdout.buffer.write(diff)  # bytes, for the patch to fit a file in any encoding
     elif diff:
-        encoding = decode(result.before, result.path).encoding
-        sys.stdout.write(painted_diff(diff.decode(encoding, "replace"), paint))
+        sys.stdout.write(painted_diff(_diff_text(result), paint))
 
 
 def _print_script(result: FileResult) -> None:

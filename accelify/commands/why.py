@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import Any
 
 import click
+
+from accelify.commands.setting_options import settings_for, with_settings
 
 
 @click.command(short_help="Print what is known of a line, and why it changes or stays.")
 @click.argument("place", metavar="FILE[:CELL]:LINE")
-@click.option("--follow/--no-follow", default=True, help="Also read the project's own files that FILE imports.")
-def command(place: str, follow: bool) -> None:
+@with_settings
+def command(place: str, **given: Any) -> None:
     """Print what the rewriter does at FILE:LINE, or NOTEBOOK:CELL:LINE, and what it knows of the names there."""
-    from accelify.codemod.options import Options
     from accelify.codemod.why import why
     from accelify.errors import FileError
 
@@ -23,7 +25,8 @@ def command(place: str, follow: bool) -> None:
         sys.exit(2)
     try:
         path, cell, line = found.groups()
-        facts = list(why(path, int(line), Options(follow=follow), int(cell) if cell else None))
+        options = settings_for([path], given).options()
+        facts = list(why(path, int(line), options, int(cell) if cell else None))
     except FileError as error:
         click.echo(f"{error.path}: error: {error.reason}", err=True)
         sys.exit(2)

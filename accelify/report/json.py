@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem
+from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status
 
 VERSION = 1
 
 
-def render(results: Sequence[FileResult]) -> str:
-    """One document for the whole run, with a newline at its end."""
-    return json.dumps({"version": VERSION, "files": [_file(result) for result in results]}, indent=2) + "\n"
+def render(
+    results: Sequence[FileResult],
+    *,
+    written: bool,
+    diffs: Mapping[str, str] | None = None,
+    statistics: Mapping[str, object] | None = None,
+) -> str:
+    """One document for the whole run, with a newline at its end; with diffs by path and with counts where asked for."""
+    document: dict[str, object] = {
+        "version": VERSION,
+        "written": written,
+        "summary": _summary(results),
+        "files": [
+            {**_file(result), **({"diff": diffs.get(result.path, "")} if diffs is not None else {})}
+            for result in results
+        ],
+    }
+    if statistics is not None:
+        document["statistics"] = statistics
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _summary(results: Sequence[FileResult]) -> dict[str, int]:
+    counts = {status.value: sum(result.status is status for result in results) for status in Status}
+    notes = sum(len(result.notes) for result in results if result.status is Status.MIGRATED)
+    return {**counts, "notes": notes}
 
 
 def _file(result: FileResult) -> dict[str, object]:
     return {
         "path": result.path,
         "status": result.status.value,
+        "because": result.because or None,
         "changes": [
             {
                 **_place(change),

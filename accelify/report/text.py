@@ -15,11 +15,12 @@ from accelify.report.colour import Paint, plain
 class Style:
     """How to print.
 
-    tentative: nothing was written, so say what would be.
+    tentative: nothing was written, so say what would be. quiet: only say what is left for a person.
     width: columns to wrap at; None for a pipe, where a finding stays on its line for grep.
     """
 
     tentative: bool = False
+    quiet: bool = False
     width: int | None = None
     paint: Paint = plain
 
@@ -38,7 +39,7 @@ def render(result: FileResult, style: Style) -> str:
     """What is said of one file that was read: a headline, what was done, what is left."""
     changes = [
         _Row(place(result.path, it.line, cell=it.cell), it.rule, it.tier, it.reason)
-        for it in sorted(result.changes, key=_line)
+        for it in sorted(() if style.quiet else result.changes, key=_line)
     ]
     notes = [
         _Row(place(result.path, it.line, cell=it.cell), it.rule, it.tier, it.message)
@@ -52,6 +53,22 @@ def render(result: FileResult, style: Style) -> str:
         lines.append("  " + style.paint("bold", "left for you, with lines of the new file:"))
     lines += [line for row in notes for line in _lines(row, columns, style)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def line(result: FileResult, style: Style) -> str:
+    """The same in one line: the headline, and of a declined file the first reason with its place."""
+    if result.status is not Status.DECLINED:
+        return f"{_headline(result, style).removesuffix(':')}{_counted(result)}\n"
+    first, *others = sorted(result.notes, key=_line)
+    where = place(result.path, first.line, cell=first.cell)
+    more = f" (and {_many(len(others), 'more reason')})" if others else ""
+    verdict = style.paint("bold yellow", "declined")
+    return f"{style.paint('bold', where)}: {verdict}, {first.rule}: {first.message}{more}\n"
+
+
+def _counted(result: FileResult) -> str:
+    is_unchanged = result.status is Status.UNCHANGED and result.notes
+    return f" ({_many(len(result.notes), 'note')})" if is_unchanged else ""
 
 
 def render_error(result: FileResult, style: Style) -> str:
@@ -91,7 +108,8 @@ def _headline(result: FileResult, style: Style) -> str:
         return f"{path}: {style.paint('bold green', verdict)} ({', '.join(counted)})"
     if result.status is Status.DECLINED:
         return f"{path}: {style.paint('bold yellow', 'declined')}, the file is as it was. What stood in the way:"
-    return f"{path}: unchanged" + (":" if result.notes else ", nothing to migrate")
+    reason = f", {result.because or 'nothing to migrate'}" if result.because or not result.notes else ""
+    return f"{path}: unchanged{reason}" + (":" if result.notes else "")
 
 
 def _lines(row: _Row, columns: tuple[int, int], style: Style) -> Iterator[str]:

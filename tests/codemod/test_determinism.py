@@ -19,7 +19,7 @@ for kind in ("scripts", "declined"):
     for name in scripts.names(kind):
         with TemporaryDirectory() as folder:
             results, after = scripts.rewrite(Path(folder), scripts.read(scripts.FIXTURES / kind / name, "before"))
-        print(name, sorted(after.items()), render(results))
+        print(name, sorted(after.items()), render(results, written=True))
 """
 
 

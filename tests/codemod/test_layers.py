@@ -12,7 +12,7 @@ CODEMOD = "accelify.codemod"
 # From the bottom up; what shares a line shares a layer, and parts of one layer do not import each other.
 LAYERS = (
     ("result",),
-    ("libraries",),
+    ("libraries", "patterns"),
     ("options",),
     ("files",),
     ("semantics",),
@@ -24,11 +24,12 @@ LAYERS = (
     ("rules",),
     ("obstacles",),
     ("understand",),
-    ("records", "evidence", "outside_callers"),
+    ("records", "evidence", "outside_callers", "left_out"),
     ("plan",),
     ("launcher_pass",),
     ("why",),
     ("rewrite",),
+    ("cache",),
     ("batch",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

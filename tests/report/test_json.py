@@ -11,6 +11,7 @@ import pytest
 
 from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status, Tier
 from accelify.report import json
+from accelify.report.statistics import as_json, statistics
 
 LOSS = "loss: torch.nn.functional.mse_loss at train.py:2"
 CHANGE = ChangeRecord(3, "backward", Tier.SAFE, "the accelerator scales and divides the loss", (LOSS,))
@@ -30,7 +31,7 @@ def schema() -> Any:
 
 
 def document(*results: FileResult) -> Any:
-    return standard_json.loads(json.render(results))
+    return standard_json.loads(json.render(results, written=True))
 
 
 def test_the_schema_is_one() -> None:
@@ -39,8 +40,19 @@ def test_the_schema_is_one() -> None:
 
 def test_every_kind_of_result_is_valid_and_plain_ascii() -> None:
     jsonschema.validate(document(*RESULTS), schema())
-    assert json.render(RESULTS).isascii()
-    assert document() == {"version": 1, "files": []}
+    assert json.render(RESULTS, written=True).isascii()
+    summary = {"migrated": 0, "declined": 0, "unchanged": 0, "error": 0, "notes": 0}
+    assert document() == {"version": 1, "written": True, "summary": summary, "files": []}
+
+
+def test_it_has_counts_and_diffs_where_asked_for() -> None:
+    assert document(*RESULTS)["summary"] == {"migrated": 1, "declined": 1, "unchanged": 2, "error": 2, "notes": 1}
+    text = json.render(RESULTS, written=False, diffs={"train.py": "-a\n+b\n"}, statistics=as_json(statistics(RESULTS)))
+    found = standard_json.loads(text)
+    jsonschema.validate(found, schema())
+    assert [file["diff"] for file in found["files"]][:2] == ["-a\n+b\n", ""]
+    assert found["statistics"]["changes"] == {"backward": 1}
+    assert not found["written"]
 
 
 def test_the_document_says_what_the_results_say() -> None:
@@ -48,6 +60,7 @@ def test_the_document_says_what_the_results_say() -> None:
         {
             "path": "train.py",
             "status": "migrated",
+            "because": None,
             "changes": [
                 {
                     "line": 3,
@@ -71,6 +84,7 @@ def test_the_document_says_what_the_results_say() -> None:
         {
             "path": "broken.py",
             "status": "error",
+            "because": None,
             "changes": [],
             "notes": [],
             "error": {"line": 3, "column": 0, "message": "Python 2"},

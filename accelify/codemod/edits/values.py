@@ -197,12 +197,13 @@ class Attempt:
     """Changes that are made only where they leave over no name that would have to be taken out by hand.
 
     unread: variables that nothing may read any more once all other changes are made. otherwise: what comes in their
-    place.
+    place. is_optional: whether the script is right with that, too, where the user leaves the changes out.
     """
 
     found: tuple[Change | Remark | Obstacle | Attempt, ...]
     unread: tuple[Variable, ...] = ()
     otherwise: tuple[Change | Remark | Obstacle | Attempt, ...] = ()
+    is_optional: bool = False
 
 
 Found = Change | Remark | Obstacle | Attempt

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelify.codemod.files.source import describe
+from accelify.codemod.patterns import Patterns
 from accelify.errors import CannotRead
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-# Folders that hold other people's code or a tool's output, whatever .gitignore says; hidden ones are skipped as well.
-SKIPPED_FOLDERS = frozenset({"__pycache__", "__pypackages__", "build", "dist", "node_modules", "site-packages"})
+# Folders that hold other people's code or a tool's output.
+SKIPPED_FOLDERS = ("__pycache__", "__pypackages__", "build", "dist", "node_modules", "site-packages")
 ENVIRONMENT_MARKS = frozenset({"pyvenv.cfg", "conda-meta"})
 
 
@@ -25,6 +26,29 @@ class Found:
 
     path: str
     named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """What is not looked for in folders, whatever .gitignore says; with `forced`, a file that is named neither."""
+
+    patterns: tuple[Patterns, ...] = (Patterns(os.sep, SKIPPED_FOLDERS),)
+    forced: bool = False
+
+    def within(self, folder: Path) -> Exclusion:
+        """What is left out in a folder that was named: nothing that would leave out the folder itself."""
+        return replace(self, patterns=tuple(each.without_those_for(folder) for each in self.patterns))
+
+    def covers(self, path: Path, *, is_folder: bool = False) -> bool:
+        """Whether a path is left out."""
+        return any(patterns.match(path, is_folder=is_folder) for patterns in self.patterns)
+
+    def refuses(self, path: str) -> bool:
+        """Whether a path is left out though it was named."""
+        return self.forced and self.covers(Path(path), is_folder=is_folder(path))
+
+
+USUAL = Exclusion()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +78,15 @@ class _Place:
         return False
 
 
-def find(paths: Sequence[str]) -> Iterator[Found | CannotRead]:
+def find(paths: Sequence[str], exclusion: Exclusion = USUAL) -> Iterator[Found | CannotRead]:
     """Every file that the paths mean, once, in the order of the paths and by name inside a folder.
 
     A walk follows no symbolic link, so it ends and never leaves its folder; a link that is named is followed.
     A folder that cannot be read, or has no Python file, gives an error in its place.
     """
     seen: set[Path] = set()
-    for path in paths:
-        for found in _in_folder(path) if _is_folder(path) else _itself(path):
+    for path in (path for path in paths if not exclusion.refuses(path)):
+        for found in _in_folder(path, exclusion) if is_folder(path) else _itself(path):
             if isinstance(found, CannotRead):
                 yield found
             elif found[1] not in seen:
@@ -70,7 +94,8 @@ def find(paths: Sequence[str]) -> Iterator[Found | CannotRead]:
                 yield found[0]
 
 
-def _is_folder(path: str) -> bool:
+def is_folder(path: str) -> bool:
+    """Whether a path is a folder that may be looked into."""
     return os.access(path, os.F_OK) and Path(path).is_dir()  # which alone raises where it may not look
 
 
@@ -78,18 +103,19 @@ def _itself(path: str) -> Iterator[tuple[Found, Path]]:
     yield Found(path, named=True), Path(os.path.realpath(path))  # which bears a loop of links, unlike Path.resolve
 
 
-def _in_folder(path: str) -> Iterator[tuple[Found, Path] | CannotRead]:
+def _in_folder(path: str, exclusion: Exclusion) -> Iterator[tuple[Found, Path] | CannotRead]:
     empty = True
-    for place in _walk(Path(path)):
+    for place in _walk(Path(path), exclusion):
         empty = False
         yield place if isinstance(place, CannotRead) else (Found(str(place.shown), named=False), place.real)
     if empty:
         yield CannotRead(path, reason="a folder without Python files")
 
 
-def _walk(path: Path) -> Iterator[_Place | CannotRead]:
+def _walk(path: Path, exclusion: Exclusion) -> Iterator[_Place | CannotRead]:
     """The Python files in a folder and the folders that could not be read, by name."""
     real = path.resolve()
+    exclusion = exclusion.within(real)
     stack = [_Place(path, real, is_folder=True, ignores=_ignores_above(real))]
     while stack:  # not a recursion: folders can be nested deeper than calls
         place = stack.pop()
@@ -103,10 +129,10 @@ def _walk(path: Path) -> Iterator[_Place | CannotRead]:
             yield CannotRead(str(place.shown), reason=f"a folder that cannot be read: {describe(error)}")
             continue
         if place.real == real or ENVIRONMENT_MARKS.isdisjoint(entry.name for entry in entries):
-            stack.extend(reversed(list(_inside(place, entries))))
+            stack.extend(reversed(list(_inside(place, entries, exclusion))))
 
 
-def _inside(folder: _Place, entries: list[os.DirEntry[str]]) -> Iterator[_Place]:
+def _inside(folder: _Place, entries: list[os.DirEntry[str]], exclusion: Exclusion) -> Iterator[_Place]:
     """The folders to enter and the files to take."""
     ignores = folder.ignores
     if any(entry.name == ".gitignore" for entry in entries):
@@ -114,12 +140,12 @@ def _inside(folder: _Place, entries: list[os.DirEntry[str]]) -> Iterator[_Place]
     for entry in entries:
         is_folder = entry.is_dir(follow_symlinks=False)
         if is_folder:
-            wanted = not entry.name.startswith(".") and entry.name not in SKIPPED_FOLDERS
+            wanted = not entry.name.startswith(".")
         else:
             wanted = entry.name.endswith((".py", ".ipynb")) and entry.is_file(follow_symlinks=False)
         if wanted:
             place = _Place(folder.shown / entry.name, folder.real / entry.name, is_folder, ignores)
-            if not place.is_ignored():
+            if not place.is_ignored() and not exclusion.covers(place.real, is_folder=is_folder):
                 yield place
 
 

@@ -17,6 +17,7 @@ from functools import cached_property
 
 from accelify.codemod.files.lines import opcodes
 from accelify.codemod.files.source import Decoded, decode, encode
+from accelify.codemod.files.suppressions import Suppressions, suppressions
 from accelify.codemod.libraries import vocabulary
 from accelify.errors import CannotParse
 
@@ -59,9 +60,24 @@ class Parsed:
         """The node that holds each node."""
         return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
 
+    @cached_property
+    def suppressions(self) -> Suppressions:
+        """What the user's comments rule out."""
+        return suppressions(self.text, self.tree, self.decoded.notebook)
+
     @property
     def is_migrated(self) -> bool:
         """Whether something that runs training loops is used already: `Accelerator`, `pl.Trainer`."""
+        return self._run_by(besides_loops=True) is not None
+
+    @property
+    def next_step(self) -> str:
+        """What to do with a file whose training a library runs; empty for any other."""
+        library = self._run_by(besides_loops=".backward" in self.text)
+        return vocabulary.next_step(library, self.path) if library is not None else ""
+
+    def _run_by(self, *, besides_loops: bool) -> str | None:
+        """The library that runs the training."""
         modules: dict[str, str] = {}
         for node in (n for n in self.nodes if isinstance(n, (ast.Import, ast.ImportFrom))):
             source = node.module if isinstance(node, ast.ImportFrom) and not node.level else None
@@ -69,15 +85,14 @@ class Parsed:
                 library = vocabulary.training_library(source or alias.name)
                 if library is None:
                     continue
-                if source is not None and vocabulary.runs_training(library, alias.name):
-                    return True
+                if source is not None and vocabulary.runs_training(library, alias.name, besides_loops=besides_loops):
+                    return library
                 modules[(alias.asname or alias.name).partition(".")[0]] = library
-        return any(
-            isinstance(node, ast.Attribute)
-            and (library := modules.get(_root(node))) is not None
-            and vocabulary.runs_training(library, node.attr)
-            for node in (self.nodes if modules else ())
-        )
+        for attribute in (n for n in self.nodes if modules and isinstance(n, ast.Attribute)):
+            found = modules.get(_root(attribute))
+            if found and vocabulary.runs_training(found, attribute.attr, besides_loops=besides_loops):
+                return found
+        return None
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that holds a node, or is it."""

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from accelify.codemod.files.disk import Disk
 from accelify.codemod.files.notebook import Notebook
 from accelify.codemod.files.parse import Parsed, parse
-from accelify.codemod.files.source import may_train, read
+from accelify.codemod.files.source import may_train
 from accelify.errors import FileError
 
 # A script whose imports reach further than this is a library's; what lies beyond is treated as unknown.
 _MOST_FILES = 100
 _MOST_LISTED = 200  # files that are looked at for an import of another
-_MOST_SEARCHED = 2000  # files of a repository that are searched for a name
 
 
 class Project:
     """The files on disk, read and parsed at most once."""
 
-    def __init__(self, given: dict[str, bytes] | None = None) -> None:
+    def __init__(self, given: dict[str, bytes] | None = None, disk: Disk | None = None) -> None:
+        self.disk = disk or Disk()
         self._given = {absolute(path): data for path, data in (given or {}).items()}
         self._is_on_disk = given is None
         self._parsed: dict[str, Parsed | None] = {}
@@ -35,7 +35,7 @@ class Project:
 
     def with_changes(self, changed: dict[str, bytes]) -> Project:
         """The same project with other bytes in some files."""
-        made = Project()
+        made = Project(disk=self.disk)
         made._given = {**self._given, **{absolute(path): data for path, data in changed.items()}}
         made._is_on_disk = self._is_on_disk
         return made
@@ -48,7 +48,7 @@ class Project:
     def load(self, path: str) -> Parsed:
         """The parsed file; raises CannotRead and CannotParse."""
         key = absolute(path)
-        data = self._given[key] if key in self._given else read(path)
+        data = self._given[key] if key in self._given else self.disk.read(path)
         found = parse(path, data)
         self._parsed[key] = found
         return found
@@ -101,7 +101,7 @@ class Project:
         for parsed in named:
             for path in self._near(Path(parsed.path)):
                 key = absolute(str(path))
-                if key not in found and self._mentions(path, Path(parsed.path)):
+                if key not in found and self.disk.may_import(str(path), _module_name(Path(parsed.path))):
                     other = self._try(str(path))
                     if other is not None and self._may_call(other, parsed):
                         found[key] = other
@@ -115,39 +115,39 @@ class Project:
         path = Path(parsed.path)
         found = []
         for other in self._repository(path) if self._is_on_disk else ():
-            is_other = other.is_file() and absolute(str(other)) != absolute(parsed.path)
-            if is_other and name.encode() in other.read_bytes():
+            if self.disk.has(str(other), name) and absolute(str(other)) != absolute(parsed.path):
                 user = self._try(str(other))
-                if user is not None and not _module_names(path).isdisjoint(_imported_names(user)):
+                if user is not None and not self._module_names(path).isdisjoint(_imported_names(user)):
                     found.append(user)
         return found
+
+    def _module_names(self, path: Path) -> set[str]:
+        """What a file may be imported as, itself or as a part of the packages round it: `train`, `lib.train`, `lib`."""
+        parts = path.resolve().with_suffix("").parts
+        ends = [len(parts)]
+        while self._is_there(Path(*parts[: ends[-1] - 1]) / "__init__.py"):
+            ends.append(ends[-1] - 1)
+        return {".".join(parts[start:end]) for end in ends for start in range(max(end - 6, 1), end)}
 
     def _repository(self, path: Path) -> list[Path]:
         """The scripts and notebooks of a file's repository; without one, those below the program's common folder."""
         top = self._around(path.parent)[-1]
         if top not in self._listed:
-            found = []
-            for folder, folders, files in os.walk(top):
-                folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in ("site-packages", "venv"))
-                found += [Path(folder, f) for f in sorted(files) if f.endswith((".py", ".ipynb"))]
-                if len(found) > _MOST_SEARCHED:
-                    break
-            self._listed[top] = found[:_MOST_SEARCHED]
+            self._listed[top] = self.disk.repository(top)
         return self._listed[top]
 
     def beside(self, named: Sequence[Parsed], words: Collection[str]) -> list[Parsed]:
         """The files in the folders of the named ones in whose text all of some words are."""
         folders = dict.fromkeys(Path(p.path).parent for p in named) if self._is_on_disk else ()
-        paths = [p for folder in folders for p in sorted(folder.glob("*.py"))[:_MOST_LISTED]]
-        found = [self._try(str(p)) for p in paths if all(w.encode() in p.read_bytes() for w in words)]
+        paths = [p for folder in folders for p in self.disk.files(folder, ".py")[:_MOST_LISTED]]
+        found = [self._try(str(p)) for p in paths if all(self.disk.has(str(p), w) for w in words)]
         return [p for p in found if p is not None and p not in named]
 
     def _near(self, path: Path) -> list[Path]:
         """Those that might import a file: in its own folder and those above it, and in those of the program's files."""
         folders = {f.resolve(): f for f in [*self._around(path.parent), *self._folders]}
-        found = [p for folder in folders.values() for end in ("py", "ipynb") for p in sorted(folder.glob(f"*.{end}"))]
-        listed = [p for p in found if not p.name.startswith("test")]
-        return [p for p in listed if p.is_file()][:_MOST_LISTED]
+        found = [p for folder in folders.values() for end in (".py", ".ipynb") for p in self.disk.files(folder, end)]
+        return [p for p in found if not p.name.startswith("test")][:_MOST_LISTED]
 
     def _around(self, here: Path) -> list[Path]:
         """A folder and those above it, up to the repository's; without one, to that of its package and its program."""
@@ -157,17 +157,6 @@ class Project:
         program = os.path.commonpath([f.resolve() for f in [here, *self._folders]])
         is_within = [f.resolve().is_relative_to(program) for f in folders]
         return folders[: max(sum(is_within), 1 + self._is_there(here / "__init__.py"))]
-
-    @staticmethod
-    def _mentions(importer: Path, imported: Path) -> bool:
-        """Whether a script may import a module: it has its name in an import, or trains and has it anywhere."""
-        name = imported.parent.name if imported.stem == "__init__" else imported.stem
-        try:
-            data = read(str(importer))
-        except FileError:
-            return False
-        imports = rb"^\s*(from|import)\b[^\n]*\b" + re.escape(name.encode()) + rb"\b"
-        return (may_train(data) and name.encode() in data) or re.search(imports, data, re.M) is not None
 
     def _may_call(self, importer: Parsed, imported: Parsed) -> bool:
         """Whether a script imports a file, and calls anything."""
@@ -243,7 +232,7 @@ class Project:
 
     def _is_there(self, path: Path) -> bool:
         if path not in self._exists:
-            self._exists[path] = os.access(path, os.F_OK) or absolute(str(path)) in self._given
+            self._exists[path] = self.disk.is_there(path) or absolute(str(path)) in self._given
         return self._exists[path]
 
 
@@ -253,13 +242,9 @@ def absolute(path: str) -> str:
     return str(Path(path).resolve())
 
 
-def _module_names(path: Path) -> set[str]:
-    """What a file may be imported as, itself or as a part of the packages round it: `train`, `lib.train`, `lib`."""
-    parts = path.resolve().with_suffix("").parts
-    ends = [len(parts)]
-    while (Path(*parts[: ends[-1] - 1]) / "__init__.py").exists():
-        ends.append(ends[-1] - 1)
-    return {".".join(parts[start:end]) for end in ends for start in range(max(end - 6, 1), end)}
+def _module_name(path: Path) -> str:
+    """The last part of what a file is imported as."""
+    return path.parent.name if path.stem == "__init__" else path.stem
 
 
 def _imported_names(parsed: Parsed) -> Iterator[str]:
@@ -276,16 +261,16 @@ def _imported_names(parsed: Parsed) -> Iterator[str]:
 
 def _is_of_interest(path: str, project: Project) -> bool:
     try:
-        return may_train(read(path)) or project.leads_to_training(path)
+        return may_train(project.disk.read(path)) or project.leads_to_training(path)
     except FileError:
         return True  # which is said later
 
 
-def groups(paths: Sequence[str], follow: bool) -> list[tuple[str, ...]]:
+def groups(paths: Sequence[str], follow: bool, disk: Disk | None = None) -> list[tuple[str, ...]]:
     """Which files must be rewritten together: those that import one another; those without training are in none."""
     if not follow or len(paths) == 1:
         return [(path,) for path in paths]
-    project = Project()
+    project = Project(disk=disk)
     index = {absolute(path): path for path in paths if _is_of_interest(path, project)}
     parent = {key: key for key in index}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.guarding import Guarding
@@ -13,6 +14,7 @@ from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.files_written.saves import Save, save_of
 from accelify.codemod.libraries.runtimes import Runtime
+from accelify.codemod.options import Options
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
@@ -46,11 +48,12 @@ def written_of(
     files: frozenset[str],
     access: Access,
     run: Run,
-    runtime: Runtime,
+    options: Options,
     *,
     by_hand: bool,
 ) -> Written:
     """The table of some files."""
+    runtime = options.runtime
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
     reached = run.run | program.run_from(run.leading)
     saves = tuple(
@@ -60,8 +63,17 @@ def written_of(
     )
     seen_to = frozenset(call for save in saves for call in save.seen_to)
     alone = OneProcess(program, roles, effects, set() if by_hand else set(files), access.at, seen_to)
-    guarding = Guarding(alone, stored, () if by_hand else tuple(Caches(alone).find()))
+    cached = () if by_hand else tuple(Caches(alone).find())
+    guarding = Guarding(alone, stored, cached, _left_out(program, files, options))
     return Written(guarding, stored, saves, saver, Clocks(program, tracer))
+
+
+def _left_out(program: Program, files: frozenset[str], options: Options) -> Iterator[ast.stmt]:
+    """The statements that the user does not want to be guarded."""
+    for parsed in map(program.flow.parsed_of.__getitem__, files):
+        for node in parsed.nodes:
+            if isinstance(node, ast.stmt) and exemption(parsed, "writes", node.lineno, options.selection):
+                yield node
 
 
 @dataclass(frozen=True, slots=True)

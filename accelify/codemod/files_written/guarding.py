@@ -24,13 +24,15 @@ Run = tuple[ast.stmt, ...]
 class Guarding:
     """Find the runs of statements that are to go under `if accelerator.is_main_process:`."""
 
-    def __init__(self, alone: OneProcess, stored: Files, cached: tuple[ast.If, ...] = ()) -> None:
+    def __init__(
+        self, alone: OneProcess, stored: Files, cached: tuple[ast.If, ...] = (), left_out: Iterable[ast.stmt] = ()
+    ) -> None:
         self.program = alone.program
         self.alone = alone
         self.stored = stored
         self.files = alone.files
         self.cached = cached  # one process runs them first
-        self._refused: set[ast.stmt] = set()
+        self._refused = set(left_out)  # and what turns out not to be guarded safely
 
     # What is found.
 

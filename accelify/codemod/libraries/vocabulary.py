@@ -23,6 +23,21 @@ _RUN_TRAINING = {
     "fastai": "*[lL]earner fit* Recorder",
     "catalyst": "*Runner Experiment",
 }
+# What runs it where a file has no loop of its own, and what to do with such a file next; {} stands for its path.
+_TRAINERS = {"transformers": "*Trainer", "trl": "*Trainer"}
+_LIGHTNING = "trained by Lightning, which starts the processes itself: set `Trainer(devices=N)`"
+_TRAINER = "trained by a Trainer, which needs no migration: start it with `torchrun --nproc-per-node=N {}`"
+_NEXT_STEP = {
+    "accelify.runtime": "migrated already: start it with `accelify launch {}`",
+    "accelerate": "written for Hugging Face Accelerate already: start it with `accelerate launch {}`",
+    "pytorch_lightning": _LIGHTNING,
+    "lightning": _LIGHTNING,
+    "ignite": "trained by Ignite, which distributes it: see `ignite.distributed.Parallel`",
+    "fastai": "trained by fastai, which distributes it: see `Learner.distrib_ctx`",
+    "catalyst": "trained by Catalyst, which distributes it: choose an engine for its runner",
+    "transformers": _TRAINER,
+    "trl": _TRAINER,
+}
 _ASKED_BY_VARIABLE = {
     **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), Asks.RANK),
     **dict.fromkeys(("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), Asks.LOCAL_RANK),
@@ -73,12 +88,21 @@ def low_precision(name: str) -> str | None:
 
 def training_library(module: str) -> str | None:
     """The library that can run the training, of which a module is a part: `lightning` of `lightning.pytorch`."""
-    return next((each for each in _RUN_TRAINING if module == each or module.startswith(f"{each}.")), None)
+    return next((each for each in _NEXT_STEP if module == each or module.startswith(f"{each}.")), None)
 
 
-def runs_training(library: str, name: str) -> bool:
-    """Whether something of such a library runs the training: `Trainer`; a star may bring anything."""
-    return name == "*" or any(fnmatchcase(name, pattern) for pattern in _RUN_TRAINING[library].split())
+def runs_training(library: str, name: str, *, besides_loops: bool = True) -> bool:
+    """Whether something of such a library runs the training: `Trainer`; a star may bring anything.
+
+    besides_loops: whether it does so in files that have a loop of their own, too.
+    """
+    known = _RUN_TRAINING.get(library) or ("" if besides_loops else _TRAINERS.get(library, ""))
+    return bool(known) and (name == "*" or any(fnmatchcase(name, pattern) for pattern in known.split()))
+
+
+def next_step(library: str, path: str) -> str:
+    """What to say of a file whose training such a library runs, with what to do next."""
+    return _NEXT_STEP[library].replace("{}", path)
 
 
 def asked_by_variable(name: str) -> Asks | None:

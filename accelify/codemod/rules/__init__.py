@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 
 from accelify.codemod import leftovers
 from accelify.codemod.distributed.launched import Launched
@@ -98,6 +99,13 @@ Left alone: callers where more than a few could be meant: name those that are to
 Why: nothing that a person wrote is lost silently.
 Left alone: comments on lines that stay.
 """,
+    "suppressions": """Say which comments for accelify leave nothing out, or cannot be read.
+
+    loss.backward()  # accelify: ignore[backwards]    there is no rule `backwards`
+
+Why: a comment that does nothing misleads whoever reads it.
+Left alone: files that do not change, where it cannot be told what a comment would leave out.
+""",
     "gate": """Leave a file as it was where the result does not pass a check.
 
     it compiles; it means what was planned; every name is bound; a second run changes nothing; no comment is lost
@@ -117,8 +125,25 @@ Left alone: files whose two runs differ. The note names what differs, and where.
 
 def pages() -> dict[str, str]:
     """The page of each rule, and of each other name in a report."""
+    optional = optional_rules()
+    return {
+        name: f"{inspect.cleandoc(module.__doc__ or '')}\n{_OPTIONAL if name in optional else _NEEDED}"
+        for name, module in _modules().items()
+    } | {name: page.strip() for name, page in BESIDE.items()}
+
+
+def optional_rules() -> frozenset[str]:
+    """The rules whose changes a migration can do without: without them it still trains the same model.
+
+    Where such a change cannot be made, a note stands in for it. Each says so itself, by OPTIONAL in its module.
+    """
+    return frozenset(name for name, module in _modules().items() if getattr(module, "OPTIONAL", False))
+
+
+def _modules() -> dict[str, ModuleType]:
     finds = [(name, find.__module__) for name, find in (*LAUNCH_RULES, *SETTING_RULES, *RULES)]
-    listed = [*finds, (leftovers.NAME, leftovers.__name__)]
-    return {name: inspect.cleandoc(sys.modules[module].__doc__ or "") for name, module in listed} | {
-        name: page.strip() for name, page in BESIDE.items()
-    }
+    return {name: sys.modules[module] for name, module in [*finds, (leftovers.NAME, leftovers.__name__)]}
+
+
+_OPTIONAL = "Ignored: its changes and notes are left out."
+_NEEDED = "Ignored: its notes are left out; a file that needs one of its changes is declined."

@@ -27,6 +27,7 @@ from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "checkpoints"
+OPTIONAL = True
 
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:

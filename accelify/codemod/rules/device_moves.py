@@ -38,7 +38,7 @@ def find(script: Script) -> Iterator[Found]:
         if any(m.device in script.devices.fixed for m in kept):
             yield change
         else:
-            yield Attempt((change,), otherwise=otherwise)
+            yield Attempt((change,), otherwise=otherwise, is_optional=True)
     yield from _guards(script, dropped)
     for move in script.devices.moves:
         if move.call not in dropped:

@@ -20,6 +20,7 @@ from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import main_guard
 
 NAME = "downloads"
+OPTIONAL = True
 _DEPTH = 3
 
 

@@ -21,6 +21,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "experiments"
+OPTIONAL = True
 
 
 def find(script: Script) -> Iterator[Change | Remark]:

@@ -29,6 +29,7 @@ from accelify.codemod.semantics.scopes import main_guard
 from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "folders"
+OPTIONAL = True
 _MAYBE = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Lambda, ast.BoolOp, ast.IfExp, ast.comprehension)
 _DEPTH = 3
 

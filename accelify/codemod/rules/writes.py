@@ -28,6 +28,7 @@ from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import names_in
 
 NAME = "writes"
+OPTIONAL = True
 
 
 def find(script: Script) -> Iterator[Change | Remark]:

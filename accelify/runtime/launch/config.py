@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelify import atomic
-from accelify.errors import AccelifyError
+from accelify.errors import AccelifyError, did_you_mean
 from accelify.runtime.world.environment import LONGEST, Environment
 
+PROJECT_TABLES = ("launch", "rewrite")  # of [tool.accelify] in a pyproject.toml
 PROJECT_FILES = ("accelify.toml", "accelify.yaml", "accelify.yml", "pyproject.toml")
 
 CONFIG_VARIABLE = "ACCELIFY_CONFIG"
@@ -161,10 +161,7 @@ def read_value(name: str, value: Any, origin: str) -> Value:
     Raises: BadSetting naming the origin, the key and the reason.
     """
     if name not in KEYS:
-        import difflib
-
-        near = difflib.get_close_matches(name, KEYS, n=1, cutoff=0.5)
-        raise BadSetting(origin, f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        raise BadSetting(origin, f"unknown key {name!r}{did_you_mean(name, KEYS)}")
     try:
         return KEYS[name].parse(value)
     except ValueError as error:
@@ -196,7 +193,7 @@ def read_config(path: Path) -> dict[str, Value]:
     if path.name == "pyproject.toml":
         tools = table.get("tool")
         ours = tools.get("accelify", {}) if isinstance(tools, dict) else {}
-        strays = [name for name in ours if name != "launch"] if isinstance(ours, dict) else ["accelify"]
+        strays = [name for name in ours if name not in PROJECT_TABLES] if isinstance(ours, dict) else ["accelify"]
         if strays:
             raise BadSetting(str(path), f"{strays[0]!r} in [tool.accelify]: settings stand in [tool.accelify.launch]")
         table = ours.get("launch", {})
@@ -206,16 +203,12 @@ def read_config(path: Path) -> dict[str, Value]:
 
 
 def _parse_toml(path: Path, text: str) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    from accelify import toml  # 4 ms; most runs have no file
+
     try:
-        return tomllib.loads(text)
-    except ValueError as error:  # a TOMLDecodeError, or what Python has against a number
-        raise BadSetting(str(path), f"is not TOML: {error}") from None
-    except RecursionError:
-        raise BadSetting(str(path), "is nested too deeply") from None
+        return toml.parse(text)
+    except toml.NotTOML as error:
+        raise BadSetting(str(path), str(error)) from None
 
 
 def _parse_yaml(path: Path, text: str) -> dict[str, Any]:
@@ -236,11 +229,17 @@ def project_file(folder: Path) -> Path | None:
         for name in PROJECT_FILES:
             path = place / name
             is_there = os.access(path, os.F_OK) and path.is_file()
-            if is_there and (name != "pyproject.toml" or "[tool.accelify" in _peek(path)):
+            if is_there and (name != "pyproject.toml" or _concerns_launches(path)):
                 return path
         if os.access(place / ".git", os.F_OK):
             return None
     return None
+
+
+def _concerns_launches(path: Path) -> bool:
+    """Whether a pyproject.toml has settings of launches, or some that must be a mistake."""
+    tables = re.findall(r"^\s*\[tool\.accelify(?:\.(\w+))?", _peek(path), re.MULTILINE)
+    return any(table != "rewrite" for table in tables)
 
 
 def _peek(path: Path) -> str:

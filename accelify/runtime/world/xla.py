@@ -66,7 +66,7 @@ def module(name: str = "") -> Any:
     try:
         return importlib.import_module(f"torch_xla.{name}" if name else "torch_xla")
     except ImportError as error:
-        reason = "torch_xla cannot be imported; install it, or unset the variable"
+        reason = "torch_xla cannot be imported; `pip install torch_xla`, or unset the variable"
         raise CannotUseXla(f"$PJRT_DEVICE asks for XLA, and {reason} ({error})") from error
 
 

@@ -1,0 +1,95 @@
+"""The settings of `accelify rewrite` as options of a command, and what a user has set with them and in files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from accelify.settings import BadSetting, Settings, Value, rules_from, rules_of_files_from, settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--select", multiple=True, metavar="RULE,...", help="Make only the changes of these rules.  [default: ALL]"
+    ),
+    click.option(
+        "--ignore",
+        multiple=True,
+        metavar="RULE,...",
+        help="Leave these rules out; a file whose migration needs one is declined.",
+    ),
+    click.option(
+        "--per-file-ignores",
+        multiple=True,
+        metavar="PATTERN:RULE,...",
+        help="Leave rules out in the files that a pattern means.",
+    ),
+    click.option(
+        "--exclude", multiple=True, metavar="PATTERN,...", help="What to skip in folders, instead of the default."
+    ),
+    click.option("--extend-exclude", multiple=True, metavar="PATTERN,...", help="What to skip in folders besides."),
+    click.option("--force-exclude/--no-force-exclude", default=None, help="Skip a file even if it is named."),
+    click.option(
+        "--follow/--no-follow",
+        default=None,
+        help="Also read, and change where it must, the project's own files that a script imports.  [default: follow]",
+    ),
+    click.option(
+        "--keep-global-batch/--no-keep-global-batch",
+        default=None,
+        help="Let all processes share the script's batch size, so that its learning rate stays right.",
+    ),
+    click.option(
+        "--runtime",
+        type=click.Choice(["accelify", "accelerate"]),
+        help="The library that migrated scripts import: ours, or Hugging Face Accelerate.  [default: accelify]",
+    ),
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Read the settings from this TOML file, instead of the nearest pyproject.toml.",
+    ),
+    click.option("--isolated", is_flag=True, help="Read no settings from files."),
+)
+
+
+def with_settings(command: Command) -> Command:
+    """Give a command the options; it gets them as keyword arguments, to be handed to `settings_for`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def settings_for(paths: Sequence[str], given: Mapping[str, Any]) -> Settings:
+    """What counts for a run over some paths; a mistake is said in a line, and ends the process with 2."""
+    try:
+        return settings(dict(_asked(given)), paths, given["config"], isolated=given["isolated"])
+    except BadSetting as error:
+        click.echo(f"accelify: {error}", err=True)
+        sys.exit(2)
+
+
+def _asked(given: Mapping[str, Any]) -> list[tuple[str, Value]]:
+    """What the command line sets, by the names of the keys."""
+    found: list[tuple[str, Value]] = []
+    for name, value in given.items():
+        key = name.replace("_", "-")
+        if key in ("config", "isolated") or value in (None, ()):
+            continue
+        try:
+            if key in ("select", "ignore"):
+                value = rules_from(value)
+            elif key == "per-file-ignores":
+                value = rules_of_files_from(value)
+            elif isinstance(value, tuple):
+                value = tuple(pattern for each in value for pattern in each.split(",") if pattern)
+        except ValueError as error:
+            raise BadSetting(f"--{key}", str(error)) from None
+        found.append((key, value))
+    return found

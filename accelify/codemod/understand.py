@@ -293,10 +293,21 @@ def _script(code: _Code, layout: _Layout) -> Script:
         devices=devices_of(own, files, access, own.tensor() if not by_hand else None, layout.cpu, by_hand=by_hand),
         precision=layout.precision,
         metrics=metrics_of(measured, files, access, layout.gathered, layout.dealt, by_hand=by_hand),
-        written=written_of(program, roles, tracer, code.effects, files, access, run, options, by_hand=by_hand),
+        written=written_of(
+            *(program, roles, tracer, code.effects, files, access, run, options),
+            together=_together(code, layout) if not by_hand else None,
+        ),
         effects=code.effects,
         distribution=code.distribution.found if code.distribution is not None else None,
     )
+
+
+def _together(code: _Code, layout: _Layout) -> list[ast.AST]:
+    """What the processes do together: what is prepared and sharded, and what averages gradients or reduces sums."""
+    preparation, training = layout.preparation, code.training
+    found: list[ast.AST] = [node for _, node in [*preparation.wrapped, *preparation.sharded]]
+    found += [g.anchor for g in preparation.groups if g.anchor is not None]
+    return [*found, *training.backwards, *training.steps, *(e.loop for e in [*layout.gathered, *layout.dealt])]
 
 
 # What the program is.

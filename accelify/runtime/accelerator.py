@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar  # scripts hand in models, batches and objects of every kind
 
@@ -23,7 +24,7 @@ from accelify.runtime.data.loader import is_loader, skip_first_batches
 from accelify.runtime.data.metrics import Metrics
 from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.preparation import CannotPrepare, DataPreparation, cannot_prepare
-from accelify.runtime.data.random_state import share_random_state
+from accelify.runtime.data.random_state import drawing_on_alike, share_random_state
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.streams import RankSeed, choose_streams
 from accelify.runtime.gradients.accumulation import Accumulation
@@ -106,6 +107,7 @@ class Accelerator:
         collectives = collectives_of(world)
         share_random_state(world, collectives)
         self._streams = choose_streams(world, collectives)
+        self._drawing_on_alike = partial(drawing_on_alike, world, collectives)
         passes = LoaderPasses(self._streams)
         project = project_configuration(project_dir, project_config)
         compiling = TorchDynamoPlugin.settle(dynamo_plugin, dynamo_backend)
@@ -663,13 +665,17 @@ class Accelerator:
         """Return once every process has come here."""
         self._state.wait_for_everyone()
 
-    def main_process_first(self) -> AbstractContextManager[None]:
-        """Let process 0 go through the block before the others."""
-        return self._state.main_process_first()
+    @contextmanager
+    def main_process_first(self) -> Iterator[None]:
+        """Let process 0 go through the block before the others, which draw random numbers on from where it ends."""
+        with self._drawing_on_alike(), self._state.main_process_first():
+            yield
 
-    def local_main_process_first(self) -> AbstractContextManager[None]:
-        """Let process 0 of each machine go through the block before the others."""
-        return self._state.local_main_process_first()
+    @contextmanager
+    def local_main_process_first(self) -> Iterator[None]:
+        """The same with process 0 of each machine, which draws what process 0 of all does."""
+        with self._drawing_on_alike(), self._state.local_main_process_first():
+            yield
 
     def on_main_process(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """The function, run on process 0 only; None on the others."""

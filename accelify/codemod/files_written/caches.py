@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from accelify.codemod.files_written.one_process import OneProcess
+from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.effects.summary import Summary
+from accelify.codemod.semantics.scopes import Scope, main_guard
+
+_DEPTH = 3
 
 
 class Caches:
     """Look at conditions that ask whether a file is there."""
 
-    def __init__(self, alone: OneProcess) -> None:
+    def __init__(self, alone: OneProcess, stored: Files, together: Collection[ast.AST] = ()) -> None:
         self.program = alone.program
         self.effects = alone.effects
         self.alone = alone
+        self.stored = stored
+        self.together = frozenset(together)  # what the processes do together: backward passes, what is prepared
 
     def find(self) -> Iterator[ast.If]:
         """The outermost of them in the files that may change, where all processes come to it."""
         nodes = (n for path in sorted(self.alone.files) for n in self.program.flow.parsed_of[path].parents)
         found = [n for n in nodes if isinstance(n, ast.If) and self._is_cache(n)]
         return (n for n in found if not any(n is not o and self.program.inside(n, o) for o in found))
+
+    def callers(self) -> Iterator[tuple[ast.If, tuple[ast.stmt, ...]]]:
+        """The others, each with the statements that call its function; none where those cannot be run so."""
+        own = list(self.find())
+        for parsed in self.program.files:
+            for node in parsed.parents:
+                is_one = isinstance(node, ast.If) and self.program.frame(node).kind == "function"
+                if is_one and node not in own and self._is_cache_of_function(node):  # type: ignore[arg-type]  # a choice
+                    found = list(self._calling(self.program.frame(node), _DEPTH))
+                    statements = [s for s in found if s is not None]
+                    yield node, tuple(statements) if len(statements) == len(found) else ()  # type: ignore[misc]  # as above
 
     def _is_cache(self, choice: ast.If) -> bool:
         if not self._looks(choice.test) or self.alone.accelerator(choice) is None:
@@ -36,6 +53,63 @@ class Caches:
         is_made = made_here and (_makes(then, other) or _makes(other, then))
         run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
         return is_made or any(map(self._fetches, [*calls, *(c for f in run for c in self.program.calls_in(f))]))
+
+    def _is_cache_of_function(self, choice: ast.If) -> bool:
+        """Whether a function returns what it finds in a file, and else makes that file; or makes it and reads on."""
+        frame = self.program.frame(choice)
+        if frame not in self.program.reachable or not self._looks(choice.test):
+            return False
+        block = self.program.block(choice)
+        then, other = choice.body, choice.orelse or block[block.index(choice) + 1 :]
+        if not other or self._meets([frame]):
+            return False
+        one, rest = self.effects.of(*then), self.effects.of(*other)
+        return self._is_same_file(one, rest) or self._is_same_file(rest, one)
+
+    def _is_same_file(self, made: Summary, read: Summary) -> bool:
+        """Whether some code writes a file that other code reads."""
+        written = [p for use in made.files_written if not use.is_folder for p in use.paths]
+        opened = [p for use in read.files_read for p in use.paths]
+        names = {n for p in written for n in self.stored.names(p)}
+        texts = set(map(ast.unparse, written))
+        return any(ast.unparse(p) in texts or self.stored.names(p) & names for p in opened)
+
+    def _meets(self, functions: Iterable[Scope]) -> bool:
+        """Whether some functions do what the processes do together."""
+        return not self.program.run_from(functions).isdisjoint(map(self.program.frame, self.together))
+
+    def _calling(self, function: Scope, depth: int) -> Iterator[ast.stmt | None]:
+        """The statements that call a function where the accelerator is there; None for one that cannot be found."""
+        callers = self.program.flow.callers.get(function, ()) if depth else ()
+        if not callers:
+            yield None
+        for call in callers:
+            statement, frame = self.program.statement(call), self.program.frame(call)
+            if frame not in self.program.reachable:
+                continue
+            if self.alone.accelerator(call) is not None and self.program.path(call) in self.alone.files:
+                called = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+                is_apart = self.together.isdisjoint(ast.walk(statement))
+                is_apart = is_apart and not self._meets(f for c in called for f in self.program.flow.callees.get(c, ()))
+                yield statement if is_apart and self._may_wait(statement) else None
+            elif frame.kind == "function":
+                yield from self._calling(frame, depth - 1)
+            else:
+                yield None
+
+    def _may_wait(self, statement: ast.stmt) -> bool:
+        """Whether every process comes to a statement, and has its lines for it."""
+        if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)):
+            return False
+        guard = main_guard(self.program.frame(statement).root)
+        around = list(self.program.ancestors(statement))
+        own = [a for a in around[: around.index(self.program.frame(statement).node)] if a is not guard]
+        tests = [a.test for a in own if isinstance(a, ast.If)]
+        is_alike = not any(isinstance(n, ast.Call) for t in tests for n in ast.walk(t))
+        parsed, block = self.program.parsed(statement), self.program.block(statement)
+        is_shared = any(parsed.share_a_line(s, statement) for s in block if s is not statement)
+        is_plain = all(isinstance(a, (ast.With, ast.If)) for a in own)
+        return is_plain and is_alike and parsed.begins_line(statement) and not is_shared
 
     def _looks(self, test: ast.expr) -> bool:
         calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]

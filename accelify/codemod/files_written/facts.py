@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.files.exemptions import exemption
@@ -49,11 +49,10 @@ def written_of(
     access: Access,
     run: Run,
     options: Options,
-    *,
-    by_hand: bool,
+    together: Collection[ast.AST] | None,
 ) -> Written:
-    """The table of some files."""
-    runtime = options.runtime
+    """The table of some files; `together` is what the processes do together, None in a script that says so itself."""
+    by_hand, runtime = together is None, options.runtime
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
     reached = run.run | program.run_from(run.leading)
     saves = tuple(
@@ -63,8 +62,12 @@ def written_of(
     )
     seen_to = frozenset(call for save in saves for call in save.seen_to)
     alone = OneProcess(program, roles, effects, set() if by_hand else set(files), access.at, seen_to)
-    cached = () if by_hand else tuple(Caches(alone).find())
-    guarding = Guarding(alone, stored, cached, _left_out(program, files, options))
+    caches = Caches(alone, stored, together or ())
+    called = () if by_hand else tuple(caches.callers())
+    first = [*(() if by_hand else caches.find()), *dict.fromkeys(s for _, statements in called for s in statements)]
+    outer = tuple(s for s in first if not any(s is not o and program.inside(s, o) for o in first))
+    uncached = tuple(choice for choice, statements in called if not statements)
+    guarding = Guarding(alone, stored, outer, uncached, _left_out(program, files, options))
     return Written(guarding, stored, saves, saver, Clocks(program, tracer))
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.semantics.effects.summary import FileUse
-from accelify.codemod.semantics.scopes import names_in, names_read_in, names_written_in
+from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.values import Made
 
 _DEPTH = 2
@@ -25,13 +25,19 @@ class Guarding:
     """Find the runs of statements that are to go under `if accelerator.is_main_process:`."""
 
     def __init__(
-        self, alone: OneProcess, stored: Files, cached: tuple[ast.If, ...] = (), left_out: Iterable[ast.stmt] = ()
+        self,
+        alone: OneProcess,
+        stored: Files,
+        cached: tuple[ast.stmt, ...] = (),
+        uncached: tuple[ast.If, ...] = (),
+        left_out: Iterable[ast.stmt] = (),
     ) -> None:
         self.program = alone.program
         self.alone = alone
         self.stored = stored
         self.files = alone.files
         self.cached = cached  # one process runs them first
+        self.uncached = uncached  # where one should, and cannot be made to
         self._refused = set(left_out)  # and what turns out not to be guarded safely
 
     # What is found.
@@ -83,7 +89,16 @@ class Guarding:
 
     def is_cached(self, node: ast.AST) -> bool:
         """Whether one process runs a node first, and the others find what it has made."""
-        return any(self.program.inside(node, choice) for choice in self.cached)
+        return node in self._cached or any(self.program.inside(node, f.node) for f in self._makers)
+
+    @cached_property
+    def _cached(self) -> set[ast.AST]:
+        return self._with_functions({node for statement in self.cached for node in ast.walk(statement)})
+
+    @cached_property
+    def _makers(self) -> set[Scope]:
+        """The functions that make a file where it is missing, and that all processes run at once."""
+        return {self.program.frame(choice) for choice in self.uncached}
 
     @cached_property
     def unguarded(self) -> list[ast.Call]:
@@ -186,7 +201,8 @@ class Guarding:
     def _runs(self, block: list[ast.stmt]) -> Iterator[Run]:
         current: list[ast.stmt] = []
         for line in self._lines(block):
-            if all(self.alone.may(s, self._refused) for s in line) and self.alone.accelerator(line[0]):
+            is_alone = all(s not in self.cached and self.alone.may(s, self._refused) for s in line)
+            if is_alone and self.alone.accelerator(line[0]):
                 current.extend(line)
                 continue
             yield from self._trimmed(current)

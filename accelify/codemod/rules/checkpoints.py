@@ -46,12 +46,9 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             if script.distribution is None or not any(asks_for_one(a.test) for a in around):
                 message = "every process writes this file: save from one of them"
                 yield Remark(NAME, script.path(save.call), save.call, message, Tier.ADVICE)
-    made = [
-        s.call for s in script.written.saves if s.call not in script.written.guarding.covered and _is_made(script, s)
-    ]
-    yield from _waits(
-        script, [*made, *(s.call for s in script.written.saves if s.call in script.written.guarding.covered)]
-    )
+    guarding = script.written.guarding
+    made = [s.call for s in script.written.saves if s.call in guarding.covered or _is_made(script, s)]
+    yield from _waits(script, [call for call in made if not guarding.is_cached(call)])
 
 
 def _has_options(call: ast.Call) -> bool:
@@ -90,7 +87,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
         for call, path in _readers(script, load):
             accelerator = script.accelerator(call)
             statement = _before_asking(script, script.program.statement(call))
-            if call in script.written.guarding.covered:
+            if call in script.written.guarding.covered or script.written.guarding.is_cached(call):
                 continue
             if accelerator is None or script.path(call) not in script.files:
                 beyond.append((call, path))

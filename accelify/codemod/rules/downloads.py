@@ -34,10 +34,13 @@ def find(script: Script) -> Iterator[Change | Remark]:
         else:
             message = "every process downloads this: let one do so first, or download before the run"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-    for choice in script.written.guarding.cached if script.distribution is None else ():
-        header = f"with {script.accelerator(choice)}.main_process_first():"
+    for run in _runs(script, set(script.written.guarding.cached)):
+        header = f"with {script.accelerator(run[0])}.main_process_first():"
         reason = "one process makes it, the others find it there"
-        yield Change(NAME, script.path(choice), choice.lineno, reason, (Wrap((choice,), header),))
+        yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (Wrap(run, header),))
+    for choice in script.written.guarding.uncached:
+        message = "every process makes this where it is missing: let one do so first, or make it before the run"
+        yield Remark(NAME, script.path(choice), choice, message, Tier.REVIEW)
     for run in _runs(script, set(taken)):
         header = f"with {script.accelerator(run[0])}.main_process_first():"
         reason = "one process downloads, the others find it there"

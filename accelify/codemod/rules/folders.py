@@ -48,7 +48,7 @@ def find(script: Script) -> Iterator[Found]:
             clocks.update(dict.fromkeys(script.written.clocks.behind(_path_of(call))))
         for read in _read_by_all(script, call):
             clocks.update(dict.fromkeys(script.written.clocks.behind(read)))
-        if not _fails_the_second_time(script, call):
+        if not _fails_the_second_time(script, call) or script.written.guarding.is_cached(call):
             continue
         path = script.path(call)
         made.add(ast.unparse(_path_of(call)))

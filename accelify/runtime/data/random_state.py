@@ -66,6 +66,31 @@ def share_random_state(world: World, collectives: Collectives) -> None:
         set_device_state(theirs, world.device)
 
 
+@contextmanager
+def drawing_on_alike(world: World, collectives: Collectives) -> Iterator[None]:
+    """After a block in which rank 0 may draw more than the others, as it makes what they find, they go on as it does.
+
+    Ranks that drew numbers of their own before the block keep them.
+    """
+    if world.size == 1:
+        yield
+        return
+    before = _digest_of_all(world)
+    try:
+        yield
+    finally:  # after an error, too: the others must not wait for what does not come
+        is_moved = world.rank == 0 and _digest_of_all(world) != before
+        states = global_state() | device_state(world.device) if is_moved else None
+        theirs, states = collectives.broadcast_object((before, states))
+        if states is not None and theirs == before and world.rank:
+            set_global_state(states)
+            set_device_state(states, world.device)
+
+
+def _digest_of_all(world: World) -> str:
+    return digest({"shared": global_state() | device_state(world.device), "private": []})
+
+
 def states_of(owners: Iterable[object], libraries: Iterable[str] = LIBRARIES) -> States:
     """This process's random states, and those of the generators that the owners hold."""
     return states_with(global_state(libraries), list(private_generators(owners)))

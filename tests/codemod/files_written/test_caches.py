@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.files_written.caches import Caches
+from tests.codemod.pairs import run
 from tests.codemod.training_scripts import training
 
 IMPORTS = "import json, os, subprocess, urllib.request\nfrom pathlib import Path\nimport numpy as np\n"
@@ -15,8 +16,8 @@ LOAD, SAVE = "data = json.load(open('c.json'))", "data = make()\n    json.dump(d
 
 def cached(end: str) -> list[str]:
     """The first lines of the statements that one process runs first."""
-    alone = training(before=f"{IMPORTS}def make(): return 1\n", end=f"{end}\n").script.written.guarding.alone
-    return [ast.unparse(choice).partition("\n")[0] for choice in Caches(alone).find()]
+    guarding = training(before=f"{IMPORTS}def make(): return 1\n", end=f"{end}\n").script.written.guarding
+    return [ast.unparse(choice).partition("\n")[0] for choice in Caches(guarding.alone, guarding.stored).find()]
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,69 @@ def test_what_is_made_where_it_is_missing(end: str) -> None:
 )
 def test_what_is_none(end: str) -> None:
     assert cached(end) == []
+
+
+HEAD = """\
+import os, pickle
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+"""
+MAIN = """\
+def main():
+    data = {call}
+    loader = DataLoader(data, batch_size=2)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+main()
+"""
+KEPT = "def rows(path):\n    if os.path.exists(path):\n        return pickle.load(open(path, 'rb'))\n"
+MADE = "    found = read()\n    pickle.dump(found, open(path, 'wb'))\n    return found\n"
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        (KEPT + MADE, "rows('a.pkl')"),
+        (KEPT + "    else:\n" + MADE.replace("    ", "        ").replace("return found", "return found"), "rows('a')"),
+        (
+            "def rows():\n    if os.path.exists('c'): return torch.load('c/x.pt')\n    x = read()\n"
+            "    torch.save(x, os.path.join('c', 'x.pt'))\n    return x\n",
+            "rows()",
+        ),
+        (
+            "def rows():\n    if not os.path.exists('w.pt'):\n        torch.save(read(), 'w.pt')\n"
+            "    return torch.load('w.pt')\n",
+            "rows()",
+        ),
+        (KEPT + MADE + "def all_of(n):\n    return [rows(f'{i}.pkl') for i in range(n)]\n", "all_of(3)"),
+    ],
+)
+def test_functions_that_keep_what_they_find_in_a_file(function: str, call: str) -> None:
+    result = run(HEAD + "from data import read\n" + function + MAIN.format(call=call))
+    assert f"    with accelerator.main_process_first():\n        data = {call}\n" in result.after.decode()
+    assert b"wait_for_everyone" not in result.after
+    assert not any(n.rule == "writes" for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        (KEPT.replace("os.path.exists(path)", "fresh") + MADE, "rows('a.pkl')"),
+        (KEPT + MADE.replace("open(path, 'wb')", "open('log', 'wb')"), "rows('a.pkl')"),
+    ],
+)
+def test_functions_that_do_not(function: str, call: str) -> None:
+    result = run(HEAD + "from data import read, fresh\n" + function + MAIN.format(call=call))
+    assert b"main_process_first" not in result.after
+
+
+def test_a_cache_that_not_all_processes_may_come_to_is_told() -> None:
+    call = "[]\n    if n():\n        data = rows('a')"
+    result = run(HEAD + "from data import n, read\n" + KEPT + MADE + MAIN.format(call=call))
+    assert any("make it before the run" in n.message for n in result.notes)
+    assert not any(n.rule == "writes" for n in result.notes)

@@ -4,6 +4,7 @@ import copy
 import io
 import os
 import pickle
+import random
 import tempfile
 import time
 from datetime import timedelta
@@ -107,6 +108,24 @@ def main_process_first_also_after_an_error(accelerator):
             with accelerator.main_process_first():
                 pass
         accelerator.wait_for_everyone()
+
+
+def all_draw_on_alike_where_the_main_process_drew_first(accelerator):
+    for draw in (
+        torch.rand,
+        lambda n: torch.tensor([random.random()]),
+        lambda n: torch.from_numpy(numpy.random.rand(n)),
+    ):
+        with accelerator.main_process_first():
+            if accelerator.is_main_process:
+                draw(3)
+        drawn = accelerator.gather(draw(1))
+        assert (drawn == drawn[0]).all()
+    accelerator.seed_by_rank()
+    with accelerator.main_process_first():
+        if accelerator.is_main_process:
+            torch.rand(3)
+    assert len(set(accelerator.gather(torch.rand(1)).tolist())) == accelerator.num_processes
 
 
 def only_the_main_process_writes(accelerator):

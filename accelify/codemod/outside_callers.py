@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from accelify.codemod.edits.values import AddParameter, DropParameter, Place, Plan
+from accelify.codemod.edits.values import AddParameter, DropParameter, Loaded, Place, Plan, Remark
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.libraries import names
@@ -77,32 +77,49 @@ def _last_name(function: ast.AST) -> str:
 
 
 def name_readers(made: Plan, named: Sequence[Parsed], project: Project) -> None:
-    """Let notes on the keys of checkpoints name the files that load such keys into wrapped models."""
-    if not any(r.is_saved for r in made.remarks):
-        return
-    readers = tuple(_readers(named, {c.path for c in made.changes}, project))
-    if readers:
-        made.remarks[:] = [
-            replace(r, message=f"{r.message}, unlike {{0}}", lines=(readers,)) if r.is_saved else r
-            for r in made.remarks
-        ]
+    """Let notes on checkpoints name the files that load them as they were; some are made only where there are such."""
+    asked = {r.loaded for r in made.remarks if r.loaded is not None}
+    readers = {how: tuple(_readers(how, named, {c.path for c in made.changes}, project)) for how in asked}
+    remarks: list[Remark] = []
+    for remark in made.remarks:
+        if remark.loaded is None or not (places := readers[remark.loaded]):
+            remarks += [remark] if remark.loaded is not Loaded.WHERE_SAVED else []
+        else:
+            remarks.append(replace(remark, message=f"{remark.message}, unlike {{0}}", lines=(places,)))
+    made.remarks[:] = remarks
 
 
-def _readers(named: Sequence[Parsed], changed: Collection[str], project: Project) -> Iterator[Place]:
-    """Where the other files beside the named ones load weights into models that they have wrapped for several GPUs."""
-    for parsed in project.beside(named, ("DataParallel(", ".load_state_dict(")):
-        loads = [n for n in parsed.parents if isinstance(n, ast.Call) and _last_name(n.func) == "load_state_dict"]
-        if parsed.path not in changed and loads:
+def _readers(how: Loaded, named: Sequence[Parsed], changed: Collection[str], project: Project) -> Iterator[Place]:
+    """Where the other files beside the named ones load weights in a way."""
+    words, method, is_so = _WAYS[how]
+    for parsed in project.beside(named, words):
+        calls = [n for n in parsed.parents if isinstance(n, ast.Call) and _last_name(n.func) == method]
+        if parsed.path not in changed and calls:
             chains = Chains(Program([parsed], project, [parsed]))
-            wrapped = [n for n in loads if isinstance(n.func, ast.Attribute) and _is_wrapped(chains, n.func.value)]
-            if wrapped:
-                yield parsed.path, min(wrapped, key=lambda n: position(n, parsed.path))
+            found = [call for call in calls if is_so(chains, call)]
+            if found:
+                yield parsed.path, min(found, key=lambda n: position(n, parsed.path))
 
 
-def _is_wrapped(chains: Chains, model: ast.expr) -> bool:
-    """Whether a model may be `DataParallel(...)` where it is read."""
+def _fills_a_wrapped(chains: Chains, call: ast.Call) -> bool:
+    """Whether a call fills a model that may be `DataParallel(...)` then."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    model = call.func.value
     given = [
         model,
         *(chains.tracer.assigned(d.node) for d in chains.definitions(model) if isinstance(d.node, ast.expr)),
     ]
     return any(isinstance(g, ast.Call) and any(map(names.divides_batches, chains.program.called(g))) for g in given)
+
+
+def _loads_to_where_it_was(chains: Chains, call: ast.Call) -> bool:
+    """Whether a call is `torch.load` without a word on where to."""
+    says_where = len(call.args) > 1 or any(k.arg in ("map_location", None) for k in call.keywords)
+    return "torch.load" in chains.program.called(call) and not says_where
+
+
+_WAYS: dict[Loaded, tuple[tuple[str, ...], str, Callable[[Chains, ast.Call], bool]]] = {
+    Loaded.WRAPPED: (("DataParallel(", ".load_state_dict("), "load_state_dict", _fills_a_wrapped),
+    Loaded.WHERE_SAVED: (("torch.load(",), "load", _loads_to_where_it_was),
+}

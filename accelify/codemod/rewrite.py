@@ -238,7 +238,7 @@ def _plan(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], op
     from accelify.codemod.plan import plan_for  # most files that get here have no training loop: they do not pay for it
 
     made = plan_for(files, project, named, options)
-    if made is not None and any(r.is_saved for r in made.remarks):
+    if made is not None and any(r.loaded is not None for r in made.remarks):
         from accelify.codemod.outside_callers import name_readers  # few scripts need it
 
         name_readers(made, named, project)

@@ -74,6 +74,7 @@ class Devices:
     options: tuple[DeviceOption, ...] = ()
     is_for_cuda: bool = False
     stranded: tuple[ast.Call, ...] = ()
+    is_unnamed: bool = False
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -159,6 +160,10 @@ class Own:
         """One that a model gets; None where the script knows of devices."""
         return self._homemade().find()
 
+    def names_a_device(self) -> bool:
+        """Whether the script knows of devices."""
+        return self._homemade().names_a_device()
+
     def _homemade(self) -> Homemade:
         on_device = OnDevice(self.program, self.roles, self.tracer, self.prepared)
         return Homemade(on_device, self._tensors(), self.training.backwards)
@@ -219,7 +224,7 @@ class Own:
 
     def _plain(self, known: Moves, devices: Destinations) -> set[Where]:
         """Where the plain script may have had its models."""
-        if not self._homemade().names_a_device():
+        if not self.names_a_device():
             return {Where.HOST}
         found: set[Where] = set()
         for move in known.found:
@@ -293,6 +298,7 @@ def devices_of(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
         *(brought, homemade, tuple(back), read, setting, placed.options),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
+        is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
     )
 

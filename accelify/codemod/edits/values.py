@@ -152,6 +152,13 @@ class When(Enum):
 Place = tuple[str, ast.AST]  # a node and its file
 
 
+class Loaded(Enum):
+    """How files outside the program load a checkpoint that comes out otherwise than before."""
+
+    WRAPPED = "into models that are wrapped for several GPUs"
+    WHERE_SAVED = "to the device that it was saved from"  # and is on the CPU with that; without one there is no note
+
+
 @dataclass(frozen=True)
 class Remark:
     """A note at a node of the original; the report gives its line in the new file.
@@ -159,7 +166,7 @@ class Remark:
     of: the node that `when` is about, if it is another. once: the same message at another place of the file will do.
     about: what the `{}` of the message stands for; notes of a file that differ in it alone become one.
     lines: the places that its `{0}`, `{1}` stand for.
-    is_saved: whether it is about the keys of a checkpoint, which files outside the program may load.
+    loaded: which files outside the program load the checkpoint that it is about: those are named.
     """
 
     rule: str
@@ -172,7 +179,7 @@ class Remark:
     once: bool = False
     about: str = ""
     lines: tuple[tuple[Place, ...], ...] = ()
-    is_saved: bool = False
+    loaded: Loaded | None = None
 
     def text(self, named: Callable[[Place], str]) -> str:
         """The message with all that it stands for."""

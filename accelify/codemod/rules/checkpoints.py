@@ -17,7 +17,7 @@ from functools import partial
 
 import libcst as cst
 
-from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Replace, Wrap
+from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, may_be_of
 from accelify.codemod.files_written.saves import Save
 from accelify.codemod.libraries import methods, names
@@ -46,6 +46,10 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             if script.distribution is None or not any(asks_for_one(a.test) for a in around):
                 message = "every process writes this file: save from one of them"
                 yield Remark(NAME, script.path(save.call), save.call, message, Tier.ADVICE)
+    if script.devices.is_unnamed:
+        for save in script.written.saves:
+            message = 'on a GPU this is saved from there, and what loads it elsewhere says `map_location="cpu"`'
+            yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WHERE_SAVED)
     guarding = script.written.guarding
     made = [s.call for s in script.written.saves if s.call in guarding.covered or _is_made(script, s)]
     yield from _waits(script, [call for call in made if not guarding.is_cached(call)])

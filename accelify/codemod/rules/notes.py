@@ -184,7 +184,10 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
         for node in script.program.flow.parsed_of[path].parents:
             is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
             if is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node):
-                message = f"every process sees only these GPUs: say `{script.options.runtime.launch} --gpu-ids` instead"
+                choice = f"`{script.options.runtime.launch} --gpu-ids`"
+                message = f"every process sees only these GPUs: say {choice} instead"
+                if script.accelerator(node) is not None or not script.devices.is_early(node):
+                    message = f"`Accelerator()` has chosen the GPU by then, and this no longer does: {choice} does"
                 yield Remark(NAME, path, node, message, Tier.REVIEW)
 
 

@@ -22,7 +22,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Attempt, Change, Found, Remark, Remove, Replace, Unwrap, When
+from accelify.codemod.edits.values import Attempt, Change, Found, Loaded, Remark, Remove, Replace, Unwrap, When
 from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -76,7 +76,7 @@ def _saves(script: Script) -> Iterator[Remark]:
         around = [a for a in script.program.ancestors(call) if isinstance(a, (ast.Call, ast.IfExp))]
         is_kept = any(isinstance(a, ast.IfExp) or getattr(a.func, "attr", "") == "load_state_dict" for a in around)
         if not is_kept and _is_wrapped(script, function.value):
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, is_saved=True)
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, loaded=Loaded.WRAPPED)
 
 
 def _is_wrapped(script: Script, model: ast.expr) -> bool:

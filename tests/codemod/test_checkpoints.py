@@ -306,3 +306,61 @@ def test_no_process_ends_before_the_one_that_saves(way_out: str) -> None:
 def test_ends_that_nobody_waits_at(before: str, batch: str) -> None:
     result = run(script(imports="import sys", before=before, batch=batch))
     assert b"wait_for_everyone" not in result.after
+
+
+UNNAMED = """\
+import torch
+from torch import nn
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    optimizer.zero_grad()
+    model(torch.randn(2, 4)).mean().backward()
+    optimizer.step()
+torch.save(model, "model.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("loaded", "is_named"),
+    [
+        ("torch.load('model.pt')", True),
+        ("torch.load(sys.argv[1], weights_only=False)", True),
+        ("net.load_state_dict(torch.load('model.pt'))", True),
+        ("torch.load('model.pt', map_location='cpu')", False),
+        ("torch.load('model.pt', 'cpu')", False),
+        ("pickle.load(f)", False),
+    ],
+)
+def test_who_loads_what_was_saved_on_the_cpu_is_named(
+    loaded: str, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("predict.py").write_text(f"import pickle, sys, torch\n{loaded}\n")
+    Path("train.py").write_text(UNNAMED)
+    (result,) = rewrite_together(("train.py",), Options())
+    assert [n.message.endswith("unlike predict.py:2") for n in result.notes if "map_location" in n.message] == (
+        [True] if is_named else []
+    )
+
+
+def test_a_script_that_knows_of_devices_saves_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("predict.py").write_text("import torch\ntorch.load('model.pt')\n")
+    Path("train.py").write_text(script(end="torch.save(model, 'model.pt')"))
+    (result,) = rewrite_together(("train.py",), Options())
+    assert not any("map_location" in n.message for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("load", "times"),
+    [
+        ("torch.load(path)", 1),
+        ("torch.load(f'o{\"u\"}t.pt')", 0),
+        ("torch.load(path, map_location=device)", 0),
+        ("torch.load('other.pt')", 0),
+    ],
+)
+def test_what_every_process_loads_to_the_first_gpu(load: str, times: int) -> None:
+    result = run(script(before=f"{PATH}\nmodel = {load}", end=SAVE))
+    assert sum("to the GPU that it was saved from" in n.message for n in result.notes) == times

@@ -609,3 +609,33 @@ def test_moves_by_an_option_that_the_accelerator_does_not_ask(
     )
     results = rewrite_together(("train.py",), Options())
     assert results[0].status is status, results
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\n{main}main(args)\n", "sees only these"),
+        ("import os\n{main}    os.environ['CUDA_VISIBLE_DEVICES'] = args.gpu\nmain(args)\n", "has chosen the GPU by"),
+        ("import os\ndef pick(args):\n    os.environ['CUDA_VISIBLE_DEVICES'] = str(args.gpu)\n{main}    pick(args)\n"
+         "main(args)\n", "has chosen the GPU by"),
+    ],
+)  # fmt: skip
+def test_what_the_visible_gpus_still_decide(text: str, words: str) -> None:
+    main = "    model = torch.nn.Linear(4, 1).cuda()\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    main += "    for x in torch.utils.data.DataLoader(rows):\n        optimizer.zero_grad()\n"
+    main += "        model(x.cuda()).mean().backward()\n        optimizer.step()\n"
+    result = run("import torch\nfrom options import args, rows\n" + text.format(main=f"def main(args):\n{main}"))
+    assert told(result, words) == 1, result.notes
+    assert told(result, "GPUs: say") == (words == "sees only these")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "if input('more? ') != 'y':\n    print(device)",
+        "answer = input()",
+        "while input('?') == 'n':\n    print(device)",
+    ],
+)
+def test_questions_are_told(question: str) -> None:
+    assert told(run(script(end=question)), "only process 0 has a terminal") == 1

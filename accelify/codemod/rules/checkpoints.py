@@ -50,9 +50,28 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         for save in script.written.saves:
             message = 'on a GPU this is saved from there, and what loads it elsewhere says `map_location="cpu"`'
             yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WHERE_SAVED)
+    if script.distribution is None:
+        yield from _loaded_where_saved(script)
     guarding = script.written.guarding
     made = [s.call for s in script.written.saves if s.call in guarding.covered or _is_made(script, s)]
     yield from _waits(script, [call for call in made if not guarding.is_cached(call)])
+
+
+def _loaded_where_saved(script: Script) -> Iterator[Remark]:
+    """Loads of what the script saves from its GPU, which every process would bring to that of process 0."""
+    stored = script.written.stored
+    saved = [s.call.args[1] for s in script.written.saves if len(s.call.args) > 1]
+    texts, known = set(map(ast.unparse, saved)), {n for path in saved for n in stored.names(path)}
+    for load in script.program.calls:
+        is_plain = "torch.load" in script.program.called(load) and len(load.args) == 1
+        if not is_plain or any(k.arg in ("map_location", None) for k in load.keywords):
+            continue
+        is_own = ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known
+        if is_own and script.path(load) in script.files:
+            message = (
+                "every process loads this to the GPU that it was saved from: say `map_location=accelerator.device`"
+            )
+            yield Remark(NAME, script.path(load), load, message, once=True)
 
 
 def _has_options(call: ast.Call) -> bool:

@@ -14,6 +14,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Remark, When
+from accelify.codemod.libraries import names
 from accelify.codemod.metrics.batch_numbers import picked_by_number
 from accelify.codemod.metrics.decisions import decided_apart, goes_by_size
 from accelify.codemod.metrics.progress import overlong_rounds, overstated_bars, shrunken_schedules
@@ -63,6 +64,7 @@ def find(script: Script) -> Iterator[Remark]:
     shared = script.metrics.shared_loops
     if script.distribution is None:  # else the script knows, and reduces by itself
         yield from _own_values(script)
+        yield from _questions(script)
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
             is_known = node in shared or node in script.metrics.evaluations
@@ -170,6 +172,16 @@ def _summed(script: Script) -> Iterator[Remark]:
                 "large as for one process's batch, though N batches went into it"
             )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _questions(script: Script) -> Iterator[Remark]:
+    """What asks the user: only process 0 has a terminal, and the others end where they ask."""
+    for call in script.program.calls:
+        asks = any(map(names.asks_the_user, script.program.called(call)))
+        is_alone = call in script.written.guarding.covered
+        if asks and not is_alone and script.program.frame(call) in script.program.reachable:
+            message = "every process asks here, and only process 0 has a terminal: ask there, and broadcast the answer"
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _particular_devices(script: Script) -> Iterator[Remark]:

@@ -17,6 +17,7 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, may_be_of
 from accelify.codemod.files_written.saves import Save
@@ -57,21 +58,33 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     yield from _waits(script, [call for call in made if not guarding.is_cached(call)])
 
 
-def _loaded_where_saved(script: Script) -> Iterator[Remark]:
-    """Loads of what the script saves from its GPU, which every process would bring to that of process 0."""
+def _loaded_where_saved(script: Script) -> Iterator[Change]:
+    """Weights that the script saves from its GPU, which every process would bring to that of process 0 first."""
     stored = script.written.stored
     saved = [s.call.args[1] for s in script.written.saves if len(s.call.args) > 1]
     texts, known = set(map(ast.unparse, saved)), {n for path in saved for n in stored.names(path)}
     for load in script.program.calls:
+        accelerator, taker = script.accelerator(load), script.program.parent(load)
         is_plain = "torch.load" in script.program.called(load) and len(load.args) == 1
-        if not is_plain or any(k.arg in ("map_location", None) for k in load.keywords):
+        is_taken = isinstance(taker, ast.Call) and ast.unparse(taker.func).endswith(".load_state_dict")
+        if not is_plain or not is_taken or accelerator is None or script.path(load) not in script.files:
             continue
-        is_own = ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known
-        if is_own and script.path(load) in script.files:
-            message = (
-                "every process loads this to the GPU that it was saved from: say `map_location=accelerator.device`"
-            )
-            yield Remark(NAME, script.path(load), load, message, once=True)
+        is_said = any(k.arg in ("map_location", None) for k in load.keywords)
+        if not is_said and (ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known):
+            keeps = (*load.args, *[k.value for k in load.keywords])
+            make = partial(loaded_to, device=f"{accelerator}.device")
+            edits = (Replace(load, make, keeps=keeps, reads=(accelerator.split(".")[0],)),)
+            reason = "process 0 saved it from its own GPU"
+            yield Change(NAME, script.path(load), load.lineno, reason, edits)
+
+
+def loaded_to(call: cst.CSTNode, device: str) -> cst.BaseExpression:
+    """`torch.load(path, map_location=accelerator.device)`."""
+    assert isinstance(call, cst.Call)
+    bare = cst.SimpleWhitespace("")
+    equal = cst.AssignEqual(bare, bare)
+    given = cst.Arg(cst.parse_expression(device), keyword=cst.Name("map_location"), equal=equal)
+    return call.with_changes(args=snippets.with_last(call.args, given))
 
 
 def _has_options(call: ast.Call) -> bool:

@@ -12,6 +12,7 @@ from tests.codemod.pairs import run, script
 
 SAVE = "torch.save(model.state_dict(), path)"
 LOAD = "model.load_state_dict(torch.load(path))"
+LOADED = "model.load_state_dict(torch.load(path, map_location=accelerator.device))"
 PATH = "path = 'out' + '.pt'"
 
 
@@ -53,7 +54,7 @@ def test_what_is_loaded_before_anything_is_saved_is_not_waited_for() -> None:
 
 def test_a_load_in_the_loop_of_a_save_waits() -> None:
     after = run(script(end=f"{PATH}\nfor part in range(2):\n    {LOAD}\n    {SAVE}")).after.decode()
-    assert f"for part in range(2):\n    accelerator.wait_for_everyone()\n    {LOAD}" in after
+    assert f"for part in range(2):\n    accelerator.wait_for_everyone()\n    {LOADED}" in after
 
 
 def test_all_processes_wait_before_they_ask_whether_a_file_is_there() -> None:
@@ -355,7 +356,7 @@ def test_a_script_that_knows_of_devices_saves_as_before(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("load", "comes_out"),
     [
-        (LOAD, "model.load_state_dict(torch.load(path, map_location=accelerator.device))"),
+        (LOAD, LOADED),
         (
             "model.load_state_dict(torch.load(f'{folder}/out.pt', weights_only=True))",
             "torch.load(f'{folder}/out.pt', weights_only=True, map_location=accelerator.device)",

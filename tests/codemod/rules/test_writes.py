@@ -113,7 +113,7 @@ WAIT = "accelerator.wait_for_everyone()"
 )
 def test_what_all_have_read_is_removed_when_all_are_done(removed: str) -> None:
     after = end(f"{SAVED}model.load_state_dict(torch.load(path))\n{removed}")
-    assert after.endswith(f"torch.load(path))\n{WAIT}\n{guarded(removed)}")
+    assert after.endswith(f"torch.load(path, map_location=accelerator.device))\n{WAIT}\n{guarded(removed)}")
 
 
 @pytest.mark.parametrize(

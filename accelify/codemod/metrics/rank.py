@@ -735,11 +735,12 @@ class Ranks:
         return frame is scope
 
     def _from_own_object(self, label: Given) -> _Labels:
-        """What a parameter of another method of the object is given by calls of the object itself."""
+        """What a parameter of another method of the object is given by calls of the object itself, or of a model."""
         found = _NONE
         for call in self.program.calls_of(label.scope):
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-            if isinstance(receiver, ast.Name) and is_self(self.program, receiver):
+            is_own = isinstance(receiver, ast.Name) and is_self(self.program, receiver)
+            if is_own or (receiver is not None and self.shards.is_alike(receiver)):
                 given = self.chains.given(call, label.scope, label.name)
                 found |= self._resolved(_part(self._of(given), label.at)) if given is not None else _NONE
         return found
@@ -761,7 +762,8 @@ class Ranks:
             return self._for_receiver(self._get(_Returned(getter, None)), getter, base)
         if node.attr in self.program.attribute_writes or self._is_put_anywhere(node):
             found = _part(labels, node.attr)
-            return found if self._is_tracked(base) else found | self._read(node)
+            is_known = self._is_tracked(base) and not self.shards.is_alike(base)
+            return found if is_known else found | self._read(node)
         return _without_place(labels)
 
     def _is_put_anywhere(self, node: ast.Attribute) -> bool:
@@ -836,6 +838,8 @@ class Ranks:
         callees = self.program.flow.callees.get(call, set())
         if callees and not self.shards.is_alike(call.func):
             return self._run(call, callees, position)
+        if "getattr" in self.program.called(call) and len(call.args) > 1 and not self._is_run(call):
+            return self._of_arguments(call) | self._by_name(call)
         rows = self.chains.kinds.called(call)
         labels = self._of_arguments(call)
         if not isinstance(call.func, ast.Attribute):
@@ -849,6 +853,24 @@ class Ranks:
         found = _NONE
         for row in rows:
             found |= self._by_row(row, labels, call)
+        return found
+
+    def _is_run(self, node: ast.expr) -> bool:
+        """Whether what an expression gives is called: a method is, and a value is not."""
+        parent = self.program.parent(node)
+        return isinstance(parent, ast.Call) and parent.func is node
+
+    def _by_name(self, call: ast.Call) -> _Labels:
+        """What `getattr(object, name)` reads: an attribute, or any of those that an object of the project's own has."""
+        classes = {v.cls for v in self.program.values(call.args[0]) if isinstance(v, Instance)}
+        name, found = call.args[1], _NONE
+        for attribute, writes in self.program.attribute_writes.items() if classes else ():
+            if isinstance(name, ast.Constant) and name.value != attribute:
+                continue
+            for write in writes:
+                if classes & {v.cls for v in self.program.values(write.value) if isinstance(v, Instance)}:
+                    for definition in self.chains.facts(write).at(write):
+                        found |= self._seen_from(call, definition)
         return found
 
     def _rows_of_batch(self, node: ast.expr, name: str, labels: _Labels) -> tuple[Row, ...]:

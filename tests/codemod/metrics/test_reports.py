@@ -66,3 +66,42 @@ def test_an_environment_tells_each_rank_what_is_its_own() -> None:
     told = "env.reset()[0]"
     text = "import gym\nenv = gym.make('x')\n" + DRAWN.format(drawn=told, update="kept.append(i)", shown="print(kept)")
     assert Facts(text).script.metrics.reports == ()
+
+
+OBJECT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class T(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.steps = nn.Linear(4, 4), 3
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=.1)
+    def update(self, x):
+        self.loss_a = self.net(x).pow(2).mean()
+        self.opt.zero_grad()
+        self.loss_a.backward()
+        self.opt.step()
+    def show(self, i):
+        pass
+def log(t, i):
+    {log}
+t = T()
+for i, x in enumerate(DataLoader(rows)):
+    t.update(x)
+    log(t, i)
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "is_reported"),
+    [
+        ("for m in dir(t): print(m, getattr(t, m))", True),
+        ("print(getattr(t, 'loss_a'))", True),
+        ("print({m: float(getattr(t, m, 0)) for m in dir(t) if 'loss' in m})", True),
+        ("print(getattr(t, 'steps'))", False),
+        ("getattr(t, 'show')(i)", False),
+    ],
+)
+def test_attributes_that_are_read_by_name(log: str, is_reported: bool) -> None:
+    assert bool(Facts(OBJECT.format(log=log)).script.metrics.reports) is is_reported

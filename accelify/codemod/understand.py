@@ -307,7 +307,8 @@ def _together(code: _Code, layout: _Layout) -> list[ast.AST]:
     preparation, training = layout.preparation, code.training
     found: list[ast.AST] = [node for _, node in [*preparation.wrapped, *preparation.sharded]]
     found += [g.anchor for g in preparation.groups if g.anchor is not None]
-    return [*found, *training.backwards, *training.steps, *(e.loop for e in [*layout.gathered, *layout.dealt])]
+    evaluations = [*(g.loop for g in layout.gathered), *(d.loop for d in layout.dealt)]
+    return [*found, *training.backwards, *training.steps, *evaluations]
 
 
 # What the program is.

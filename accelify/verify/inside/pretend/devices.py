@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader
 
 from accelify.verify.inside.pretend.functions import TYPES
-from accelify.verify.inside.pretend.tensors import GPU, MADE_AT, MOVED_AT, NAME, GpuTensor, as_gpu, inner_of, onto
+from accelify.verify.inside.pretend.tensors import GPU, MADE_AT, MOVED_AT, NAMED, GpuTensor, as_gpu, inner_of, onto
 
 MEMORY = 80 << 30  # Units: bytes
 NOTHING = (
@@ -170,7 +170,7 @@ def _name_parameters() -> None:
         def register(module: nn.Module, name: str, tensor: Any, *rest: Any, real: Any = real, **options: Any) -> None:
             if isinstance(tensor, torch.Tensor):
                 vars(tensor).setdefault(MADE_AT, GPU.place())
-                vars(tensor).setdefault(NAME, f"`{name}` of {type(module).__name__}")
+                vars(tensor).setdefault(NAMED, f"`{name}` of {type(module).__name__}")
             real(module, name, tensor, *rest, **options)
 
         setattr(nn.Module, name, register)
@@ -181,7 +181,7 @@ def _keep_parameters() -> None:
     torch.__future__.set_swap_module_params_on_conversion(True)
 
     def swap(one: Any, other: Any) -> None:
-        marks = {name: value for name, value in vars(one).items() if name in (MADE_AT, NAME)}
+        marks = {name: value for name, value in vars(one).items() if name in (MADE_AT, NAMED)}
         for name in ("__class__", "__dict__"):
             kept = getattr(one, name)
             setattr(one, name, getattr(other, name))

@@ -19,7 +19,7 @@ INDEXES = {
 }
 MADE_AT = "_accelify_made_at"
 MOVED_AT = "_accelify_moved_at"
-NAME = "_accelify_name"
+NAMED = "_accelify_name"
 # What torch calls the devices of a backend written in Python; scripts are told `cuda`.
 BACKEND = "gpu"
 
@@ -174,7 +174,7 @@ def device_of(tensor: torch.Tensor) -> str:
 def described(tensor: torch.Tensor) -> str:
     """What a tensor is, where it was made and where it was moved."""
     known = vars(tensor)
-    what = known.get(NAME) or f"a tensor of shape {list(tensor.shape)}"
+    what = known.get(NAMED) or f"a tensor of shape {list(tensor.shape)}"
     made = f" made at {known[MADE_AT]}" if known.get(MADE_AT) else ""
     moved = f" moved there at {known[MOVED_AT]}" if known.get(MOVED_AT) else ""
     if not isinstance(tensor, GpuTensor):
@@ -231,7 +231,7 @@ def onto(tensor: torch.Tensor, index: int) -> torch.Tensor:
     if isinstance(tensor, GpuTensor) and tensor.gpu == index:
         return tensor
     moved: torch.Tensor = GpuTensor(tensor, index) if tensor.is_sparse else _ToGpu.apply(tensor, index)  # type: ignore[no-untyped-call]
-    for name in (MADE_AT, NAME):
+    for name in (MADE_AT, NAMED):
         if name in vars(tensor):
             setattr(moved, name, vars(tensor)[name])
     setattr(moved, MOVED_AT, GPU.place())

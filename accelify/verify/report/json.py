@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
 
 from accelify.verify.verdict import Verdict
 
@@ -17,9 +16,6 @@ def render(verdict: Verdict) -> str:
         "version": VERSION,
         "script": verdict.script,
         "verdict": verdict.word,
-        "conclusion": verdict.conclusion,
-        "not_reached": list(verdict.not_reached),
-        "circumstances": asdict(verdict.circumstances),
         "processes": verdict.processes,
         "steps": verdict.steps,
         "ran_to_the_end": verdict.is_whole,
@@ -27,7 +23,6 @@ def render(verdict: Verdict) -> str:
             {
                 "name": row.name,
                 "processes": row.processes,
-                "run": row.run.value,
                 "status": row.status.value,
                 "words": row.words,
                 "at": row.at,

@@ -188,6 +188,8 @@ json.dump([drawn, [random.random(), torch.rand(1).item()]], open(f"drawn-{os.env
 ALONE = """
 import torch
 {join}
+from torch.optim.optimizer import register_optimizer_step_post_hook
+register_optimizer_step_post_hook(lambda *_: None)  # of the script's own, called after ours
 model = torch.nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(3):

@@ -92,16 +92,22 @@ def warn_when_training_alone() -> None:
     """Have rank 0 warn at the first optimizer step that it takes without having joined the other ranks."""
     if os.environ.get("RANK") != "0":
         return
-    optimizers = sys.modules["torch.optim.optimizer"]
+    optimizers = sys.modules.get("torch.optim.optimizer")
+    if optimizers is None:
+        return  # what the script imports as `torch` is a stand-in without optimizers
     distributed = sys.modules["torch"].distributed
+    is_first_step = True
 
     def warn(*_: object) -> None:
-        hook.remove()
+        nonlocal is_first_step
+        if not is_first_step:
+            return
+        is_first_step = False  # the hook stays: torch goes over its hooks while it calls them, so none may leave
         is_joined = distributed.is_available() and distributed.is_initialized()
         if not is_joined and not any(name in sys.modules for name in OTHER_WAYS):
             print(ALONE.format(os.environ.get("WORLD_SIZE")), file=sys.stderr, flush=True)
 
-    hook = optimizers.register_optimizer_step_post_hook(warn)
+    optimizers.register_optimizer_step_post_hook(warn)
 
 
 class _SeededWhenImported:

@@ -10,7 +10,7 @@ help:
 	@echo "make demo      rewrite two real scripts, run them on two processes, compare"
 	@echo "make test      run the tests"
 	@echo "make test-fast run the tests of the codemod's facts, in less than 30 seconds"
-	@echo "make soak      kill a two-rank run 200 times instead of five; try 600 composed scripts and random programs instead of 20"
+	@echo "make soak      the slow proofs: 200 killed runs instead of five, 600 composed scripts and random programs instead of 20"
 	@echo "make test-all  run the codemod's tests on every Python from 3.10 that is installed"
 	@echo "make bench     measure speed, as ratios to a floor or a peer"
 	@echo "make lint      check style and types"
@@ -45,6 +45,7 @@ test-fast: venv
 
 soak: venv
 	@ACCELIFY_TEST_KILLS=200 $(BIN)/python -m pytest tests/runtime/checkpoint/test_killed.py
+	@ACCELIFY_TEST_CELLS=20000 $(BIN)/python -m pytest tests/test_cli.py -k thousand_cells
 	@ACCELIFY_TEST_EXAMPLES=600 $(BIN)/python -m pytest --timeout 3600 tests/test_composed.py tests/test_random_programs.py
 
 lint: venv

@@ -54,7 +54,7 @@ def verifying(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.mark.parametrize(
     ("command", "number"),
-    [("verify", signal.SIGINT), ("verify", signal.SIGTERM), ("rewrite --verify", signal.SIGHUP)],
+    [("verify", signal.SIGINT), ("verify", signal.SIGTERM), ("rewrite --verify --no-cache", signal.SIGHUP)],
 )
 def test_a_signal_leaves_nothing_behind(verifying: Shell, command: str, number: signal.Signals) -> None:
     script = verifying.script(SLOW)

@@ -2,12 +2,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder
 STAMP := .venv/.installed
+DOCS_STAMP := .venv/.docs-installed
 
-.PHONY: help venv demo test test-fast soak test-all lint format bench clean
+.PHONY: help venv demo docs test test-fast soak test-all lint format bench clean
 
 help:
 	@echo "make venv      set up .venv: accelify, its extras and the test tools, all pinned"
 	@echo "make demo      rewrite two real scripts, run them on two processes, compare"
+	@echo "make docs      build the documentation site in build/site; a broken link is an error"
 	@echo "make test      run the tests"
 	@echo "make test-fast run the tests of the codemod's facts, in less than 30 seconds"
 	@echo "make soak      the slow proofs: 200 killed runs instead of five, 600 composed scripts and random programs instead of 20"
@@ -33,6 +35,14 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 demo: venv
 	@$(BIN)/python fixtures/demo.py
+
+$(DOCS_STAMP): $(STAMP) requirements/docs.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements/docs.txt
+	@touch $@
+
+docs: $(DOCS_STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "built: build/site/index.html"
 
 # Compiled once, here, and not by each of the many processes that the tests start where Python may write no bytecode.
 test: venv

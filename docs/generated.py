@@ -1,0 +1,83 @@
+"""Pages that are made while the site is built, from what stands elsewhere.
+
+The start page is the README; the rules are what `accelify explain` prints; the command line is what `--help` prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from accelify.cli import main
+from accelify.codemod.rules import pages
+
+ROOT = Path(__file__).parent.parent
+AT_THE_TOP = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+SCHEMA = "schema.json"  # the JSON schema of `--output-format json`, which lies in the package
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages, and the schema that a page links to."""
+    for page, source in AT_THE_TOP.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+    files.append(File.generated(config, "rules.md", content=rules()))
+    files.append(File.generated(config, "commands.md", content=commands()))
+    files.append(File.generated(config, SCHEMA, abs_src_path=str(ROOT / "accelify" / "report" / SCHEMA)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Links as they work on the site, where `docs/` is the top, and files of the repository beside it are not there."""
+    markdown = markdown.replace("../accelify/report/schema.json", SCHEMA)
+    if page.file.src_uri not in AT_THE_TOP:
+        return markdown
+    markdown = markdown.replace("](docs/", "](")
+    for name, source in AT_THE_TOP.items():
+        markdown = markdown.replace(f"]({source})", f"]({name})")
+    return re.sub(r"\[([^]]+)\]\((?:LICENSE|SECURITY\.md)\)", r"\1", markdown)
+
+
+def rules() -> str:
+    """One section for each rule and each other name in a report."""
+    sections = "\n".join(_rule(name, page) for name, page in pages().items())
+    return f"""# Rules
+
+Each change and each note in a report names its rule. This page is what `accelify explain RULE` prints.
+
+{sections}"""
+
+
+def _rule(name: str, page: str) -> str:
+    """A rule's page: its first line, the code that it changes, and why."""
+    first, _, rest = page.partition("\n")
+    paragraphs = []
+    for paragraph in re.split(r"\n\s*\n", rest.strip("\n")):
+        if paragraph.startswith("    "):
+            code = "\n".join(line[4:] for line in paragraph.splitlines())
+            paragraphs.append(f"```text\n{code}\n```")
+        else:
+            paragraphs.append(re.sub(r"^(\w[\w ]*):", r"\n**\1:**", paragraph, flags=re.MULTILINE).strip())
+    return f"## {name}\n\n{first}\n\n" + "\n\n".join(paragraphs) + "\n"
+
+
+def commands() -> str:
+    """What each command's `--help` prints."""
+    root = click.Context(main, info_name="accelify")
+    sections = "\n".join(f"## {name}\n\n```text\n{text}\n```\n" for name, text in _helps(main, root))
+    return f"# Command line\n\nThis page is what `accelify COMMAND --help` prints.\n\n{sections}"
+
+
+def _helps(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        below = click.Context(command, info_name=name, parent=context, terminal_width=100, max_content_width=100)
+        yield below.command_path, command.get_help(below)
+        if isinstance(command, click.Group):
+            yield from _helps(command, below)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.distributed.findings import is_part_of_a_name, reason_for
+from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import names
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
@@ -38,6 +38,7 @@ def obstacles_of(script: Script) -> Found:
     if script.distribution is not None:
         yield from ((node, "distributed", reason) for node, reason in script.distribution.foreign)
         yield from _dealt_by_hand(script)
+        yield from _gone_over_by_one(script, script.distribution)
     files = script.files | {p.path for p in program.named}
     yield from _by_hand(program, files, is_known=script.distribution is not None)
 
@@ -90,6 +91,18 @@ def _dealt_by_hand(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
             yield getattr(loader, "node", script.training.backwards[0]), "distributed", message
     if script.preparation.loaders and not made:
         yield script.training.backwards[0], "distributed", message
+
+
+def _gone_over_by_one(script: Script, found: Distribution) -> Iterator[tuple[ast.AST, str, str]]:
+    """Loops over prepared loaders that only the main process runs, from one of their callers at least."""
+    message = (
+        "only the main process goes over a loader here that all processes share: it would see a part of the data; let "
+        "all processes come here, or give the main process a loader of its own"
+    )
+    guards = Guards(script.program, found)
+    loops = sorted(script.prepared.loops, key=script.program.position)
+    places = dict.fromkeys(place for loop in loops for place in guards.calls_of_main(loop))
+    yield from ((place, "distributed", message) for place in places)
 
 
 def _several_devices(program: Program, files: frozenset[str]) -> Iterator[tuple[ast.AST, str, str]]:

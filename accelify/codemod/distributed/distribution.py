@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accelify.codemod.distributed.findings import Distribution, Place, is_part_of_a_name, reason_for
+from accelify.codemod.distributed.findings import Distribution, Guards, Place, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.reach import method_of
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
@@ -194,8 +194,13 @@ class Distributions:
         self.found.knows(call)
 
     def data(self, loops: Loops, training: Training) -> list[Data]:
-        """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too."""
-        return self.samplers.data(loops, training)
+        """The loops over loaders whose sampler shared the data out: they must be prepared, to evaluate on too.
+
+        Not those that only the main process runs, which goes over all of the data then.
+        """
+        found = self.samplers.data(loops, training)
+        asked = Guards(self.program, self.found)
+        return [d for d in found if d.loop is None or asked.may_all_run(d.loop)]
 
     # What is left.
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Asks
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import External
@@ -99,6 +101,38 @@ class Place:
                 found.add((ancestor, child in body))
             child = ancestor
         return found
+
+
+_ASKS = {"process_index": Asks.RANK, "local_process_index": Asks.LOCAL_RANK, "num_processes": Asks.SIZE}
+
+
+class Guards:
+    """Which processes come to a place: the question for a process's number may stand round a call of its function."""
+
+    def __init__(self, program: Program, found: Distribution) -> None:
+        self.program = program
+        self._conditions = Conditions(program, {node: _ASKS[word] for node, word in found.ranks.items()})
+
+    def may_all_run(self, node: ast.AST) -> bool:
+        """Whether others than the main process may come to a place."""
+        worlds = self._conditions.worlds(node)
+        return not worlds or bool(worlds & worlds_where(Process.OTHER))
+
+    def only_main_runs(self, node: ast.AST) -> bool:
+        """Whether of several processes the main one alone comes to a place."""
+        return not self.may_all_run(node) and bool(self._conditions.worlds(node) & worlds_where(Process.MAIN))
+
+    def calls_of_main(self, node: ast.AST) -> Iterator[ast.AST]:
+        """A place, or the calls that lead to it, which of several processes the main one alone comes to."""
+        queue, seen = [node], {node}
+        while queue:
+            place = queue.pop()
+            if self.only_main_runs(place):
+                yield place
+                continue
+            calls = self.program.calls_of(self.program.frame(place))
+            queue += [c for c in calls if c not in seen]
+            seen.update(calls)
 
 
 _START = "starts the processes: call the function itself, and start the script by `accelify launch`"

@@ -29,6 +29,7 @@ import libcst as cst
 from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Remove, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.values import Made
 
 NAME = "distributed"
 
@@ -99,7 +100,10 @@ def _loader(script: Script, loader: ast.Call, shuffles: bool) -> Iterator[Change
     path = script.path(loader)
     keeps = (loader.func, *loader.args, *(k.value for k in loader.keywords if k.arg not in ("sampler", "shuffle")))
     edit = Replace(loader, partial(own_order, shuffles=shuffles), keeps=keeps)
-    yield Change(NAME, path, loader.lineno, "a prepared loader gives each process its share", (edit,), Tier.REVIEW)
+    is_prepared = any(isinstance(v, Made) and v.node is loader for v in script.preparation.loaders)
+    alone = "only the main process goes over these data, so it goes over all of them"
+    reason = "a prepared loader gives each process its share" if is_prepared else alone
+    yield Change(NAME, path, loader.lineno, reason, (edit,), Tier.REVIEW)
     if shuffles:
         message = "shuffled by torch's random numbers now, and anew in each epoch; the sampler had an order of its own"
         yield Remark(NAME, path, loader, message, Tier.REVIEW)

@@ -9,7 +9,7 @@ expression stands in, the innermost call last; without it, a parameter is what a
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import product
@@ -56,7 +56,7 @@ _MUTABLE = (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS)
 
 
 class Process(Enum):
-    """Which process this is: the only one, the main one of several, or another of several."""
+    """Which process this is: the only one, the main one of several, or another of several on the same machine."""
 
     ONE = "one process"
     MAIN = "the main process of several"
@@ -89,11 +89,15 @@ def worlds_where(
 class Conditions:
     """Work out expressions, one world at a time."""
 
-    def __init__(self, program: Program) -> None:
-        """Ask a program for them, as one `Conditions` remembers what it has worked out: `program.once(Conditions)`."""
+    def __init__(self, program: Program, told: Mapping[ast.expr, Asks] | None = None) -> None:
+        """Ask a program for them, as one `Conditions` remembers what it has worked out: `program.once(Conditions)`.
+
+        told: what some expressions are known to say of the process, for other reasons than those looked for here.
+        """
         self.program = program
         self.flow = program.flow
         self._tracer = program.once(Tracer)
+        self._told = told or {}
         self._known: dict[tuple[ast.AST, World, Calls], Outcome] = {}
         self._open: set[tuple[ast.AST, World, Calls]] = set()
         self._ways: dict[World, dict[Scope, list[Calls]] | None] = {}
@@ -216,6 +220,8 @@ class Conditions:
 
     def outcome(self, node: ast.expr, world: World, calls: Calls = ()) -> Outcome:
         """What an expression may come to in a world."""
+        if node in self._told:
+            return self._answer(self._told[node], world)
         handler = _HANDLERS.get(type(node))
         if handler is None:
             return ANYTHING
@@ -362,7 +368,7 @@ class Conditions:
         is_one, is_main = world.process is Process.ONE, world.process is not Process.OTHER
         answers: dict[Asks, Outcome] = {
             Asks.RANK: known(0) if is_main else Range(1),
-            Asks.LOCAL_RANK: known(0) if is_main else Range(0),
+            Asks.LOCAL_RANK: known(0) if is_main else Range(1),
             Asks.SIZE: known(1) if is_one else Range(2),
             Asks.IS_MAIN: of_truth(is_main),
             Asks.STARTED: of_truth(not is_one),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.distributed.distribution import Distributions
+from accelify.codemod.training.loops import Loops
 from tests.codemod.distributed.scripts import distributed, found
 from tests.codemod.facts import Facts, texts
 
@@ -128,3 +131,62 @@ def test_an_older_launcher_s_option() -> None:
     result = found(distributed("import argparse\n" + START + text))
     assert "local_process_index" in result.ranks.values()
     assert any("--local_rank" in t for t in texts(result.removed))
+
+
+EVALUATED = """\
+def evaluate(model, batches):
+    for x in batches:
+        print(model(x))
+
+
+def main(args):
+    dist.init_process_group("nccl")
+    rank = dist.get_rank()
+    train_data, test_data = torch.randn(8, 4), torch.randn(8, 4)
+    loader = DataLoader(train_data, sampler=DistributedSampler(train_data))
+    held_out = DataLoader(test_data, sampler=DistributedSampler(test_data))
+    model = DDP(nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for x in loader:
+            optimizer.zero_grad()
+            model(x).mean().backward()
+            optimizer.step()
+        {evaluated}
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int)
+main(parser.parse_args())
+"""
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "shared"),
+    [
+        ("evaluate(model, held_out)", {"loader", "batches"}),
+        ("if rank == 0: evaluate(model, held_out)", {"loader"}),
+        ("if epoch and args.local_rank == 0: evaluate(model, held_out)", {"loader"}),
+        ("if rank != 0: continue\n        evaluate(model, held_out)", {"loader"}),
+        ("if dist.get_world_size() == 1: evaluate(model, held_out)", {"loader"}),
+    ],
+)
+def test_what_the_main_process_alone_goes_over_is_not_shared(evaluated: str, shared: set[str]) -> None:
+    facts = distributed("import argparse\n" + EVALUATED.format(evaluated=evaluated))
+    asked = Distributions(facts.program, facts.tracer, ["main.py"])
+    asked.find()
+    found = asked.data(Loops(facts.program, facts.roles, facts.tracer), facts.training)
+    assert {ast.unparse(source) for data in found for source in data.sources} == shared
+
+
+@pytest.mark.parametrize(
+    "evaluated",
+    [
+        "if rank == 0: evaluate(model, loader)",
+        "evaluate(model, held_out)\n        if args.local_rank == 0: evaluate(model, held_out)",
+        "evaluate(model, loader)\n        if epoch == 1 and not rank: evaluate(model, held_out)",
+    ],
+)
+def test_what_all_processes_share_is_not_for_the_main_process_alone(evaluated: str) -> None:
+    obstacles = distributed("import argparse\n" + EVALUATED.format(evaluated=evaluated)).verdict.obstacles
+    assert [message for _, _, message in obstacles if message.startswith("only the main process goes over")]

@@ -67,7 +67,10 @@ class LauncherPass:
             if path not in there:
                 data = self.project.load(path).data
                 there[path] = FileResult(path, Status.UNCHANGED, data, data)
-        return [self._migrated(r) if r.path in self.applied else r for r in there.values()]
+        results = [self._migrated(r) if r.path in self.applied else r for r in there.values()]
+        elsewhere = records.notes_elsewhere(self.plan, self.applied, {})
+        results[:1] = [replace(r, notes=(*r.notes, *elsewhere)) for r in results[:1]]
+        return results
 
     def _declined(self, result: FileResult) -> FileResult:
         if result.path not in self.originals:

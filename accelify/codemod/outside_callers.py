@@ -1,4 +1,4 @@
-"""Which files of the project, beside what changes, call functions whose parameters change, or load its checkpoints?"""
+"""Which files of the project, beside what changes, call functions that change for them, or load its checkpoints?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accelify.codemod.semantics.scopes import Scope
 
 
 def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> list[tuple[Parsed, frozenset[str]]]:
-    """The files, each with the functions that it calls by the parameters that they had."""
+    """The files, each with the functions that it calls as they were: by old parameters, or in own processes."""
     known = {absolute(f.path) for f in files}
     found: dict[str, tuple[Parsed, frozenset[str]]] = {}
     for parsed in files:
@@ -55,13 +55,24 @@ def _gives(call: ast.Call, function: str, name: str, position: int) -> bool:
 
 
 def _changed_functions(made: Plan, parsed: Parsed) -> frozenset[str]:
-    """The functions and classes of a file that are to be called otherwise."""
-    nodes = [e.node for c in made.of(parsed.path) for e in c.edits if isinstance(e, (AddParameter, DropParameter))]
+    """The functions and classes of a file that are to be called otherwise, or that no longer start or ask processes."""
+    changes = made.of(parsed.path)
+    nodes = [e.node for c in changes for e in c.edits if isinstance(e, (AddParameter, DropParameter))]
     holders = [(node, parsed.parents.get(node)) for node in nodes]
-    return frozenset(
+    called = {
         holder.name if node.name == "__init__" and isinstance(holder, ast.ClassDef) else node.name
         for node, holder in holders
-    )
+    }
+    by_hand = [e.node for c in changes if c.rule == "distributed" for e in c.edits]
+    return frozenset(called) | {top.name for node in by_hand if (top := _top(parsed, node)) is not None}
+
+
+def _top(parsed: Parsed, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
+    """The function or class of a module that a node is in."""
+    top: ast.AST | None = node
+    while top is not None and not isinstance(parsed.parents.get(top), ast.Module):
+        top = parsed.parents.get(top)
+    return top if isinstance(top, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else None
 
 
 def _called(parsed: Parsed) -> frozenset[str]:

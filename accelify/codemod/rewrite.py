@@ -193,7 +193,7 @@ def _with_outside_callers(
     project: Project,
     options: Options,
 ) -> list[FileResult]:
-    """The results with those of files that call what changes by its old parameters; else a note that names them."""
+    """The results with those of files that call what changes as it was; else a note that names them."""
     from accelify.codemod.outside_callers import outside_callers
 
     outside = outside_callers(made, files, project)
@@ -205,7 +205,7 @@ def _with_outside_callers(
             return together
     for parsed, called in sorted(outside, key=lambda one: one[0].path):
         functions = " and ".join(f"`{name}`" for name in sorted(called))
-        message = f"{parsed.path} calls {functions} by the parameters from before: change it too"
+        message = f"{parsed.path} calls {functions} as before: change it too"
         note = Note(1, "callers", Tier.REVIEW, message)
         results = [replace(r, notes=(*r.notes, note)) if r is results[0] else r for r in results]
     return results

@@ -472,3 +472,65 @@ def test_callers_are_searched_in_the_folders_of_the_whole_program(tmp_path: Path
     files = {train: TRAIN, user: USER, "utils/model": HELPER}
     found = rewritten(tmp_path, f"{train}.py", **{n.replace("/", "__"): text for n, text in files.items()})
     assert b"get_model(accelerator, 3, train=False)" in found[f"{user}.py"].after
+
+
+OPTIONS = """\
+import argparse
+import torch
+
+def get():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int, default=-1)
+    parser.add_argument("--dist_url", default="env://")
+    return parser
+
+def start(args):
+    torch.distributed.init_process_group("nccl")
+"""
+OWN = """\
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+from opts import get{also}
+
+args = get().parse_args()
+{start}
+torch.cuda.set_device(args.local_rank)
+model = DDP(torch.nn.Linear(4, 1).cuda(), device_ids=[args.local_rank])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.randn(8, 4)
+for x in DataLoader(data, 2, sampler=DistributedSampler(data)):
+    loss = model(x.cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "stays"),
+    [
+        ("print(get().parse_args().local_rank)\n", ["--local_rank"]),
+        ("print(vars(get().parse_args())['dist_url'])\n", ["--dist_url"]),
+        (
+            "args = get().parse_args()\nprint(args.dist_url, args.local_rank)\n",
+            ["--local_rank", "--dist_url"],
+        ),
+        ("print(get().parse_args())\n", []),
+    ],
+)
+def test_an_option_that_another_script_reads_stays(user: str, stays: list[str], tmp_path: Path) -> None:
+    start = "if args.local_rank != -1:\n    torch.distributed.init_process_group('nccl', init_method=args.dist_url)"
+    files = {"train": OWN.format(also="", start=start), "opts": OPTIONS, "probe": f"from opts import get\n{user}"}
+    found = rewritten(tmp_path, "train.py", **files)
+    options = found["opts.py"].after.decode() if "opts.py" in found else OPTIONS
+    assert [o for o in ("--local_rank", "--dist_url") if f'"{o}"' in options] == stays
+    notes = [n.message for r in found.values() for n in r.notes]
+    assert [o for o in ("--local_rank", "--dist_url") if any(f"`{o}`" in n and "probe.py" in n for n in notes)] == stays
+
+
+def test_a_script_that_calls_what_no_longer_starts_processes_is_named(tmp_path: Path) -> None:
+    probe = "import torch\nfrom opts import start\nstart(args)\ntorch.distributed.scatter(x)\n"
+    train = OWN.format(also=", start", start="start(args)")
+    found = rewritten(tmp_path, "train.py", train=train, opts=OPTIONS, probe=probe)
+    assert any("probe.py calls `start` as before" in n.message for r in found.values() for n in r.notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from accelify.codemod.distributed.findings import Distribution, Guards, Place, is_part_of_a_name, reason_for
+from accelify.codemod.distributed.findings import Distribution, Guards, Place, is_part_of_a_name, option_of, reason_for
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.reach import method_of
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
@@ -312,13 +312,7 @@ class Ranks:
 
     def options(self, calls: list[ast.Call]) -> None:
         """`--local_rank`, by which older launchers tell a process which it is."""
-        options = [
-            c
-            for c in calls
-            if isinstance(c.func, ast.Attribute)
-            and c.func.attr == "add_argument"
-            and any(isinstance(a, ast.Constant) and a.value in ("--local_rank", "--local-rank") for a in c.args)
-        ]
+        options = [c for c in calls if (option := option_of(c)) is not None and option[1] == "local_rank"]
         if not options:
             return
         read = [n for n in self.program.flow.values if isinstance(n, ast.Attribute) and n.attr == "local_rank"]
@@ -328,7 +322,10 @@ class Ranks:
             self.found.refuse(set_anew[0], "`--local_rank` is also set by the script")
             return
         for call in options:
-            self.found.remove(self.program.statement(call))
+            if readers := self.place.readers(call, "local_rank"):
+                self.found.kept[call] = readers
+            else:
+                self.found.remove(self.program.statement(call))
         self.found.ranks.update(dict.fromkeys(own, "local_process_index"))
 
     def devices(self, calls: list[ast.Call]) -> None:

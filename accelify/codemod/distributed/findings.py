@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from accelify.codemod.files.parse import Parsed
+from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Asks
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
@@ -22,7 +24,8 @@ class Distribution:
     questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
     together. samplers: loaders whose sampler shares the data out, with whether it shuffles. devices: where a process's
     number stands for its GPU. parameters: those of functions that are given one. synchronised: where
-    batch norms are told to look at all processes. foreign: what is not understood; one is enough to leave the script
+    batch norms are told to look at all processes. kept: options that only files outside the program read, with these
+    files. foreign: what is not understood; one is enough to leave the script
     alone. known: all that is understood.
     """
 
@@ -35,6 +38,7 @@ class Distribution:
     devices: set[ast.expr] = field(default_factory=set)
     parameters: set[tuple[Scope, str]] = field(default_factory=set)
     synchronised: list[ast.Call] = field(default_factory=list)
+    kept: dict[ast.Call, list[str]] = field(default_factory=dict)
     foreign: list[tuple[ast.AST, str]] = field(default_factory=list)
     known: set[ast.AST] = field(default_factory=set)
 
@@ -78,6 +82,13 @@ class Place:
         """All nodes of the files."""
         for path in sorted(self.files):
             yield from self.program.flow.parsed_of[path].parents
+
+    def readers(self, node: ast.AST, attribute: str) -> list[str]:
+        """The files outside the program that import a node's file, and read an attribute by this name."""
+        program = self.program
+        known = {absolute(f.path) for f in program.files}
+        found = program.flow.project.readers(program.parsed(node), attribute)
+        return [f.path for f in found if absolute(f.path) not in known and _reads(f, attribute)]
 
     def is_alone(self, call: ast.Call) -> bool:
         """Whether a call is a statement by itself."""
@@ -133,6 +144,34 @@ class Guards:
             calls = self.program.calls_of(self.program.frame(place))
             queue += [c for c in calls if c not in seen]
             seen.update(calls)
+
+
+def option_of(call: ast.Call) -> tuple[str, str] | None:
+    """The option of a command line that a call adds to a parser, and the attribute that gets its value."""
+    texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument" or not texts:
+        return None
+    option = next((t for t in texts if t.startswith("--")), texts[0])
+    named = next((k.value for k in call.keywords if k.arg == "dest"), None)
+    is_named = isinstance(named, ast.Constant) and isinstance(named.value, str)
+    return option, named.value if is_named else option.lstrip("-").replace("-", "_")  # type: ignore[union-attr]
+
+
+def stays_for(option: str, readers: Sequence[str]) -> str:
+    """What is said of an option that only other files read."""
+    return f"`{option}` does nothing here any more; it stays, as it is read in {' and '.join(sorted(readers))}"
+
+
+def _reads(parsed: Parsed, attribute: str) -> bool:
+    """Whether a file reads an attribute, or may read it by its name; not one of options that it adds itself."""
+    added = [option_of(n) for n in parsed.nodes if isinstance(n, ast.Call)]
+    if any(a is not None and a[1] == attribute for a in added):
+        return False
+    return any(
+        (isinstance(n, ast.Attribute) and n.attr == attribute and isinstance(n.ctx, ast.Load))
+        or (isinstance(n, ast.Constant) and n.value == attribute)
+        for n in parsed.nodes
+    )
 
 
 _START = "starts the processes: call the function itself, and start the script by `accelify launch`"

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.distributed.conditions import RANKS, ROUNDS, SIZE, VARIABLES, Conditions, Key
-from accelify.codemod.distributed.findings import Place
+from accelify.codemod.distributed.findings import Place, option_of
 from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import FunctionValue, Made
-
-_OPTIONS = ("--local_rank", "--local-rank")
 
 
 class Launching(Conditions):
@@ -79,8 +77,7 @@ class Launching(Conditions):
             called = self.program.called(call)
             if "torch.cuda.set_device" in called and call.args and not self._is_device(call.args[0]):
                 self._name(self.words, call.args[0], "get_node_local_rank")
-            is_option = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
-            if is_option and any(isinstance(a, ast.Constant) and a.value in _OPTIONS for a in call.args):
+            if (option := option_of(call)) is not None and option[1] == "local_rank":
                 for node in self.place.nodes():
                     if isinstance(node, ast.Attribute) and node.attr == "local_rank":
                         self._name(self.words, node, "get_node_local_rank")

@@ -80,6 +80,17 @@ class Project:
 
     def leads_to_training(self, path: str) -> bool:
         """Whether a file imports, itself or through others of the project, one that may train."""
+        return any(".backward" in other.text for other in self._imported_by(path))
+
+    def readers(self, parsed: Parsed, word: str) -> list[Parsed]:
+        """The files of the repository that have a word and import a file, themselves or through others."""
+        key, path = absolute(parsed.path), Path(parsed.path)
+        words = [str(p) for p in self._repository(path) if self.disk.has(str(p), word)] if self._is_on_disk else []
+        found = [p for p in words if key in (absolute(other.path) for other in self._imported_by(p))]
+        return [other for p in found if (other := self._try(p)) is not None]
+
+    def _imported_by(self, path: str) -> Iterator[Parsed]:
+        """The files of the project that a file imports, itself or through others."""
         first = self._try(path)
         seen, queue = {absolute(path)}, [first] if first is not None else []
         while queue and len(seen) < _MOST_FILES:
@@ -88,10 +99,9 @@ class Project:
                     continue
                 seen.add(absolute(imported))
                 other = self._try(imported)
-                if other is not None and ".backward" in other.text:
-                    return True
-                queue += [other] if other is not None else []
-        return False
+                if other is not None:
+                    yield other
+                    queue.append(other)
 
     def importers(self, named: Sequence[Parsed]) -> list[Parsed]:
         """The scripts and notebooks that import one of the named files, in the program's folders and above them."""

@@ -26,6 +26,7 @@ from functools import partial
 
 import libcst as cst
 
+from accelify.codemod.distributed.findings import stays_for
 from accelify.codemod.edits.values import Change, Edit, Insert, Obstacle, Remark, Remove, Replace
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -56,6 +57,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     for call in found.synchronised:
         message = "stays: batch norms are those of all processes, which needs GPUs where there are several"
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    for call, readers in found.kept.items():
+        yield Remark(NAME, script.path(call), call, stays_for("--local_rank", readers), Tier.REVIEW)
     for loader, shuffles in found.samplers.items():
         yield from _loader(script, loader, shuffles)
 

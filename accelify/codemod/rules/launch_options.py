@@ -14,6 +14,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.distributed.conditions import Key
+from accelify.codemod.distributed.findings import option_of, stays_for
 from accelify.codemod.distributed.launched import Launched
 from accelify.codemod.edits.values import (
     Change,
@@ -61,6 +62,8 @@ def _settings(script: Launched, settings: _Settings) -> Iterator[Change | Remark
         yield Change(NAME, script.path(call), call.lineno, _REASON, (Remove(statement),), Tier.REVIEW)
         message = f"`{option}` is gone: `accelify launch` has options of its own"
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    for call, option, readers in settings.kept:
+        yield Remark(NAME, script.path(call), call, stays_for(option, readers), Tier.REVIEW)
 
 
 def _parameters(script: Launched, changes: list[Change]) -> Iterator[Change]:
@@ -102,11 +105,26 @@ class _Settings:
                 into = self.loads if isinstance(node.ctx, ast.Load) else self.stores
                 into.setdefault(key, []).append(node)
         self.dead = {k for k, nodes in self.loads.items() if any(n in gone for n in nodes)}
-        while True:
-            alive = {k for k in self.dead if not self._is_dead(k)}
-            if not alive:
-                break
+        self._bury()
+        self.kept = tuple(self._keep_for_others())
+        self._bury()
+
+    def _bury(self) -> None:
+        """Leave those that nothing which stays needs."""
+        while alive := {k for k in self.dead if not self._is_dead(k)}:
             self.dead -= alive
+
+    def _keep_for_others(self) -> Iterator[tuple[ast.Call, str, list[str]]]:
+        """The options that files outside the program read, with these files; they are not dead."""
+        place = self.script.launching.place
+        options = {attribute: (call, option) for call, option, attribute in self._options()}
+        for key in sorted(self.dead, key=str):
+            attribute = str(key[-1])
+            nodes = [*self.stores.get(key, ()), *options.get(attribute, ())[:1]]
+            readers = sorted({path for node in nodes for path in place.readers(node, attribute)})
+            if readers:
+                self.dead.discard(key)
+                yield from [(*options[attribute], readers)] if attribute in options else ()
 
     def is_read(self, target: ast.expr) -> bool:
         """Whether something reads what a name or an attribute holds."""
@@ -162,15 +180,12 @@ class _Settings:
 
     def options(self) -> Iterator[tuple[ast.Call, str]]:
         """The options that the command line had for them."""
+        yield from ((call, option) for call, option, _ in self._options())
+
+    def _options(self) -> Iterator[tuple[ast.Call, str, str]]:
+        """These options, each with its attribute."""
         attributes = {k[-1] for k in self.dead}
-        for call in self.script.launching.calls:
-            is_option = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
-            names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-            given = {k.arg: k.value for k in call.keywords}
-            if not is_option or not names or not self.script.launching.place.is_alone(call):
-                continue
-            long = next((n for n in names if n.startswith("--")), names[0])
-            named = given.get("dest")
-            attribute = named.value if isinstance(named, ast.Constant) else long.lstrip("-").replace("-", "_")
-            if attribute in attributes and long.startswith("-"):
-                yield call, long
+        for call in filter(self.script.launching.place.is_alone, self.script.launching.calls):
+            option = option_of(call)
+            if option is not None and option[0].startswith("-") and option[1] in attributes:
+                yield call, *option

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.distributed.findings import Distribution, Place, is_part_of_a_name, reason_for
+from accelify.codemod.distributed.findings import Distribution, Place, is_part_of_a_name, option_of, reason_for
 from tests.codemod.distributed.scripts import distributed
 from tests.codemod.facts import Facts, texts
 
@@ -75,3 +75,18 @@ def test_the_beginning_of_a_longer_name() -> None:
     assert is_part_of_a_name(facts.program, facts["dist"])
     assert not is_part_of_a_name(facts.program, facts["dist.barrier"])
     assert not is_part_of_a_name(facts.program, facts.call("f(dist)").args[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("p.add_argument('--dist-url')", ("--dist-url", "dist_url")),
+        ("p.add_argument('-g', '--gpu', type=int)", ("--gpu", "gpu")),
+        ("p.add_argument('--id', dest='gpu')", ("--id", "gpu")),
+        ("p.add_argument('path')", ("path", "path")),
+        ("p.add_argument(name)", None),
+        ("add('--gpu')", None),
+    ],
+)
+def test_the_option_that_a_call_adds(call: str, expected: tuple[str, str] | None) -> None:
+    assert option_of(Facts(call).call(call)) == expected

@@ -116,3 +116,20 @@ def test_files_that_must_be_rewritten_together(tmp_path: Path) -> None:
 def test_two_spellings_of_a_path() -> None:
     assert absolute("a.py") == absolute("./x/../a.py")
     assert absolute("a.py") != absolute("b.py")
+
+
+def test_the_files_that_have_a_word_and_import_a_file_in_some_way(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "tests").mkdir()
+    for name, text in {
+        "options.py": "def get(): ...\n",
+        "base.py": "from options import get\n",
+        "a.py": "import base\nprint(base.get().local_rank)\n",
+        "b.py": "import options\n",
+        "c.py": "print(x.local_rank)\n",
+        "tests/d.py": "import options\nx.local_rank\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    found = Project()
+    readers = found.readers(found.load(str(tmp_path / "options.py")), "local_rank")
+    assert [Path(p.path).name for p in readers] == ["a.py", "d.py"]

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import absolute
-from accelify.codemod.libraries import names
-from accelify.codemod.libraries.row import Asks
+from accelify.codemod.libraries import names, table
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, main_guard
@@ -114,15 +113,13 @@ class Place:
         return found
 
 
-_ASKS = {"process_index": Asks.RANK, "local_process_index": Asks.LOCAL_RANK, "num_processes": Asks.SIZE}
-
-
 class Guards:
     """Which processes come to a place: the question for a process's number may stand round a call of its function."""
 
     def __init__(self, program: Program, found: Distribution) -> None:
         self.program = program
-        self._conditions = Conditions(program, {node: _ASKS[word] for node, word in found.ranks.items()})
+        told = {node: row.asks for node, word in found.ranks.items() for row in table.members(word)}
+        self._conditions = Conditions(program, {node: asks for node, asks in told.items() if asks is not None})
 
     def may_all_run(self, node: ast.AST) -> bool:
         """Whether others than the main process may come to a place."""

@@ -19,10 +19,12 @@ OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the s
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--against", type=click.Path(path_type=Path, exists=True), metavar="NEW", help="The migrated script.")
 @click.option("--also", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help="Rewrite this file too.")
+@click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, package.train, run as by `python -m`.")
 @click.option("--processes", type=click.IntRange(min=2), default=2, show_default=True, help="Of the third run.")
 @click.option("--steps", type=click.IntRange(min=1), default=20, show_default=True, help="Optimizer steps to compare.")
 @click.option("--full", is_flag=True, help="Let the runs end by themselves.")
 @click.option("--synthetic", is_flag=True, help="Small made-up data for datasets that are not here.")
+@click.option("--pretend-gpu", is_flag=True, help="All steps on pretend GPUs, too, not two.")
 @click.option(
     "--timeout", type=SECONDS, default=600.0, show_default=True, metavar="SECONDS", help="The most of one run."
 )
@@ -41,16 +43,18 @@ def command(
     arguments: tuple[str, ...],
     against: Path | None,
     also: tuple[Path, ...],
+    is_module: bool,
     processes: int,
     steps: int,
     full: bool,
     synthetic: bool,
+    pretend_gpu: bool,
     timeout: float,
     silence: float,
     output_format: str,
     html: Path | None,
 ) -> None:
-    """Run SCRIPT with its ARGUMENTS as it is, and migrated on one process and on several, and compare what they do.
+    """Run SCRIPT with its ARGUMENTS as it is, and migrated on one process, on several and as launched, and compare.
 
     Options come before SCRIPT. Everything runs in scratch copies, on the CPU; your folder is only read.
 
@@ -72,13 +76,15 @@ def command(
     if arguments[:1] == ("--",):
         arguments = arguments[1:]
     request = Request(
-        script=script,
+        script=_file_of(str(script)) if is_module else script,
         arguments=arguments,
+        module=str(script) if is_module else None,
         against=against,
         also=also,
         processes=processes,
         limits=Limits(None if full else steps, timeout, silence),
         synthetic=64 if synthetic else 0,
+        gpu_steps=None if pretend_gpu else 2,
         folder=Path.cwd(),
     )
     with tidy_end():
@@ -97,6 +103,12 @@ def command(
         paint = paint_for(stream) if stream.isatty() else plain
         click.echo(text.render(verdict, paint, width), nl=False, err=verdict.error is not None)
     sys.exit(verdict.status)
+
+
+def _file_of(module: str) -> Path:
+    """The file of a module below the current folder: itself, or a package's `__main__.py`."""
+    path = Path(*module.split("."))
+    return path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def tell_progress() -> Callable[[str], None]:

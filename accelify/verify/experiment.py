@@ -7,6 +7,7 @@ from pathlib import Path
 
 from accelify.verify import compare
 from accelify.verify.judging.evidence import Evidence
+from accelify.verify.judging.launched import times
 from accelify.verify.runs import Limits, Order, Runner
 from accelify.verify.scratch import CannotVerify, Project, Rewritten
 from accelify.verify.trace import Backward, Run
@@ -23,6 +24,7 @@ FILE_ERRORS = ("EOFError", "OSError", "File", "PermissionError", "_pickle.Unpick
 NO_GPU = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver")
 ALIKE = "random numbers that each rank draws for itself in loops over its data drawn alike by all"
 ADDED_UP = "losses that are sums over the batch added up over the ranks"
+DIVIDED = "each batch divided among the processes, which as launched take whole ones"
 IN_FLOAT64 = "computed in float64"
 
 
@@ -30,17 +32,23 @@ IN_FLOAT64 = "computed in float64"
 class Request:
     """What to prove, and how far.
 
+    module: the script's name where it is run as `python -m` runs it.
+    launched: whether to run the processes also as `accelify launch` starts them.
+    gpu_steps: how many steps of the run on pretend GPUs, None for all that were asked for, 0 for no such run.
     The migrated script is `against`, a file; or `rewritten`, what a rewrite has made; else the rewrite is done here.
     """
 
     script: Path
     arguments: tuple[str, ...] = ()
+    module: str | None = None
     against: Path | None = None
     rewritten: Rewritten | None = None
     also: tuple[Path, ...] = ()
     processes: int = 2
     limits: Limits = field(default_factory=Limits)
     synthetic: int = 0
+    launched: bool = True
+    gpu_steps: int | None = 2
     folder: Path = Path()
 
 
@@ -70,10 +78,29 @@ class Experiment:
         if one.ranks and _first_difference(first, one) is not None:
             self._check_repeats(first)
         compared = self._in_float64(first, one) or self._in_its_own_precision(first, one)
+        launched = self._launched(first) if self._request.launched else None
         made = _as_it_was_made(compared)
-        return Evidence(
-            first, one, compared.baseline, compared.many, self._rewritten.notes, made, compared.cannot_split
-        )
+        if launched is not None and not compared.cannot_split and (times(first, launched) or 1) > 1:
+            made = tuple(each for words in made for each in ((DIVIDED, words) if words == IN_FLOAT64 else (words,)))
+            made = made if DIVIDED in made else (*made, DIVIDED)
+        notes = self._rewritten.notes
+        baseline, many, cannot_split = compared.baseline, compared.many, compared.cannot_split
+        evidence = Evidence(first, one, baseline, many, notes, made, cannot_split, launched)
+        return evidence if self._request.gpu_steps == 0 else self._with_pretend_gpus(evidence)
+
+    def _with_pretend_gpus(self, evidence: Evidence) -> Evidence:
+        """The evidence with a run on pretend GPUs, and where that fails with the original's own."""
+        run = self._on_pretend_gpus(self._of_rewritten("rewritten, on pretend GPUs"), self._request.processes)
+        if run.error is None:
+            return replace(evidence, on_gpus=run)
+        original = self._on_pretend_gpus(self._of_original("original, on a pretend GPU"), 1)
+        return replace(evidence, on_gpus=run, original_on_gpu=original)
+
+    def _on_pretend_gpus(self, order: Order, processes: int) -> Run:
+        """A run of as many steps as were asked for on GPUs."""
+        counts = [count for count in (self._request.limits.steps, self._request.gpu_steps) if count is not None]
+        order = replace(order, processes=processes, split=False, launched=True, bare=True, pretend=True)
+        return self._start(order, min(counts, default=None))
 
     def _in_float64(self, first: Run, one: Run) -> Compared | None:
         """Both runs in float64, whose rounding no training amplifies; None where the script does not allow it."""
@@ -91,6 +118,17 @@ class Experiment:
         compared = self._over_several(baseline, one, made, float64=False)
         self._answer_for(compared.many, self._many(bool(made)), "the rewritten script")
         return compared
+
+    def _launched(self, first: Run) -> Run:
+        """The processes as `accelify launch` starts them, as far as the original's samples reach."""
+        processes, steps = self._request.processes, self._request.limits.steps
+        if steps is not None and first.ranks[0].end.how == "steps":
+            steps = max(steps // processes, 1)
+        order = self._of_rewritten(f"rewritten, {processes} processes as launched", launched=True)
+        order = replace(order, processes=processes, split=False)
+        run = self._start(order, steps)
+        self._answer_for(run, order, "the rewritten script")
+        return run
 
     def _many(self, comparable: bool, float64: bool = False) -> Order:
         processes = self._request.processes
@@ -117,7 +155,8 @@ class Experiment:
 
     def _of_original(self, label: str, **how: bool) -> Order:
         request = self._request
-        return Order(label, self._project, (), request.arguments, synthetic=request.synthetic, **how)
+        order = Order(label, self._project, (), request.arguments, synthetic=request.synthetic, module=request.module)
+        return replace(order, **how)  # type: ignore[arg-type]  # fields of Order
 
     def _of_rewritten(self, label: str, **how: bool) -> Order:
         rewritten = self._rewritten

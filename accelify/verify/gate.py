@@ -70,6 +70,8 @@ def _as_rewritten(script: Path, migrated: Sequence[FileResult]) -> Rewritten:
 def _reasons(verdict: Verdict) -> list[Note]:
     if verdict.error is not None:
         return [Note(1, "verify", Tier.ADVICE, f"it could not be proven: {verdict.error}")]
+    # What is wrong where runs are compared is often wrong as launched, too: it is said once.
+    wrong = {(row.name, row.processes): row for row in reversed(verdict.rows) if row.status is RowStatus.DIFFERS}
     return [
         Note(
             1,
@@ -77,6 +79,5 @@ def _reasons(verdict: Verdict) -> list[Note]:
             Tier.ADVICE,
             f"it is not proven: {row.name} on {row.processes}: {row.words} (new file, {row.at})",
         )
-        for row in verdict.rows
-        if row.status is RowStatus.DIFFERS
+        for row in reversed(wrong.values())
     ]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import shlex
+import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
 
+from accelify import __version__
 from accelify.verify.experiment import Experiment, Request
 from accelify.verify.forking import Server
 from accelify.verify.judging.evidence import Evidence
@@ -20,7 +27,7 @@ from accelify.verify.scratch import (
     scratch_folder,
     take_new,
 )
-from accelify.verify.verdict import Verdict
+from accelify.verify.verdict import Circumstances, Verdict
 
 
 def prove(request: Request, progress: Progress, server: Server | None = None) -> Verdict:
@@ -57,7 +64,17 @@ def _prove(request: Request, progress: Progress, server: Server, folder: Path, b
         diff=_diff(rewritten),
         curves=_curves(evidence),
         seconds=time.monotonic() - begun,
+        circumstances=_circumstances(),
     )
+
+
+def _circumstances() -> Circumstances:
+    names = ("torch", "numpy")
+    versions = [f"accelify {__version__}", f"Python {platform.python_version()}"]
+    versions += [f"{name} {metadata.version(name)}" for name in names]
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    machine = f"{platform.platform()}, {os.cpu_count()} CPUs"
+    return Circumstances(date, shlex.join(sys.argv), ", ".join(versions), machine)
 
 
 def _roots(project: Project, rewritten: Rewritten) -> Sequence[Path]:

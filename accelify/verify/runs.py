@@ -42,7 +42,8 @@ class Limits:
 class Order:
     """One run: of which script in which project, and how.
 
-    changed: what is put over files of the project. bare: nothing is watched.
+    changed: what is put over files of the project. launched: ranks draw, and take batches, as `accelify launch` has
+    them. bare: nothing is watched. pretend: on pretend GPUs.
     """
 
     label: str
@@ -56,6 +57,9 @@ class Order:
     undivided: bool = False
     float64: bool = False
     bare: bool = False
+    launched: bool = False
+    pretend: bool = False
+    module: str | None = None
     synthetic: int = 0
     seed: int = 0
 
@@ -116,6 +120,8 @@ class Runner:
         from accelify.runtime.world.environment import Environment
 
         variables = {"TMPDIR": str(place / "temporary")}
+        if order.pretend:
+            variables["ACCELIFY_CPU"] = "0"
         if order.processes > 1:
             here = Environment(
                 launcher="torchrun",
@@ -125,7 +131,7 @@ class Runner:
                 local_world_size=order.processes,
                 address="127.0.0.1",
                 port=port,
-                cpu=True,
+                cpu=not order.pretend,
             )
             variables |= {**here.write(), "TORCHELASTIC_USE_AGENT_STORE": "True"}  # rank 0 opens none of its own
         root = place / "project"
@@ -152,6 +158,9 @@ class Runner:
             "undivided": order.undivided,
             "float64": order.float64,
             "bare": order.bare,
+            "launched": order.launched,
+            "pretend": order.pretend,
+            "module": order.module,
             "synthetic": order.synthetic,
             "seed": order.seed,
         }

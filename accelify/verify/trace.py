@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # an event is JSON
@@ -97,8 +97,20 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """Random numbers of a rank's own, and what stands for the state of the streams from which they were drawn."""
+
+    what: str
+    at: str | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class Nature:
-    """Something by which runs over several processes differ: dropout, BatchNorm, augmentation, draw, own draw."""
+    """Something by which runs over several processes differ: dropout, BatchNorm, augmentation, draw, own draw.
+
+    Or a `plateau`: a schedule that follows a metric.
+    """
 
     kind: str
     at: str | None = None
@@ -129,9 +141,13 @@ class Trace:
     writes: list[Write] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     natures: list[Nature] = field(default_factory=list)
+    draws: list[Draw] = field(default_factory=list)
     seeds: list[tuple[str, str, str | None]] = field(default_factory=list)
     shards: list[str | None] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
+    settings: list[tuple[int, dict[str, str]]] = field(default_factory=list)  # what changed, by backward pass
+    buffers: list[tuple[str | None, dict[str, str]]] = field(default_factory=list)  # after each step
+    taken: int = 0  # steps of a run that is not watched
     end: End = field(default_factory=End)
 
     @property
@@ -187,12 +203,22 @@ class _Reader:
         self._rates: dict[int, dict[str, Any]] = {}
         self._open: dict[tuple[int, int], Pass] = {}
         self._last: Pass | None = None
+        # Events that are kept as they are.
+        self._lists: dict[str, tuple[list[Any], Callable[..., Any]]] = {
+            "backward": (trace.backwards, Backward),
+            "print": (trace.prints, Print),
+            "write": (trace.writes, Write),
+            "nature": (trace.natures, Nature),
+            "draw": (trace.draws, Draw),
+        }
 
     def take(self, kind: str, event: dict[str, Any]) -> None:
         """One event."""
         trace = self._trace
+        if kind in self._lists:
+            events, made = self._lists[kind]
+            events.append(made(**event))
         if kind == "backward":
-            trace.backwards.append(Backward(**event))
             if self._last is not None:
                 self._last.trains = True
         elif kind == "rates":
@@ -208,20 +234,26 @@ class _Reader:
         elif kind == "checkpoint":
             leaves = tuple(Leaf(key, what, value, tuple(sketch)) for key, what, value, sketch in event["leaves"])
             trace.checkpoints.append(Checkpoint(event["path"], event["at"], leaves))
-        elif kind == "print":
-            trace.prints.append(Print(**event))
-        elif kind == "write":
-            trace.writes.append(Write(**event))
-        elif kind == "nature":
-            trace.natures.append(Nature(**event))
-        elif kind == "seed":
+        elif kind == "settings":
+            trace.settings.append((len(trace.backwards), event["values"]))
+        elif kind == "buffers":
+            trace.buffers.append((event["at"], event["digests"]))
+        elif kind == "taken":
+            trace.taken += 1
+        elif kind == "end":
+            trace.end = End(**event)
+        else:
+            self._note(kind, event)
+
+    def _note(self, kind: str, event: dict[str, Any]) -> None:
+        """An event that adds a word or two."""
+        trace = self._trace
+        if kind == "seed":
             trace.seeds.append((event["stream"], event["value"], event["at"]))
         elif kind == "shard":
             trace.shards.append(event["at"])
         elif kind == "replaced":
             trace.replaced.append(event["what"])
-        elif kind == "end":
-            trace.end = End(**event)
 
     def _step(self, event: dict[str, Any]) -> None:
         before = self._rates.pop(event["optimizer"], {})

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+# What scripts do now and then, so that a run of a few steps may not come to it.
+LATE = ("evaluation", "checkpoints")
+
 
 class Status(str, Enum):
     """How one thing came out; only `differs` speaks against the rewritten script."""
@@ -13,6 +16,15 @@ class Status(str, Enum):
     NATURE = "by nature"
     NOTHING = "not seen"
     DIFFERS = "differs"
+
+
+class Which(str, Enum):
+    """Which run of the rewritten script showed something."""
+
+    ALONE = "alone"
+    COMPARED = "compared"
+    LAUNCHED = "launched"
+    PRETEND = "pretend GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +40,31 @@ class Row:
     words: str
     at: str | None = None
     step: int | None = None
+    shown_by: Which | None = None
+
+    @property
+    def run(self) -> Which:
+        """The run that showed it."""
+        return self.shown_by or (Which.ALONE if self.processes == 1 else Which.COMPARED)
 
     @property
     def place(self) -> str | None:
         """The line to look at, where there is something to see and the words do not say it."""
         tells = self.status in (Status.DIFFERS, Status.NATURE)
         return self.at if tells and self.at is not None and self.at not in self.words else None
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """When, how and where a proof was made."""
+
+    date: str = ""
+    command: str = ""
+    versions: str = ""
+    machine: str = ""
+
+    def __str__(self) -> str:
+        return "; ".join(part for part in (self.date, self.command, self.versions, self.machine) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +83,41 @@ class Verdict:
     diff: str = ""
     curves: dict[str, tuple[float, ...]] = field(default_factory=dict)
     seconds: float = 0.0
+    circumstances: Circumstances = Circumstances()
+
+    @property
+    def not_reached(self) -> tuple[str, ...]:
+        """What the runs would have to go on for to show it."""
+        if self.is_whole or self.error is not None:
+            return ()
+        unseen = [row.name for row in self.rows if row.status is Status.NOTHING and row.name in LATE]
+        return tuple(name for name in LATE if name in unseen)
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict and how far it goes, the same in every report."""
+        if self.status == 2:
+            return self.word
+        wrong = [row.name for row in self.rows if row.status is Status.DIFFERS]
+        if wrong:
+            return f"{self.word} ({', '.join(dict.fromkeys(wrong))})"
+        natural = [row.name for row in self.rows if row.status is Status.NATURE]
+        but = f", but for what differs by nature ({', '.join(dict.fromkeys(natural))})" if natural else ""
+        reach = "" if self.is_whole else f" for {self.steps} steps"
+        rest = f"; not reached: {', '.join(self.not_reached)}" if self.not_reached else ""
+        return f"{self.word}{reach}{but}{rest}"
+
+    @property
+    def parts(self) -> list[tuple[Which, str, list[Row]]]:
+        """The rows of each run, under a heading."""
+        headings = {
+            Which.ALONE: "one process against the original",
+            Which.COMPARED: f"{self.processes} processes against the original",
+            Which.LAUNCHED: f"{self.processes} processes as launched",
+            Which.PRETEND: f"{self.processes} processes, each with a pretend GPU",
+        }
+        parts = [(run, words, [row for row in self.rows if row.run is run]) for run, words in headings.items()]
+        return [part for part in parts if part[2]]
 
     @property
     def status(self) -> int:

@@ -35,6 +35,7 @@ def proving(server: Server, tmp_path: Path) -> Prove:
         if migrated is not None:
             new = tmp_path / "train_many.py"
             new.write_text(migrated)
+        more = {"gpu_steps": 0, "launched": False, **more}
         request = Request(tmp_path / "train.py", against=new, limits=limits, folder=tmp_path, **more)  # type: ignore[arg-type]
         verdict = prove(request, lambda words: None, server)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"] + ["train_many.py"] * (new is not None)
@@ -49,4 +50,5 @@ def row(verdict: Verdict, name: str, processes: int = 2) -> Row:
 
 def differing(verdict: Verdict) -> list[tuple[str, int]]:
     assert verdict.error is None, verdict.error
-    return [(row.name, row.processes) for row in verdict.rows if row.status is Status.DIFFERS]
+    found = [(row.name, row.processes) for row in verdict.rows if row.status is Status.DIFFERS]
+    return list(dict.fromkeys(found))

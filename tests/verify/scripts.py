@@ -92,7 +92,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 model, optimizer = accelerator.prepare(model, optimizer)
 torch.manual_seed(5 + accelerator.process_index)
 for step in range(4):
-    x = torch.randn(8, 4)
+    x = torch.randn(8, 4).to(accelerator.device)
     loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
     optimizer.zero_grad()
     accelerator.backward(loss)

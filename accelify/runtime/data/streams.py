@@ -60,6 +60,11 @@ class Streams:
         """The same object: it belongs to the process, also where a copied loader uses it."""
         return self
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this rank now draws numbers of its own."""
+        return False
+
     def loop(self, items: Iterator[Any], *, is_resumed: bool | None = None) -> Iterator[Any]:
         """The iterator itself: nothing changes in its loop."""
         return items
@@ -135,6 +140,11 @@ class RankStreams(Streams):
         self._steps = 0
         self._busy = 0
         self._is_on = True
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this rank is in a loop over its shard, and not in the part of a step that all ranks do alike."""
+        return self._shared is not None and self._own is None and self._in_step is None
 
     def loop(self, items: Iterator[Any], *, is_resumed: bool | None = None) -> Iterator[Any]:
         """The iterator, inside whose loop the rank draws its own numbers.

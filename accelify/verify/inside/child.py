@@ -6,6 +6,7 @@ import atexit
 import faulthandler
 import linecache
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn  # an order is JSON
@@ -35,10 +37,13 @@ def run(order: dict[str, Any]) -> NoReturn:
     ending = Ending(recorder, order["meeting"], order["rank"], order["world"])
     script = order["script"]
     sys.argv = [order["shown"], *order["arguments"]]
-    sys.path.insert(0, str(Path(script).parent))
+    sys.path.insert(0, order["folder"] if order["module"] else str(Path(script).parent))
     try:
-        _watch(recorder, order, ending)
-        (_run_notebook if is_notebook(script) else _run_as_main)(script)
+        with _watched(recorder, order, ending):
+            if order["module"]:
+                runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
+            else:
+                (_run_notebook if is_notebook(script) else _run_as_main)(script)
     except SystemExit as leaving:
         ending.leave(leaving.code)
     except BaseException as error:
@@ -47,29 +52,35 @@ def run(order: dict[str, Any]) -> NoReturn:
         ending.leave(0)
 
 
-def _watch(recorder: Recorder, order: dict[str, Any], ending: Ending) -> None:
+def _watched(recorder: Recorder, order: dict[str, Any], ending: Ending) -> AbstractContextManager[object]:
     """Change what makes the run comparable, and record what it does; `bare`: only guard the user's files."""
     if order["synthetic"]:
         from accelify.verify.inside import synthetic
 
         synthetic.install(recorder, order["synthetic"])
-    _share_random_numbers()
+    if not order["launched"]:
+        _share_random_numbers()
     _share_batches(recorder, order["split"])
     if order["summed"]:
         _add_up_losses()
     if order["undivided"]:
         _give_all_batches()
     if order["bare"]:
-        training.count_steps(order["steps"], ending.stop)
+        training.count_steps(recorder, order["steps"], ending.stop)
     else:
         if order["float64"]:
             float64.install()
-        natures.install(recorder, order["comparable"], order["rank"])
+        natures.install(recorder, order["comparable"], order["rank"], notes_states=order["launched"])
         training.install(recorder, order["steps"], ending.stop)
         samples.install(recorder)
         prints.install(recorder)
     folders = order["root"], order["protected"], order["own"], order["temporary"]
     writes.install(recorder, *folders, looks_into=not order["bare"])
+    if not order["pretend"]:
+        return nullcontext()
+    from accelify.verify.inside.pretend.install import install
+
+    return install(recorder, order["world"])
 
 
 def _seed(seed: int) -> None:

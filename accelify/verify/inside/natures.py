@@ -8,10 +8,12 @@ What else is drawn in a loop over a shard, all ranks draw alike.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -24,7 +26,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-from accelify.runtime.data.streams import Loop
+from accelify.runtime.data.streams import Loop, RankStreams
 from accelify.verify.inside.record import Recorder
 from accelify.verify.inside.rows import ARRAYS, Rows
 
@@ -35,6 +37,8 @@ DRAWS = (
 )
 DRAWS_IN_PLACE = ("normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_")
 
+# How often the state of a line's draws is recorded.
+STATES = 3
 # Whose draws are no training step's: weights, samplers, the runtime's own.
 OURS = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parents[2]}{os.sep}")
 SEEDERS = ("accelify/runtime/data/random_state.py", "accelerate/utils/random.py")
@@ -45,9 +49,12 @@ _SEED_TORCH, _SEED_NUMPY, _SEED_PYTHON = torch.manual_seed, numpy.random.seed, r
 class Natures:
     """What was found, each once for a line."""
 
-    def __init__(self, recorder: Recorder, comparable: bool) -> None:
+    def __init__(self, recorder: Recorder, comparable: bool, notes_states: bool) -> None:
         self._recorder = recorder
         self.comparable = comparable
+        self._notes_states = notes_states
+        self._noted: Counter[str | None] = Counter()
+        self.streams: RankStreams | None = None
         self.is_fetching = False  # what a dataset draws is augmentation
         self.drawn: dict[str | None, str] = {}  # since the last seed, by line
         self._streams = _other_streams()
@@ -62,6 +69,20 @@ class Natures:
         if (kind, place) not in self._told:
             self._told.add((kind, place))
             self._recorder.write("nature", kind=kind, at=place, what=what)
+
+    def note_state(self, what: str, place: str | None = None, stream: str = "torch") -> None:
+        """Record from which state of a stream a draw begins that is each rank's own, the first times for a line."""
+        if not self._notes_states or not torch.is_grad_enabled():
+            return
+        place = place or self._recorder.place()
+        is_own = self.streams is not None and self.streams.is_own
+        if (what != "dropout" and not is_own) or self._noted[place] >= STATES:
+            return
+        self._noted[place] += 1
+        numpys, pythons = _other_streams()
+        states = {"torch": torch.get_rng_state().tolist(), "numpy": numpys, "random": pythons}
+        state = hashlib.blake2b(repr(states.get(stream, states)).encode(), digest_size=8)
+        self._recorder.write("draw", what=what, at=place, state=state.hexdigest())
 
     def begin_streams(self, anew: bool = False) -> None:
         """What numpy's and Python's streams have given so far is no draw of the training's; `anew`: a seed was set."""
@@ -78,9 +99,12 @@ class Natures:
             self.tell_at("own draw", place, what)
 
 
-def install(recorder: Recorder, comparable: bool, rank: int) -> None:
-    """Look out from here on; with `comparable`, also take away what differs by nature."""
-    natures = Natures(recorder, comparable)
+def install(recorder: Recorder, comparable: bool, rank: int, *, notes_states: bool) -> None:
+    """Look out from here on; with `comparable`, also take away what differs by nature.
+
+    notes_states: whether to record from which states each rank draws what is its own.
+    """
+    natures = Natures(recorder, comparable, notes_states)
     rows = Rows(rank)
     if comparable:
         rows.watch()
@@ -92,6 +116,7 @@ def install(recorder: Recorder, comparable: bool, rank: int) -> None:
     _watch_fetching(natures)
     _watch_draws(natures, recorder, rows)
     _watch_loops(natures)
+    _watch_plateaus(natures)
     _watch_seeds(natures, recorder)
 
 
@@ -103,6 +128,7 @@ def _watch_dropout(natures: Natures, name: str) -> None:
     def dropout(input: Any, p: float = 0.5, training: bool = usual, *rest: Any, **more: Any) -> Any:
         if training and p > 0:
             natures.tell("dropout")
+            natures.note_state("dropout")
             if natures.comparable:
                 return input
         return real(input, p, training, *rest, **more)
@@ -120,6 +146,7 @@ def _watch_attention(natures: Natures) -> None:
     ) -> Any:
         if dropout_p > 0:
             natures.tell("dropout")
+            natures.note_state("dropout")
             dropout_p = 0.0 if natures.comparable else dropout_p
         return real(query, key, value, attn_mask, dropout_p, *rest, **more)
 
@@ -204,6 +231,9 @@ def _watch_fetching(natures: Natures) -> None:
         data = real(self, indices)
         if not (_is_same(before, _other_streams()) and torch.equal(torchs, torch.get_rng_state())):
             natures.tell_at("augmentation", None, type(self.dataset).__name__)
+            natures.note_state(
+                "augmentation", type(self.dataset).__name__, "all"
+            )  # states that follow from those before
         return data
 
     def fetch_seeded(self: Any, indices: Any) -> Any:
@@ -243,7 +273,7 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
         name = frame.f_code.co_filename
         return recorder.owns(name) or "torch/distributions" in name.replace("\\", "/")
 
-    def watch(owner: Any, name: str, of_rows: Callable[..., Any] = rows.draw) -> None:
+    def watch(owner: Any, name: str, of_rows: Callable[..., Any] = rows.draw, stream: str = "torch") -> None:
         real = getattr(owner, name)
 
         @wraps(real)
@@ -256,6 +286,8 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
                 natures.drawn.setdefault(recorder.place(), name)
             if not is_users(caller):
                 return real(*given, **options)
+            if not has_generator:
+                natures.note_state(name, stream=stream)
             drawn = of_rows(name, real, given, options)
             if drawn is not None:
                 return drawn
@@ -266,15 +298,20 @@ def _watch_draws(natures: Natures, recorder: Recorder, rows: Rows) -> None:
 
         setattr(owner, name, draw)
 
+    _watch_functions(watch, rows)
+
+
+def _watch_functions(watch: Callable[..., None], rows: Rows) -> None:
+    """All functions that draw from the streams of torch, numpy and Python."""
     for name in DRAWS:
         watch(torch, name)
     for name in DRAWS_IN_PLACE:
         watch(torch.Tensor, name)
     for name in ARRAYS:
         if hasattr(numpy.random, name):
-            watch(numpy.random, name, rows.draw_array)
+            watch(numpy.random, name, rows.draw_array, "numpy")
     for name in ("shuffle", "sample", "choices"):
-        watch(random, name, _nothing)
+        watch(random, name, _nothing, "random")
     _watch_generators(watch, rows)
 
 
@@ -290,7 +327,7 @@ def _watch_generators(watch: Callable[..., None], rows: Rows) -> None:
 
     for name in ARRAYS:
         if hasattr(Generator, name):
-            watch(Generator, name, rows.draw_array)
+            watch(Generator, name, rows.draw_array, "numpy")
     real = numpy.random.default_rng
 
     @wraps(real)
@@ -320,6 +357,26 @@ def _watch_loops(natures: Natures) -> None:
         return item
 
     Loop.__next__ = handed  # type: ignore[method-assign, assignment]
+    start = RankStreams.__init__
+
+    def started(streams: RankStreams, **given: Any) -> None:
+        start(streams, **given)
+        natures.streams = streams
+        natures.tell("accelerator")
+
+    RankStreams.__init__ = started  # type: ignore[method-assign, assignment]
+
+
+def _watch_plateaus(natures: Natures) -> None:
+    """Notice schedules that follow a metric."""
+    kind = torch.optim.lr_scheduler.ReduceLROnPlateau
+    step = kind.step
+
+    def stepped(self: Any, *given: Any, **options: Any) -> None:
+        natures.tell("plateau")
+        step(self, *given, **options)
+
+    kind.step = stepped  # type: ignore[method-assign]
 
 
 def _watch_seeds(natures: Natures, recorder: Recorder) -> None:

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from accelify.verify.inside.record import Recorder, Sketcher, digest
+from accelify.verify.inside.settings import Settings
 
 
 class Training:
@@ -22,6 +23,7 @@ class Training:
         self._sketcher = Sketcher()
         self._limit = steps
         self._stop = stop
+        self._settings = Settings(recorder)
         self._optimizers: list[Optimizer] = []  # kept alive, so that no other gets one's identity
         self._sizes: dict[int, int] = {}
         self._by_hand: list[nn.Module] | None = None  # models that the script steps without an optimizer
@@ -52,6 +54,7 @@ class Training:
         value = sum(float(loss.detach().to(torch.float64).sum()) for loss in losses)
         dtype = str(losses[0].dtype).removeprefix("torch.") if losses else "float32"
         self.passes += 1
+        self._settings.before_pass()
         self._recorder.write("backward", loss=value, dtype=dtype, at=self._recorder.place())
 
     def _step_by_hand(self, models: list[nn.Module]) -> None:
@@ -68,6 +71,7 @@ class Training:
             self._announce(number, type(optimizer).__name__, parameters, optimizer)
         gradients = [None if each.grad is None else self._sketcher.sketch(each.grad) for each in parameters]
         rates = [float(group.get("lr", 0.0)) for group in optimizer.param_groups]
+        self._settings.before_step(number, optimizer)
         self._recorder.write("rates", optimizer=number, rates=rates, gradients=gradients)
 
     def after_step(self, optimizer: Optimizer, *_: Any) -> None:
@@ -87,6 +91,7 @@ class Training:
             sketches=[self._sketcher.sketch(each) for each in parameters],
         )
         if self._step_depth == 0:
+            self._settings.after_step()
             self.steps += 1
             if self._limit is not None and self.steps >= self._limit:
                 self._stop()
@@ -119,12 +124,13 @@ def install(recorder: Recorder, steps: int | None, stop: Callable[[], NoReturn])
     register_optimizer_step_post_hook(training.after_step)
 
 
-def count_steps(steps: int | None, stop: Callable[[], NoReturn]) -> None:
-    """Only call `stop` after so many optimizer steps."""
+def count_steps(recorder: Recorder, steps: int | None, stop: Callable[[], NoReturn]) -> None:
+    """Only count optimizer steps, and call `stop` after so many."""
     taken = [0]
 
     def after_step(*_: Any) -> None:
         taken[0] += 1
+        recorder.write("taken")
         if taken[0] == steps:
             stop()
 

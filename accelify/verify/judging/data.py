@@ -76,8 +76,9 @@ def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
         return "", 0, 0
     rounds = [[part.batches[position] or () for part in parts] for position in range(common)]
     share = -(-len(passed.batches[0] or ()) // len(parts))
-    is_split = all(len(batch) <= max(share, 1) for batch in rounds[0])
     world = len(parts)
+    first = {index for batch in rounds[0] for index in batch}
+    is_split = all(len(batch) <= max(share, 1) for batch in rounds[0]) and len(first) <= len(passed.batches[0] or ())
     seen = added = 0
     originals = [batch or () for batch in passed.batches]
     for position, batches in enumerate(rounds):

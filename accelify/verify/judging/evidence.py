@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelify.verify.trace import Pass, Run, Trace
 
@@ -11,7 +11,10 @@ OWN_RANDOM_NUMBERS = "each rank draws random numbers of its own"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All runs of one proof. `baseline` is the original as `many` is to be compared with."""
+    """All runs of one proof. `baseline` is the original as `many` is to be compared with.
+
+    launched: several processes as `accelify launch` starts them.
+    """
 
     original: Run
     one: Run
@@ -20,6 +23,15 @@ class Evidence:
     notes: tuple[str, ...] = ()
     made_comparable: tuple[str, ...] = ()
     cannot_split: str | None = None  # what went wrong when each batch was divided among the ranks
+    launched: Run | None = None
+    on_gpus: Run | None = None  # the rewritten script on pretend GPUs
+    original_on_gpu: Run | None = None
+
+    @property
+    def as_launched(self) -> Evidence:
+        """The launched run in the place of the one that was made comparable."""
+        assert self.launched is not None
+        return replace(self, baseline=self.original, many=self.launched, made_comparable=(), cannot_split=None)
 
 
 def why_by_nature(evidence: Evidence) -> str | None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from accelify.verify.judging import data, endings, outputs, training
+from accelify.verify.judging import data, endings, launched, outputs, settings, training
+from accelify.verify.judging.devices import devices
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.trace import Run
-from accelify.verify.verdict import Row
+from accelify.verify.verdict import Row, Which
 
 
 def judge(evidence: Evidence) -> tuple[Row, ...]:
     """One process against the original, then several."""
     single = [row(evidence.original, evidence.one) for row in SINGLE]
     several = [row(evidence) for row in SEVERAL]
-    return (*single, *several)
+    found = [] if evidence.launched is None else [row(evidence.as_launched) for row in LAUNCHED]
+    launched_rows = [replace(row, shown_by=Which.LAUNCHED) for row in found]
+    on_gpus = [] if evidence.on_gpus is None else [replace(devices(evidence), shown_by=Which.PRETEND)]
+    return (*single, *several, *launched_rows, *on_gpus)
 
 
 SINGLE: tuple[Callable[[Run, Run], Row], ...] = (
     endings.ending,
     data.samples_of_one,
+    settings.settings_of_one,
     training.learning_rate_of_one,
     training.losses_of_one,
     training.parameters_of_one,
@@ -31,6 +37,7 @@ SEVERAL: tuple[Callable[[Evidence], Row], ...] = (
     endings.work,
     data.samples,
     data.data,
+    settings.settings,
     training.agreement,
     training.learning_rate,
     training.losses,
@@ -39,4 +46,18 @@ SEVERAL: tuple[Callable[[Evidence], Row], ...] = (
     outputs.evaluation,
     outputs.checkpoints,
     outputs.files,
+)
+LAUNCHED: tuple[Callable[[Evidence], Row], ...] = (
+    launched.ending,
+    endings.work,
+    launched.samples,
+    launched.batches,
+    data.data,
+    launched.random_numbers,
+    settings.settings_of_ranks,
+    settings.buffers,
+    training.agreement,
+    launched.learning_rate,
+    launched.printed,
+    outputs.written_once,
 )

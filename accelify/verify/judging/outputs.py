@@ -145,6 +145,21 @@ def _compare_leaves(mine: Checkpoint, theirs: Checkpoint, relative: float) -> st
 
 def files(evidence: Evidence) -> Row:
     """Whether two ranks wrote one file, and whether all of the original's were written."""
+    row = written_once(evidence)
+    if row.status is DIFFERS:
+        return row
+    many = evidence.many
+    wanted = dict(_written(evidence.baseline.ranks[0]))
+    present = {_masked(path) for trace in many.ranks for path, _ in _written(trace)}
+    missing = [path for path in wanted if _masked(path) not in present]
+    is_even = {trace.end.how for trace in (*many.ranks, evidence.baseline.ranks[0])}
+    if missing and len(is_even) == 1:
+        return make_row("files", many, DIFFERS, f"{missing[0]} is not written", wanted[missing[0]])
+    return row if wanted else make_row("files", many, NOTHING, "none was written")
+
+
+def written_once(evidence: Evidence) -> Row:
+    """Whether two ranks wrote one file."""
     many = evidence.many
     writers: dict[str, dict[int, str | None]] = {}
     for trace in many.ranks:
@@ -155,13 +170,7 @@ def files(evidence: Evidence) -> Row:
             lines = sorted({at for at in ranks.values() if at})
             words = f"{path} is written by {named_ranks(sorted(ranks))} (at {', '.join(lines)})"
             return make_row("files", many, DIFFERS, words, lines[0] if lines else None)
-    wanted = dict(_written(evidence.baseline.ranks[0]))
-    present = {_masked(path) for path in writers}
-    missing = [path for path in wanted if _masked(path) not in present]
-    is_even = {trace.end.how for trace in (*many.ranks, evidence.baseline.ranks[0])}
-    if missing and len(is_even) == 1:
-        return make_row("files", many, DIFFERS, f"{missing[0]} is not written", wanted[missing[0]])
-    if not wanted:
+    if not writers:
         return make_row("files", many, NOTHING, "none was written")
     return make_row("files", many, HOLDS, f"{counted(len(writers), 'file')}, each written by one rank")
 

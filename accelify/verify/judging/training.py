@@ -15,6 +15,7 @@ from accelify.verify.judging.words import (
     counted,
     factor_of,
     make_row,
+    named_ranks,
     one_has_none,
     parameter_name,
     share,
@@ -54,6 +55,10 @@ def losses(evidence: Evidence) -> Row:
         if compare.is_close(mean, other.loss, allowed):
             furthest = max(furthest, abs(mean - other.loss) / scale if scale and math.isfinite(mean) else 0.0)
             continue
+        zero = [rank for rank, each in enumerate(ranks) if each.loss == 0.0]
+        if zero and len(zero) < len(ranks) and other.loss:
+            words = f"backward pass {index + 1}: the loss of {named_ranks(zero)} is zero, so that its samples are lost"
+            return make_row("losses", many, DIFFERS, words, ranks[zero[0]].at, index + 1)
         values = ", ".join(f"{each.loss:.6g}" for each in ranks)
         factor = factor_of(mean, other.loss)
         words = f"backward pass {index + 1}: {mean:.6g} (mean of {values}) for {other.loss:.6g}{factor}"

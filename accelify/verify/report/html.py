@@ -26,7 +26,7 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1280px; padding: 0 1rem;
 background: var(--page); color: var(--ink); overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; margin: 0 0 .2rem; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .5rem; }
-.word { border-radius: 4px; color: #fff; padding: .1rem .6rem; white-space: nowrap; } .word.w0 { background: #1e7d3c; }
+.word { border-radius: 4px; color: #fff; padding: .1rem .6rem; } .word.w0 { background: #1e7d3c; }
 .word.w1 { background: #b3261e; } .word.w2 { background: #6b4f00; } p.about { color: var(--soft); margin: .2rem 0; }
 table { border-collapse: collapse; width: 100%; } td { border-top: 1px solid var(--line); padding: .3rem .7rem .3rem 0;
 vertical-align: top; } td:first-child { white-space: nowrap; width: 5.5rem; padding-left: .4rem; font-weight: 600; }
@@ -60,15 +60,15 @@ def _page(verdict: Verdict) -> Iterator[str]:
     yield "<!doctype html>"
     yield f'<html lang="en"><head><meta charset="utf-8"><title>accelify verify {script}</title>'
     yield f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head><body>'
-    yield f'<h1>{script} <span class="word w{verdict.status}">{verdict.word}</span></h1>'
+    yield f'<h1>{script} <span class="word w{verdict.status}">{escape(verdict.conclusion)}</span></h1>'
     if verdict.error is not None:
         yield f"<pre>{escape(verdict.error)}</pre></body></html>"
         return
     yield f'<p class="about">{escape(_about(verdict))}</p>'
-    for processes in sorted({row.processes for row in verdict.rows}):
-        which = "One process" if processes == 1 else f"{processes} processes"
-        yield f"<h2>{which} against the original</h2><table>"
-        yield from (_row(row) for row in verdict.rows if row.processes == processes)
+    yield f'<p class="about">{escape(str(verdict.circumstances))}</p>'
+    for _, heading, rows in verdict.parts:
+        yield f"<h2>{heading[:1].upper()}{heading[1:]}</h2><table>"
+        yield from map(_row, rows)
         yield "</table>"
     yield '<div class="beside"><div><h2>Losses of the runs</h2>'
     yield from _chart(verdict.curves)

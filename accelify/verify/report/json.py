@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 from accelify.verify.verdict import Verdict
 
@@ -16,6 +17,9 @@ def render(verdict: Verdict) -> str:
         "version": VERSION,
         "script": verdict.script,
         "verdict": verdict.word,
+        "conclusion": verdict.conclusion,
+        "not_reached": list(verdict.not_reached),
+        "circumstances": asdict(verdict.circumstances),
         "processes": verdict.processes,
         "steps": verdict.steps,
         "ran_to_the_end": verdict.is_whole,
@@ -23,6 +27,7 @@ def render(verdict: Verdict) -> str:
             {
                 "name": row.name,
                 "processes": row.processes,
+                "run": row.run.value,
                 "status": row.status.value,
                 "words": row.words,
                 "at": row.at,

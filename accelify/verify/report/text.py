@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterator
 
 from accelify.report.colour import Paint, plain
-from accelify.verify.verdict import Row, Status, Verdict
+from accelify.verify.verdict import Row, Status, Verdict, Which
 
 _MARKS = {Status.HOLDS: ("ok", "green"), Status.NATURE: ("~", "yellow"), Status.NOTHING: ("-", "dim")}
+_STYLES = ("bold green", "bold red", "bold red")
 _DIFFERS = ("DIFFERS", "bold red")
 
 
@@ -23,25 +24,18 @@ def _lines(verdict: Verdict, paint: Paint, width: int | None) -> Iterator[str]:
         yield f"{name}: {paint('bold red', 'could not run')}: {verdict.error}"
         return
     how = "run to their end" if verdict.is_whole else f"stopped after {verdict.steps} steps"
-    for processes in sorted({row.processes for row in verdict.rows}):
-        which = "one process" if processes == 1 else f"{processes} processes"
-        yield paint("bold", f"{which} against the original ({how})")
-        for row in verdict.rows:
-            if row.processes == processes:
-                yield from _row(row, paint, width)
+    for run, heading, rows in verdict.parts:
+        yield paint("bold", heading + (f" ({how})" if run in (Which.ALONE, Which.COMPARED) else ""))
+        for row in rows:
+            yield from _row(row, paint, width)
     if verdict.made_comparable:
         made = "; ".join(verdict.made_comparable)
         yield f"made comparable in the runs compared with {verdict.processes} processes: {made}"
     if verdict.replaced:
         yield f"replaced by synthetic data: {'; '.join(verdict.replaced)}"
-    if not verdict.is_whole:
-        unseen = [row.name for row in verdict.rows if row.status is Status.NOTHING and row.name in _LATE]
-        if unseen:
-            yield f"not reached in {verdict.steps} steps: {', '.join(dict.fromkeys(unseen))} (--steps, --full)"
-    yield f"{name}: {_conclusion(verdict, paint)} in {verdict.seconds:.0f} s"
-
-
-_LATE = ("evaluation", "checkpoints")
+    if verdict.not_reached:
+        yield "more is reached with --steps, or --full"
+    yield f"{name}: {paint(_STYLES[verdict.status], verdict.conclusion)} in {verdict.seconds:.0f} s"
 
 
 def _row(row: Row, paint: Paint, width: int | None) -> Iterator[str]:
@@ -52,13 +46,3 @@ def _row(row: Row, paint: Paint, width: int | None) -> Iterator[str]:
     yield paint(style, front[: 2 + len(mark)]) + front[2 + len(mark) :] + lines[0]
     for line in lines[1:]:
         yield " " * len(front) + line
-
-
-def _conclusion(verdict: Verdict, paint: Paint) -> str:
-    if verdict.status == 0:
-        natural = [row.name for row in verdict.rows if row.status is Status.NATURE]
-        but = f", but for what differs by nature ({', '.join(dict.fromkeys(natural))})" if natural else ""
-        return paint("bold green", "proven") + but
-    wrong = [row for row in verdict.rows if row.status is Status.DIFFERS]
-    names = ", ".join(dict.fromkeys(row.name for row in wrong))
-    return f"{paint('bold red', 'differs')} ({names})"

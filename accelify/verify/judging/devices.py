@@ -1,0 +1,38 @@
+"""Would the rewritten script find all of its tensors on one GPU?"""
+
+from __future__ import annotations
+
+from accelify.verify.judging.evidence import Evidence
+from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row
+from accelify.verify.trace import Run
+from accelify.verify.verdict import Row
+
+# What a GPU would refuse, by the names of the pretend GPU's errors.
+REFUSALS = ("WrongDevice: ", "NotOnTheHost: ")
+
+
+def devices(evidence: Evidence) -> Row:
+    """Whether each of several processes computes on a GPU of its own without mixing devices."""
+    run, original = evidence.on_gpus, evidence.original_on_gpu
+    assert run is not None
+    error = run.error
+    if error is None and not run.hang:
+        steps = counted(run.ranks[0].taken, "step")
+        return make_row("devices", run, HOLDS, f"{steps}, in which no operation mixes devices; kernels are the CPU's")
+    refused = _refusal(run)
+    if refused is None:
+        why = run.hang or (error.message if error is not None else "")
+        return make_row("devices", run, NOTHING, f"cannot be emulated: {why}")
+    at = error.at if error is not None else None
+    if original is not None and _refusal(original) is not None:
+        return make_row("devices", run, NATURE, f"the original fails on a GPU, too; {refused}", at)
+    return make_row("devices", run, DIFFERS, refused, at)
+
+
+def _refusal(run: Run) -> str | None:
+    """What the GPU refused."""
+    for trace in run.ranks:
+        for name in REFUSALS:
+            if name in trace.end.message:
+                return trace.end.message.partition(name)[2]
+    return None

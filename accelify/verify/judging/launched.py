@@ -1,0 +1,204 @@
+"""Several processes as `accelify launch` starts them: with the script's own batches, dropout, noise and augmentation.
+
+Nothing is made comparable here, so numbers are not compared with the original's, but what must hold of any such run is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accelify.verify import compare
+from accelify.verify.judging import data, endings
+from accelify.verify.judging.evidence import Evidence, told_same_data, training_passes
+from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row
+from accelify.verify.trace import Pass, Print, Run, Step
+from accelify.verify.verdict import Row
+
+# How the notes of the rewrite say that a step learns from more than it did.
+LEARNS_FROM_MORE = ("a step learns from", "learn from N", "1/N of the steps", "N times")
+OWN_OUTPUT = ("of one process's own", "of this process's own", "this process's share")
+
+
+def ending(evidence: Evidence) -> Row:
+    """Whether all ranks come to an end, and to the same."""
+    many, original = evidence.many, evidence.baseline
+    if many.hang or many.error is not None or {trace.end.how for trace in many.ranks} == {"exit"}:
+        return endings.ending(original if original.ranks[0].end.how == "exit" else many, many)
+    steps = [len(trace.steps) for trace in many.ranks]
+    if original.ranks[0].end.how != "exit" and len({trace.end.how for trace in many.ranks}) == 1:
+        return make_row("ending", many, HOLDS, f"every rank takes {counted(steps[0], 'step')} without an error")
+    return endings.ending(original, many)
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """How many samples the steps of a pass learn from together, and how many batches the pass has if it ended."""
+
+    samples: int
+    count: int | None
+
+
+def _batches(parts: Sequence[Pass]) -> Batches | None:
+    firsts = [part.batches[0] if part.batches else None for part in parts]
+    if any(first is None for first in firsts):
+        return None
+    is_over = all(part.is_over for part in parts)
+    return Batches(sum(len(first or ()) for first in firsts), len(parts[0].batches) if is_over else None)
+
+
+def times(original: Run, many: Run) -> float | None:
+    """How many times the original's samples a step learns from; None where no DataLoader says."""
+    for key, passed in training_passes(original.ranks[0]).items():
+        parts = [trace.get(key) for trace in map(training_passes, many.ranks)]
+        present = [part for part in parts if part is not None]
+        if len(present) < len(parts):
+            continue
+        theirs, ours = _batches([passed]), _batches(present)
+        if theirs is not None and ours is not None and theirs.samples:
+            return 1.0 if any(part.by_batch for part in present) else ours.samples / theirs.samples
+    return None
+
+
+def samples(evidence: Evidence) -> Row:
+    """Whether each pass sees every sample as often as the original, if in another order from the second pass on.
+
+    What is drawn inside loops moves the stream on in one process; over several it is each rank's own.
+    """
+    row = data.samples(evidence)
+    if row.status is not DIFFERS:
+        return row
+    for key, passed in training_passes(evidence.baseline.ranks[0]).items():
+        parts = [trace.get(key) for trace in map(training_passes, evidence.many.ranks)]
+        if not _sees_each(passed, [part for part in parts if part is not None]):
+            return row
+    return make_row("samples", evidence.many, HOLDS, "each pass sees every sample as often, in another order")
+
+
+def _sees_each(passed: Pass, parts: Sequence[Pass]) -> bool:
+    """Whether the ranks together see what the original sees, but for rows that fill up the last round."""
+    theirs = Counter(index for batch in passed.batches for index in batch or ())
+    ours = Counter(index for part in parts for batch in part.batches for index in batch or ())
+    round_of_all = sum(len(part.batches[0] or ()) for part in parts if part.batches)
+    lost, extra = theirs - ours, ours - theirs
+    is_over = passed.is_over and all(part.is_over for part in parts)
+    return sum(extra.values()) < max(round_of_all, 1) and (not is_over or not lost)
+
+
+def batches(evidence: Evidence) -> Row:
+    """Whether a step learns from as many samples as the notes of the rewrite say."""
+    original, many = evidence.baseline, evidence.many
+    factor = times(original, many)
+    if factor is None:
+        return make_row("batches", many, NOTHING, "no DataLoader with indices feeds the training")
+    key, passed = next(iter(training_passes(original.ranks[0]).items()))
+    first = _batches([passed])
+    ours = [training_passes(trace)[key] for trace in many.ranks]
+    mine = _batches(ours)
+    assert first is not None
+    assert mine is not None
+    at = ours[0].at
+    if factor == 1.0:
+        return make_row("batches", many, HOLDS, f"a step learns from {counted(first.samples, 'sample')}, as before")
+    words = f"a step learns from {counted(mine.samples, 'sample')} for {first.samples}"
+    if mine.count is not None and first.count is not None:
+        words += f", so that an epoch has {counted(mine.count, 'step')} for {first.count}"
+    told = [note for note in evidence.notes if any(words in note for words in LEARNS_FROM_MORE)]
+    if told:
+        return make_row("batches", many, HOLDS, f"{words}, as the rewrite says")
+    status = DIFFERS if evidence.notes else NATURE
+    return make_row("batches", many, status, f"{words}; no note says so" if evidence.notes else words, at)
+
+
+def random_numbers(evidence: Evidence) -> Row:
+    """Whether each rank draws its own dropout, noise and augmentation for its own samples."""
+    many = evidence.many
+    found: list[dict[str | None, list[str]]] = []
+    what: dict[str | None, str] = {}
+    for trace in many.ranks:
+        found.append(defaultdict(list))
+        for draw in trace.draws:
+            found[-1][draw.at].append(draw.state)
+            what.setdefault(draw.at, draw.what)
+    told = told_same_data(evidence)
+    for at, states in found[0].items():
+        for rank, others in enumerate(found[1:], 1):
+            if others.get(at) and others[at][0] == states[0]:
+                words = f"{what[at]} is drawn alike by ranks 0 and {rank}, though each has samples of its own"
+                return make_row("random numbers", many, NATURE if told else DIFFERS, words, at)
+    if not what:
+        return make_row("random numbers", many, NOTHING, "nothing is drawn in loops over the data")
+    kinds = ", ".join(f"{name} ({at})" if at != name else name for at, name in what.items())
+    return make_row("random numbers", many, HOLDS, f"each rank draws its own: {kinds}")
+
+
+def learning_rate(evidence: Evidence) -> Row:
+    """Whether the learning rate is the original's at the same sample, or at least at the same step."""
+    many = evidence.many
+    theirs, ours = evidence.baseline.ranks[0].steps, many.ranks[0].steps
+    if not any(step.rates for step in ours):
+        return make_row("learning rate", many, NOTHING, "no optimizer has one")
+    factor = times(evidence.baseline, many) or 1.0
+    slack = round(factor) * (1 + len(training_passes(many.ranks[0])))
+    is_by_sample = is_by_step = True
+    for number in {step.optimizer for step in ours}:
+        mine, other = [[step for step in steps if step.optimizer == number] for steps in (ours, theirs)]
+        for index, step in enumerate(mine):
+            position = round(index * factor)
+            window = other[max(position - slack, 0) : position + slack + 1]
+            if index >= len(other) or not window:
+                break
+            is_by_step = is_by_step and _is_between(step, other[index : index + 1])
+            is_by_sample = is_by_sample and _is_between(step, window)
+            if not is_by_step and not is_by_sample:
+                return _other_rate(many, step, other[index], index)
+    if is_by_sample:
+        return make_row("learning rate", many, HOLDS, "at each sample about what it is in the original")
+    words = f"the original's at the same step, so that a schedule is {1 / factor:.2g} of the way at the end of an epoch"
+    return make_row("learning rate", many, NATURE, words, ours[0].at)
+
+
+def _is_between(step: Step, window: Sequence[Step]) -> bool:
+    """Whether the rates are within those of a part of the original."""
+    for index, rate in enumerate(step.rates):
+        known = [each.rates[index] for each in window if index < len(each.rates)]
+        if not known or not min(known) * (1 - 1e-9) <= rate <= max(known) * (1 + 1e-9):
+            return False
+    return True
+
+
+def _other_rate(many: Run, step: Step, other: Step, index: int) -> Row:
+    ours, theirs = (", ".join(f"{rate:.6g}" for rate in each.rates) for each in (step, other))
+    words = f"step {index + 1}: {ours} for {theirs}, and never that of the same samples"
+    if any(nature.kind == "plateau" for nature in many.ranks[0].natures):
+        return make_row("learning rate", many, NATURE, f"the schedule follows a metric; {words}", step.at, index + 1)
+    return make_row("learning rate", many, DIFFERS, words, step.at, index + 1)
+
+
+def printed(evidence: Evidence) -> Row:
+    """Whether every number that is shown is everyone's, and no rank's own."""
+    many = evidence.many
+    ranks = [_by_line(trace.prints) for trace in many.ranks]
+    shown = 0
+    for at, lines in ranks[0].items():
+        for index, line in enumerate(lines):
+            shown += 1
+            for rank, others in enumerate(ranks[1:], 1):
+                theirs = others.get(at, [])
+                found = compare.numbers_differ(line.text, theirs[index].text, 0.0) if index < len(theirs) else None
+                if found is None or found == ("0", str(rank)):
+                    continue
+                words = f"rank 0 prints {found[0]}, rank {rank} {found[1]}: a number of one rank's own, not everyone's"
+                told = [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]
+                return make_row("printed", many, NATURE if told else DIFFERS, words, at)
+    if not shown:
+        return make_row("printed", many, NOTHING, "nothing was printed")
+    return make_row("printed", many, HOLDS, f"{counted(shown, 'line')}, no number of which is one rank's own")
+
+
+def _by_line(prints: Sequence[Print]) -> dict[str | None, list[Print]]:
+    found: dict[str | None, list[Print]] = defaultdict(list)
+    for line in prints:
+        found[line.at].append(line)
+    return found

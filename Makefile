@@ -8,7 +8,7 @@ DOCS_STAMP := .venv/.docs-installed
 
 help:
 	@echo "make venv      set up .venv: accelify, its extras and the test tools, all pinned"
-	@echo "make demo      rewrite two real scripts, run them on two processes, compare"
+	@echo "make demo      rewrite two real scripts, prove that they train the same models"
 	@echo "make docs      build the documentation site in build/site; a broken link is an error"
 	@echo "make test      run the tests"
 	@echo "make test-fast run the tests of the codemod's facts, in less than 30 seconds"
@@ -57,6 +57,7 @@ soak: venv
 	@ACCELIFY_TEST_KILLS=200 $(BIN)/python -m pytest tests/runtime/checkpoint/test_killed.py
 	@ACCELIFY_TEST_CELLS=20000 $(BIN)/python -m pytest tests/test_cli.py -k thousand_cells
 	@ACCELIFY_TEST_EXAMPLES=600 $(BIN)/python -m pytest --timeout 3600 tests/test_composed.py tests/test_random_programs.py
+	@ACCELIFY_TEST_INSTRUCTION_SETS=default,avx2,avx512 $(BIN)/python -m pytest --timeout 3600 tests/test_demo.py
 
 lint: venv
 	@$(BIN)/ruff check .

@@ -22,7 +22,7 @@ LONGEST = (
     *("runtime/world/test_process_group", "launch/test_elastic", "runtime/checkpoint/test_killed"),
     *("launch/test_config", "test_notebooks", "launch/test_notebook", "launch/test_many_processes"),
     *("launch/test_docs", "verify/test_faults", "test_demo", "test_by_hand", "test_pre_commit"),
-    *("verify/test_runnable", "runtime/test_ranks", "launch/test_many_machines"),
+    *("runtime/test_ranks", "launch/test_many_machines"),
 )
 
 

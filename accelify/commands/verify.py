@@ -6,11 +6,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 SECONDS = click.FloatRange(0, min_open=True)
+STEPS = "Optimizer steps to compare.  [default: 20, and on to an evaluation, a checkpoint, the end of an epoch]"
 OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the script's own
 
 
@@ -21,7 +23,7 @@ OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the s
 @click.option("--also", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help="Rewrite this file too.")
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, package.train, run as by `python -m`.")
 @click.option("--processes", type=click.IntRange(min=2), default=2, show_default=True, help="Of the third run.")
-@click.option("--steps", type=click.IntRange(min=1), default=20, show_default=True, help="Optimizer steps to compare.")
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help=STEPS)
 @click.option("--full", is_flag=True, help="Let the runs end by themselves.")
 @click.option("--synthetic", is_flag=True, help="Small made-up data for datasets that are not here.")
 @click.option("--pretend-gpu", is_flag=True, help="All steps on pretend GPUs, too, not two.")
@@ -45,7 +47,7 @@ def command(
     also: tuple[Path, ...],
     is_module: bool,
     processes: int,
-    steps: int,
+    steps: int | None,
     full: bool,
     synthetic: bool,
     pretend_gpu: bool,
@@ -68,13 +70,15 @@ def command(
     from accelify.verify.experiment import Request
     from accelify.verify.prove import prove
     from accelify.verify.report import text
-    from accelify.verify.runs import Limits
+    from accelify.verify.runs import DRIVEN, Limits
     from accelify.verify.stopping import tidy_end
 
     if html is not None and not os.access(html.parent, os.W_OK):
         raise click.BadParameter(f"{html.parent} is no folder to write into", param_hint="--html")
     if arguments[:1] == ("--",):
         arguments = arguments[1:]
+    far = DRIVEN if steps is None else Limits(steps)
+    limits = replace(far, steps=None if full else far.steps, seconds=timeout, silence=silence)
     request = Request(
         script=_file_of(str(script)) if is_module else script,
         arguments=arguments,
@@ -82,7 +86,7 @@ def command(
         against=against,
         also=also,
         processes=processes,
-        limits=Limits(None if full else steps, timeout, silence),
+        limits=limits,
         synthetic=64 if synthetic else 0,
         gpu_steps=None if pretend_gpu else 2,
         folder=Path.cwd(),

@@ -100,16 +100,21 @@ def mask_times(line: str) -> str:
     return _TIME.sub("#", line)
 
 
-def numbers_differ(one: str, other: str, relative: float) -> tuple[str, str] | None:
+def numbers_differ(
+    one: str, other: str, relative: float, unstable: frozenset[int] | None = frozenset()
+) -> tuple[str, str] | None:
     """The first numbers of two printed lines that are not the same, or None; the words around them must be equal.
 
     A number with a fraction may be off by the tolerance and by one in its last digit; a whole one not at all.
+    unstable: which numbers differ from run to run; None where the words do.
     """
+    if unstable is None:
+        return None
     one, other = mask_times(one), mask_times(other)
     if _NUMBER.sub("#", one).split() != _NUMBER.sub("#", other).split():
         return one.strip(), other.strip()
-    for ours, theirs in zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True):
-        if ours == theirs:
+    for index, (ours, theirs) in enumerate(zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)):
+        if ours == theirs or index in unstable:
             continue
         a, b = float(ours), float(theirs)
         allowed = 0.0
@@ -118,6 +123,27 @@ def numbers_differ(one: str, other: str, relative: float) -> tuple[str, str] | N
         if not is_close(a, b, allowed):
             return ours, theirs
     return None
+
+
+def unstable_numbers(one: str, other: str) -> frozenset[int] | None:
+    """Which numbers of a line differ between two runs of one script, after times were masked; None: the words do."""
+    one, other = mask_times(one), mask_times(other)
+    if _NUMBER.sub("#", one).split() != _NUMBER.sub("#", other).split():
+        return None
+    pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
+    return frozenset(index for index, (ours, theirs) in enumerate(pairs) if ours != theirs)
+
+
+def in_numbers(words: tuple[str, str]) -> str:
+    """` (half the original's)`, of two numbers as they were printed; nothing where a factor says nothing."""
+    try:
+        ours, theirs = float(words[0]), float(words[1])
+    except ValueError:
+        return ""
+    if not theirs or not math.isfinite(ours / theirs):
+        return ""
+    known = in_words(ours / theirs)
+    return f" ({known} the original's)" if " of" not in known else ""
 
 
 def _last_digit(number: str) -> float:

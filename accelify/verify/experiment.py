@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify.verify import compare
+from accelify.verify.judging.contents import CHECKPOINTS
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.judging.launched import times
 from accelify.verify.runs import Limits, Order, Runner
@@ -70,22 +71,22 @@ class Experiment:
         self._runner = runner
         self._project = project
         self._rewritten = rewritten
+        self._limits = replace(request.limits, reach=0.0)
 
     def evidence(self) -> Evidence:
         """What they showed. Raises: CannotVerify when the original itself does not run, or verify fails."""
-        first = self._original("original")
+        first = self._first()
         one = self._run(self._of_rewritten("rewritten, 1 process"))
-        if one.ranks and _first_difference(first, one) is not None:
-            self._check_repeats(first)
+        again = self._again(first, one)
         compared = self._in_float64(first, one) or self._in_its_own_precision(first, one)
-        launched = self._launched(first) if self._request.launched else None
+        launched = self._launched() if self._request.launched else None
         made = _as_it_was_made(compared)
         if launched is not None and not compared.cannot_split and (times(first, launched) or 1) > 1:
             made = tuple(each for words in made for each in ((DIVIDED, words) if words == IN_FLOAT64 else (words,)))
             made = made if DIVIDED in made else (*made, DIVIDED)
         notes = self._rewritten.notes
         baseline, many, cannot_split = compared.baseline, compared.many, compared.cannot_split
-        evidence = Evidence(first, one, baseline, many, notes, made, cannot_split, launched)
+        evidence = Evidence(first, one, baseline, many, notes, made, cannot_split, launched, again=again)
         return evidence if self._request.gpu_steps == 0 else self._with_pretend_gpus(evidence)
 
     def _with_pretend_gpus(self, evidence: Evidence) -> Evidence:
@@ -98,7 +99,7 @@ class Experiment:
 
     def _on_pretend_gpus(self, order: Order, processes: int) -> Run:
         """A run of as many steps as were asked for on GPUs."""
-        counts = [count for count in (self._request.limits.steps, self._request.gpu_steps) if count is not None]
+        counts = [count for count in (self._limits.steps, self._request.gpu_steps) if count is not None]
         order = replace(order, processes=processes, split=False, launched=True, bare=True, pretend=True)
         return self._start(order, min(counts, default=None))
 
@@ -119,14 +120,12 @@ class Experiment:
         self._answer_for(compared.many, self._many(bool(made)), "the rewritten script")
         return compared
 
-    def _launched(self, first: Run) -> Run:
-        """The processes as `accelify launch` starts them, as far as the original's samples reach."""
-        processes, steps = self._request.processes, self._request.limits.steps
-        if steps is not None and first.ranks[0].end.how == "steps":
-            steps = max(steps // processes, 1)
+    def _launched(self) -> Run:
+        """The processes as `accelify launch` starts them, for as many steps, and so for more of the samples."""
+        processes = self._request.processes
         order = self._of_rewritten(f"rewritten, {processes} processes as launched", launched=True)
         order = replace(order, processes=processes, split=False)
-        run = self._start(order, steps)
+        run = self._start(order)
         self._answer_for(run, order, "the rewritten script")
         return run
 
@@ -164,13 +163,26 @@ class Experiment:
         return replace(self._of_original(label, split=True, **how), project=rewritten.project, changed=files)
 
     def _start(self, order: Order, steps: int | None = None) -> Run:
-        limits = self._request.limits
-        return self._runner.run(order, limits if steps is None else replace(limits, steps=steps))
+        return self._runner.run(order, self._limits if steps is None else replace(self._limits, steps=steps))
 
     def _run(self, order: Order) -> Run:
         """A run of the rewritten script, whose failure is its own."""
         run = self._start(order)
         self._answer_for(run, order, "the rewritten script")
+        return run
+
+    def _first(self) -> Run:
+        """The original as it is, which says how many steps all other runs take."""
+        exactly, self._limits = self._limits, self._request.limits
+        try:
+            run = self._original("original")
+        finally:
+            self._limits = exactly
+        trace = run.ranks[0]
+        if trace.stopped_after is not None:
+            self._limits = replace(exactly, steps=trace.stopped_after)
+        elif exactly.steps is not None:  # it ended by itself: more than its steps are too many
+            self._limits = replace(exactly, steps=max(exactly.steps, len(trace.steps) + 1))
         return run
 
     def _original(self, label: str, comparable: bool = False) -> Run:
@@ -195,8 +207,19 @@ class Experiment:
                 f"{run.error.traceback or run.error.message}"
             )
 
-    def _check_repeats(self, original: Run) -> None:
-        found = _first_difference(original, self._start(self._of_original("original, again")))
+    def _again(self, original: Run, one: Run) -> Run | None:
+        """The original once more, where it is to be known whether it does the same twice."""
+        differs = _first_difference(original, one) is not None
+        if not differs and _shown(original) == _shown(one) and _kept(original) == _kept(one):
+            return None
+        again = self._start(self._of_original("original, again"))
+        if differs:
+            self._check_repeats(original, again)
+        return again
+
+    @staticmethod
+    def _check_repeats(original: Run, again: Run) -> None:
+        found = _first_difference(original, again)
         if found is not None:
             losses = f"{found[0].at}: a loss of {found[0].loss:.9g}, and of {found[1].loss:.9g} in a second run"
             raise CannotVerify(
@@ -256,6 +279,14 @@ def _check_original(run: Run, log: str) -> None:
         raise CannotVerify(f"the original itself ends {status}; its last output:\n{log[-2000:]}")
     if not trace.backwards:
         raise CannotVerify("the original ends without a backward pass: there is no training to compare")
+
+
+def _shown(run: Run) -> list[str]:
+    return [compare.mask_times(line.text) for line in run.ranks[0].prints]
+
+
+def _kept(run: Run) -> dict[str, bytes]:
+    return {name: content for name, content in run.contents.items() if not name.endswith(CHECKPOINTS)}
 
 
 def _first_difference(run: Run, other: Run) -> tuple[Backward, Backward] | None:

@@ -11,7 +11,7 @@ from accelify.codemod.result import FileResult, Note, Status, Tier
 from accelify.verify.experiment import Request
 from accelify.verify.forking import Server
 from accelify.verify.prove import prove
-from accelify.verify.runs import Progress
+from accelify.verify.runs import DRIVEN, Progress
 from accelify.verify.scratch import CannotVerify, Project, Rewritten
 from accelify.verify.verdict import Status as RowStatus
 from accelify.verify.verdict import Verdict
@@ -38,7 +38,7 @@ def _checked(program: Program, progress: Progress, server: Server) -> Program:
     if not migrated:
         return program
     script = Path(program[0].path)
-    request = Request(script, folder=Path.cwd())
+    request = Request(script, folder=Path.cwd(), limits=DRIVEN)
     try:
         request = replace(request, rewritten=_as_rewritten(script, migrated))
     except CannotVerify as error:

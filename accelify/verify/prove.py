@@ -58,6 +58,7 @@ def _prove(request: Request, progress: Progress, server: Server, folder: Path, b
         rows=judge(evidence),
         steps=len(original.ranks[0].steps),
         is_whole=original.ranks[0].end.how == "exit",
+        not_reached=original.ranks[0].unreached,
         made_comparable=evidence.made_comparable,
         replaced=tuple(dict.fromkeys(original.ranks[0].replaced)),
         notes=rewritten.notes,

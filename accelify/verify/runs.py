@@ -15,12 +15,14 @@ from typing import Any
 
 from accelify.verify.forking import Server
 from accelify.verify.scratch import CannotVerify, Project, copy_project
-from accelify.verify.trace import Run, read_trace
+from accelify.verify.trace import Run, Trace, read_trace
 
 # How often a run is looked at. Units: seconds.
 INTERVAL = 0.05
 # How long the stacks of a hanging rank may take to be written. Units: seconds.
 STACKS = 10.0
+# The largest file whose contents are compared. Units: bytes.
+LARGEST = 2**22
 
 Progress = Callable[[str], None]
 
@@ -29,13 +31,21 @@ Progress = Callable[[str], None]
 class Limits:
     """What bounds a run. steps: optimizer steps, None to let it end. Units: seconds.
 
+    reach: how long the original goes on after its steps, until it has evaluated, written a checkpoint and ended an
+    epoch; the other runs take as many steps as it took.
+
     silence: how long ranks of several may show no sign of progress, or longer where one process alone is long silent;
     the run in one process may take it all.
     """
 
     steps: int | None = 20
     seconds: float = 600.0
+    reach: float = 0.0
     silence: float = 60.0
+
+
+# How far a proof goes where nobody says.
+DRIVEN = Limits(reach=10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,8 @@ class Runner:
             hang = self._watch(order, limits, place, names)
             stacks = self._end(names, place) if hang else ()
         ranks = tuple(read_trace(place / "own" / f"trace.{rank}", rank) for rank in range(order.processes))
-        return Run(order.label, ranks, time.monotonic() - begun, hang, stacks)
+        contents = _contents(root, ranks)
+        return Run(order.label, ranks, time.monotonic() - begun, hang, stacks, contents)
 
     @contextmanager
     def _store(self, place: Path) -> Iterator[int]:
@@ -152,6 +163,7 @@ class Runner:
             "rank": rank,
             "world": order.processes,
             "steps": limits.steps,
+            "reach": limits.reach,
             "split": order.split,
             "comparable": order.comparable,
             "summed": order.summed,
@@ -215,6 +227,15 @@ class Runner:
             else None
             for hung, file in zip(hanging, files, strict=True)
         )
+
+
+def _contents(root: Path, ranks: Sequence[Trace]) -> dict[str, bytes]:
+    """What the files of the project that the ranks wrote hold, but for large ones."""
+    names = dict.fromkeys(write.path for trace in ranks for write in trace.writes if write.how != "mkdir")
+    found = {name: root / name for name in names if not name.startswith("/")}
+    return {
+        name: path.read_bytes() for name, path in found.items() if path.is_file() and path.stat().st_size <= LARGEST
+    }
 
 
 def shorten_stack(text: str) -> str:

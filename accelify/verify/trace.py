@@ -148,6 +148,8 @@ class Trace:
     settings: list[tuple[int, dict[str, str]]] = field(default_factory=list)  # what changed, by backward pass
     buffers: list[tuple[str | None, dict[str, str]]] = field(default_factory=list)  # after each step
     taken: int = 0  # steps of a run that is not watched
+    stopped_after: int | None = None  # steps, where it was stopped by us
+    unreached: tuple[str, ...] = ()  # what it had not come to by then
     end: End = field(default_factory=End)
 
     @property
@@ -165,6 +167,7 @@ class Run:
     seconds: float = 0.0
     hang: str | None = None
     stacks: tuple[str | None, ...] = ()
+    contents: dict[str, bytes] = field(default_factory=dict)  # of the files that it wrote
 
     @property
     def world(self) -> int:
@@ -252,6 +255,8 @@ class _Reader:
             trace.seeds.append((event["stream"], event["value"], event["at"]))
         elif kind == "shard":
             trace.shards.append(event["at"])
+        elif kind == "stopped":
+            trace.stopped_after, trace.unreached = event["steps"], tuple(event["unreached"])
         elif kind == "replaced":
             trace.replaced.append(event["what"])
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-# What scripts do now and then, so that a run of a few steps may not come to it.
-LATE = ("evaluation", "checkpoints")
-
 
 class Status(str, Enum):
     """How one thing came out; only `differs` speaks against the rewritten script."""
@@ -77,6 +74,7 @@ class Verdict:
     error: str | None = None
     steps: int = 0
     is_whole: bool = False  # the runs ended by themselves
+    not_reached: tuple[str, ...] = ()  # what they would have to go on for
     made_comparable: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -84,14 +82,6 @@ class Verdict:
     curves: dict[str, tuple[float, ...]] = field(default_factory=dict)
     seconds: float = 0.0
     circumstances: Circumstances = Circumstances()
-
-    @property
-    def not_reached(self) -> tuple[str, ...]:
-        """What the runs would have to go on for to show it."""
-        if self.is_whole or self.error is not None:
-            return ()
-        unseen = [row.name for row in self.rows if row.status is Status.NOTHING and row.name in LATE]
-        return tuple(name for name in LATE if name in unseen)
 
     @property
     def conclusion(self) -> str:

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from accelify.verify.experiment import Request
 from accelify.verify.forking import Server
 from accelify.verify.prove import prove
-from accelify.verify.runs import Limits
+from accelify.verify.runs import Limits, Order, Runner
+from accelify.verify.trace import Run
 from accelify.verify.verdict import Row, Status, Verdict
 
 # Bounds for a machine that does much else beside. Units: seconds.
 LIMITS = Limits(steps=None, seconds=120.0, silence=60.0)
 
 Prove = Callable[..., Verdict]
+
+
+class RememberingRunner(Runner):
+    """Makes no run of one file twice: many tests compare one original with scripts that are broken in one line."""
+
+    _made: ClassVar[dict[object, Run]] = {}
+
+    def run(self, order: Order, limits: Limits) -> Run:
+        script = dict(order.changed).get(order.project.script)
+        text = (order.project.root / order.project.script).read_bytes() if script is None else script
+        key = replace(order, project=None, changed=()), order.project.script, text, limits  # type: ignore[arg-type]
+        if key in self._made:
+            return self._made[key]
+        run = super().run(order, limits)
+        if not run.hang and run.error is None:
+            self._made[key] = run
+        return run
 
 
 @pytest.fixture(scope="session")
@@ -26,8 +46,10 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def proving(server: Server, tmp_path: Path) -> Prove:
+def proving(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prove:
     """Verify an original, against a migrated text if there is one, else against what the codemod makes of it."""
+
+    monkeypatch.setattr("accelify.verify.prove.Runner", RememberingRunner)
 
     def proven(original: str, migrated: str | None = None, limits: Limits = LIMITS, **more: object) -> Verdict:
         (tmp_path / "train.py").write_text(original)

@@ -218,13 +218,39 @@ def test_checkpoints_with_other_keys_shapes_or_values() -> None:
     assert "the value of fc.weight is not the original's" in compared(replace(weight, value="abd"))
 
 
-def test_only_lines_after_evaluating_must_say_the_same_over_several_processes() -> None:
-    original = traced(prints=[Print("loss 0.5"), Print("accuracy 0.75", "train.py:60", True)])
-    ranks = [traced(rank, prints=[Print("loss 0.9"), Print("accuracy 0.75", evaluation=True)]) for rank in range(2)]
-    assert outputs.evaluation(evidence(original, *ranks)).status is Status.HOLDS
-    own = [traced(rank, prints=[Print(f"accuracy 0.{rank + 1}", evaluation=True)]) for rank in range(2)]
-    row = outputs.evaluation(evidence(original, *own))
-    assert row.words == "prints 0.1 for 0.75: each rank prints a number of its own share, so it is not gathered"
+def printing(*lines: str) -> list[Print]:
+    """Lines of a loss, the last one after evaluating."""
+    return [Print(text, f"train.py:{9 + index}", index == 1) for index, text in enumerate(lines)]
+
+
+def test_every_printed_number_is_the_originals() -> None:
+    original = traced(prints=printing("loss 0.5", "accuracy 0.75"))
+    same = [traced(rank, prints=printing("loss 0.5", "accuracy 0.75")) for rank in range(2)]
+    for row in (outputs.printed, outputs.evaluation):
+        assert row(evidence(original, *same)).status is Status.HOLDS
+    own = [traced(rank, prints=printing("loss 0.25", f"accuracy 0.{rank + 1}")) for rank in range(2)]
+    found = evidence(original, *own)
+    assert outputs.evaluation(found).words == (
+        "prints 0.1 for 0.75: each rank prints a number of its own share, so it is not gathered"
+    )
+    assert outputs.printed(found).words == "prints 0.25 for 0.5 (half the original's)"
+    told = replace(found, notes=("train.py:10: what is shown is of one process's own batches",))
+    assert [row(told).status for row in (outputs.printed, outputs.evaluation)] == [Status.DIFFERS, Status.NATURE]
+
+
+def test_a_mean_over_uneven_parts_of_a_batch_is_near() -> None:
+    original = traced(prints=printing("loss 0.500"), passes=passing((0, 1, 2)))
+    for printed, status in (("loss 0.450", Status.NATURE), ("loss 0.250", Status.DIFFERS)):
+        ranks = [traced(rank, prints=printing(printed)) for rank in range(2)]
+        assert outputs.printed(evidence(original, *ranks)).status is status
+
+
+def test_numbers_that_differ_from_run_to_run_are_not_compared() -> None:
+    original, again = (traced(prints=printing(f"seed {number} loss 0.50")) for number in (3, 4))
+    repeated = Run("original, again", (again,))
+    for text, status in (("seed 5 loss 0.50", Status.HOLDS), ("seed 5 loss 0.40", Status.DIFFERS)):
+        one = Run("one", (traced(prints=printing(text)),))
+        assert outputs.output_of_one(replace(evidence(original), one=one, again=repeated)).status is status
 
 
 def test_an_end_by_error_is_that_of_the_rank_whose_fault_it_is() -> None:

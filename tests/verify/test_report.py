@@ -26,7 +26,7 @@ CURVES = {
     "rewritten, 2 processes": (1.0, 0.5, 0.25, 0.2),
 }
 DIFFERS = Verdict("train.py", 2, ROWS, steps=4, curves=CURVES, diff="--- a\n+++ b\n-loss < 1\n+ok\n", seconds=3.21)
-SHORT = Verdict("train.py", 2, (*ROWS[:1], Row("evaluation", 2, Status.NOTHING, "nothing was printed")), steps=20)
+SHORT = Verdict("train.py", 2, ROWS[:1], steps=20, not_reached=("evaluation", "checkpoints"))
 PROVEN = Verdict("train.py", 2, ROWS[:2], steps=4, is_whole=True, made_comparable=("dropout off (a.py:3)",))
 FAILED = Verdict("train.py", 2, error="the original itself fails:\nValueError: <x>")
 ALL = [DIFFERS, PROVEN, FAILED, SHORT]
@@ -106,7 +106,7 @@ def test_the_page_draws_every_run_and_breaks_where_a_loss_is_no_number() -> None
 
 
 def test_every_report_says_how_far_the_proof_goes() -> None:
-    words = "proven for 20 steps; not reached: evaluation"
+    words = "proven for 20 steps; not reached: evaluation, checkpoints"
     assert SHORT.conclusion == words
     assert f"train.py: {words} in 0 s\n" in text.render(SHORT)
     assert words in html.render(SHORT)

@@ -21,6 +21,7 @@ from typing import Any, NoReturn  # an order is JSON
 
 from accelify.codemod.files.source import decode, is_notebook
 from accelify.verify.inside import float64, natures, prints, samples, training, writes
+from accelify.verify.inside.reach import Reach
 from accelify.verify.inside.record import Recorder
 
 # How long a rank that has taken its steps waits for the others to have taken theirs. Units: seconds.
@@ -65,17 +66,18 @@ def _watched(recorder: Recorder, order: dict[str, Any], ending: Ending) -> Abstr
         _add_up_losses()
     if order["undivided"]:
         _give_all_batches()
+    reach = Reach(recorder, order["reach"])
     if order["bare"]:
         training.count_steps(recorder, order["steps"], ending.stop)
     else:
         if order["float64"]:
             float64.install()
         natures.install(recorder, order["comparable"], order["rank"], notes_states=order["launched"])
-        training.install(recorder, order["steps"], ending.stop)
-        samples.install(recorder)
-        prints.install(recorder)
+        training.install(recorder, order["steps"], reach, ending.stop)
+        samples.install(recorder, reach)
+        prints.install(recorder, reach)
     folders = order["root"], order["protected"], order["own"], order["temporary"]
-    writes.install(recorder, *folders, looks_into=not order["bare"])
+    writes.install(recorder, reach, *folders, looks_into=not order["bare"])
     if not order["pretend"]:
         return nullcontext()
     from accelify.verify.inside.pretend.install import install

@@ -9,15 +9,24 @@ from typing import IO, Any  # streams hand on whatever they have
 import torch
 from torch import nn
 
+from accelify.verify.inside.reach import EVALUATION, Reach
 from accelify.verify.inside.record import Recorder
 
 
 class Evaluations:
     """Whether the script has evaluated since its last backward pass: `model.eval()`, or `no_grad` entered by itself."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, reach: Reach) -> None:
         self._recorder = recorder
+        self._reach = reach
+        self._is_switched = False  # by `model.eval()`
         self.is_on = False
+
+    def told(self) -> bool:
+        """The same, of a line that is printed."""
+        if self._is_switched:
+            self._reach.came_to(EVALUATION)
+        return self.is_on
 
     def watch(self) -> None:
         """Notice evaluations from here on."""
@@ -26,11 +35,11 @@ class Evaluations:
 
         def switch(module: nn.Module, mode: bool = True) -> nn.Module:
             if not mode:
-                self.is_on = True
+                self.is_on = self._is_switched = True
             return train(module, mode)
 
         def again(*given: Any, **options: Any) -> None:
-            self.is_on = False
+            self.is_on = self._is_switched = False
             backward(*given, **options)
 
         nn.Module.train = switch  # type: ignore[method-assign, assignment]
@@ -72,7 +81,7 @@ class Lines:
         for line in lines:
             # A line that was drawn over is a progress bar's.
             if line.strip() and own["_place"] is not None and "\r" not in line:
-                own["_recorder"].write("print", text=line, at=own["_place"], evaluation=own["_evaluations"].is_on)
+                own["_recorder"].write("print", text=line, at=own["_place"], evaluation=own["_evaluations"].told())
             own["_place"] = own["_recorder"].place()
         return own["_stream"].write(text)  # type: ignore[no-any-return]
 
@@ -88,9 +97,9 @@ class Lines:
         return getattr(vars(self)["_stream"], name)
 
 
-def install(recorder: Recorder) -> None:
+def install(recorder: Recorder, reach: Reach) -> None:
     """Record what is printed and logged from here on."""
-    evaluations = Evaluations(recorder)
+    evaluations = Evaluations(recorder, reach)
     evaluations.watch()
     lines: Any = Lines(sys.stdout, recorder, evaluations)
     sys.stdout = lines
@@ -99,7 +108,7 @@ def install(recorder: Recorder) -> None:
     def logged(logger: logging.Logger, record: logging.LogRecord) -> None:
         place = recorder.place()
         if recorder.owns(record.pathname) and not logger.disabled:
-            recorder.write("print", text=record.getMessage(), at=place, evaluation=evaluations.is_on)
+            recorder.write("print", text=record.getMessage(), at=place, evaluation=evaluations.told())
         handle(logger, record)
 
     logging.Logger.handle = logged  # type: ignore[method-assign, assignment]

@@ -8,14 +8,16 @@ from typing import Any  # torch's loader iterators are private and untyped
 
 from torch.utils.data import dataloader
 
+from accelify.verify.inside.reach import Reach
 from accelify.verify.inside.record import Recorder
 
 
 class Samples:
     """The passes over loaders; a loader is known by its dataset, since `prepare` may copy the loader."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, reach: Reach) -> None:
         self._recorder = recorder
+        self._reach = reach
         self._datasets: list[Any] = []
         self._passes: list[int] = []
 
@@ -46,17 +48,19 @@ class Samples:
     def batch(self, iterator: Any, indices: Any) -> None:
         """A batch was handed out."""
         dataset, number = iterator._verified
+        self._reach.took_batch(iterator._verified)
         self._recorder.write("batch", dataset=dataset, number=number, indices=_plain(indices))
 
     def end(self, iterator: Any) -> None:
         """A pass is over."""
         dataset, number = iterator._verified
+        self._reach.ended_pass(iterator._verified)
         self._recorder.write("pass end", dataset=dataset, number=number)
 
 
-def install(recorder: Recorder) -> None:
+def install(recorder: Recorder, reach: Reach) -> None:
     """Record every DataLoader's passes from here on."""
-    samples = Samples(recorder)
+    samples = Samples(recorder, reach)
     kind: Any = dataloader._BaseDataLoaderIter
     start, next_index, following = kind.__init__, kind._next_index, kind.__next__
 

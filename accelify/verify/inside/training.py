@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from accelify.verify.inside.reach import Reach
 from accelify.verify.inside.record import Recorder, Sketcher, digest
 from accelify.verify.inside.settings import Settings
 
@@ -18,8 +19,9 @@ from accelify.verify.inside.settings import Settings
 class Training:
     """What is known of the training under way."""
 
-    def __init__(self, recorder: Recorder, steps: int | None, stop: Callable[[], NoReturn]) -> None:
+    def __init__(self, recorder: Recorder, steps: int | None, reach: Reach, stop: Callable[[], NoReturn]) -> None:
         self._recorder = recorder
+        self._reach = reach
         self._sketcher = Sketcher()
         self._limit = steps
         self._stop = stop
@@ -54,6 +56,7 @@ class Training:
         value = sum(float(loss.detach().to(torch.float64).sum()) for loss in losses)
         dtype = str(losses[0].dtype).removeprefix("torch.") if losses else "float32"
         self.passes += 1
+        self._reach.learned()
         self._settings.before_pass()
         self._recorder.write("backward", loss=value, dtype=dtype, at=self._recorder.place())
 
@@ -93,7 +96,7 @@ class Training:
         if self._step_depth == 0:
             self._settings.after_step()
             self.steps += 1
-            if self._limit is not None and self.steps >= self._limit:
+            if self._limit is not None and self.steps >= self._limit and self._reach.is_far_enough(self.steps):
                 self._stop()
 
     def _number(self, optimizer: Optimizer) -> int:
@@ -116,9 +119,9 @@ class Training:
         )
 
 
-def install(recorder: Recorder, steps: int | None, stop: Callable[[], NoReturn]) -> None:
-    """Record from here on; call `stop` after so many optimizer steps."""
-    training = Training(recorder, steps, stop)
+def install(recorder: Recorder, steps: int | None, reach: Reach, stop: Callable[[], NoReturn]) -> None:
+    """Record from here on; call `stop` after so many optimizer steps, once the run has come far enough."""
+    training = Training(recorder, steps, reach, stop)
     torch.autograd.backward = training.backward
     register_optimizer_step_pre_hook(training.before_step)
     register_optimizer_step_post_hook(training.after_step)

@@ -15,6 +15,7 @@ from typing import Any  # checkpoints hold anything
 import torch
 from torch import nn
 
+from accelify.verify.inside.reach import CHECKPOINTS, SUFFIXES, Reach
 from accelify.verify.inside.record import Recorder, Sketcher, digest
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -30,8 +31,11 @@ class Refused(PermissionError):
 class Writes:
     """What happens to an audit event that may write."""
 
-    def __init__(self, recorder: Recorder, root: str, protected: list[str], own: str, temporary: str) -> None:
+    def __init__(
+        self, recorder: Recorder, reach: Reach, root: str, protected: list[str], own: str, temporary: str
+    ) -> None:
         self._recorder = recorder
+        self._reach = reach
         self._root = os.path.join(root, "")
         self._protected = [os.path.join(folder, "") for folder in protected]
         self._own = os.path.join(own, "")
@@ -85,6 +89,8 @@ class Writes:
         if os.path.islink(absolute) and absolute.startswith(self._root):
             _detach(absolute, truncates)
         self._guard(absolute, os.fsdecode(path))
+        if absolute.endswith(SUFFIXES):
+            self._reach.came_to(CHECKPOINTS)
         self._recorder.write("write", path=self._named(path), how=how, at=self._recorder.place(), **more)
 
     def _absolute(self, path: Any) -> str:
@@ -115,12 +121,14 @@ def _detach(link: str, truncates: bool) -> None:
         os.chmod(link, stat.S_IMODE(os.stat(target).st_mode) | stat.S_IWUSR)
 
 
-def install(recorder: Recorder, root: str, protected: list[str], own: str, temporary: str, *, looks_into: bool) -> None:
+def install(
+    recorder: Recorder, reach: Reach, root: str, protected: list[str], own: str, temporary: str, *, looks_into: bool
+) -> None:
     """Watch from here on; `own` is where the traces are written, `temporary` the folder for everybody's short files.
 
     looks_into: whether to record what checkpoints hold.
     """
-    writes = Writes(recorder, root, protected, own, temporary)
+    writes = Writes(recorder, reach, root, protected, own, temporary)
     sketcher = Sketcher()
     save = torch.save
 
@@ -131,6 +139,7 @@ def install(recorder: Recorder, root: str, protected: list[str], own: str, tempo
         else:
             path = _name_of(file, writes)
         save(thing, file, *rest, **options)
+        reach.came_to(CHECKPOINTS)
         if not looks_into:
             return
         leaves = [leaf for _, leaf in zip(range(LEAVES), _leaves(thing, "", sketcher), strict=False)]

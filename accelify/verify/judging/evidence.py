@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from accelify.verify.trace import Pass, Run, Trace
 
+# How the notes of the rewrite say that what is shown is one process's own.
+OWN_OUTPUT = ("of one process's own", "of this process's own", "this process's share")
 OWN_RANDOM_NUMBERS = "each rank draws random numbers of its own"
 
 
@@ -26,6 +28,13 @@ class Evidence:
     launched: Run | None = None
     on_gpus: Run | None = None  # the rewritten script on pretend GPUs
     original_on_gpu: Run | None = None
+    again: Run | None = None  # the original once more, where what it prints or writes may differ from run to run
+
+    @property
+    def dtype(self) -> str:
+        """In what the runs that are compared compute."""
+        losses = self.baseline.ranks[0].backwards
+        return losses[0].dtype if losses else "float32"
 
     @property
     def as_launched(self) -> Evidence:
@@ -60,6 +69,11 @@ def why_by_nature(evidence: Evidence) -> str | None:
 def told_same_data(evidence: Evidence) -> list[str]:
     """The notes of the rewrite that say that all ranks compute on the same data."""
     return [note for note in evidence.notes if "same data" in note]
+
+
+def batch_sizes(trace: Trace) -> set[int]:
+    """How many samples the batches have that feed the training."""
+    return {len(batch) for passed in trace.passes if passed.trains for batch in passed.batches if batch}
 
 
 def training_passes(trace: Trace) -> dict[tuple[int, int], Pass]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from accelify.verify.judging import data, endings, launched, outputs, settings, training
+from accelify.verify.judging import contents, data, endings, launched, outputs, settings, training
 from accelify.verify.judging.devices import devices
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.trace import Run
@@ -15,6 +15,7 @@ from accelify.verify.verdict import Row, Which
 def judge(evidence: Evidence) -> tuple[Row, ...]:
     """One process against the original, then several."""
     single = [row(evidence.original, evidence.one) for row in SINGLE]
+    single += [row(evidence) for row in SINGLE_OUTPUT]
     several = [row(evidence) for row in SEVERAL]
     found = [] if evidence.launched is None else [row(evidence.as_launched) for row in LAUNCHED]
     launched_rows = [replace(row, shown_by=Which.LAUNCHED) for row in found]
@@ -29,9 +30,9 @@ SINGLE: tuple[Callable[[Run, Run], Row], ...] = (
     training.learning_rate_of_one,
     training.losses_of_one,
     training.parameters_of_one,
-    outputs.output_of_one,
     outputs.checkpoints_of_one,
 )
+SINGLE_OUTPUT: tuple[Callable[[Evidence], Row], ...] = (outputs.output_of_one, contents.contents_of_one)
 SEVERAL: tuple[Callable[[Evidence], Row], ...] = (
     endings.ending_of_many,
     endings.work,
@@ -43,9 +44,11 @@ SEVERAL: tuple[Callable[[Evidence], Row], ...] = (
     training.losses,
     training.gradients,
     training.parameters,
+    outputs.printed,
     outputs.evaluation,
     outputs.checkpoints,
     outputs.files,
+    contents.contents,
 )
 LAUNCHED: tuple[Callable[[Evidence], Row], ...] = (
     launched.ending,

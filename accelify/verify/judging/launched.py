@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from accelify.verify import compare
 from accelify.verify.judging import data, endings
-from accelify.verify.judging.evidence import Evidence, told_same_data, training_passes
+from accelify.verify.judging.evidence import OWN_OUTPUT, Evidence, told_same_data, training_passes
+from accelify.verify.judging.outputs import by_site
 from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row
-from accelify.verify.trace import Pass, Print, Run, Step
+from accelify.verify.trace import Pass, Run, Step
 from accelify.verify.verdict import Row
 
 # How the notes of the rewrite say that a step learns from more than it did.
 LEARNS_FROM_MORE = ("a step learns from", "learn from N", "1/N of the steps", "N times")
-OWN_OUTPUT = ("of one process's own", "of this process's own", "this process's share")
 
 
 def ending(evidence: Evidence) -> Row:
@@ -179,7 +179,7 @@ def _other_rate(many: Run, step: Step, other: Step, index: int) -> Row:
 def printed(evidence: Evidence) -> Row:
     """Whether every number that is shown is everyone's, and no rank's own."""
     many = evidence.many
-    ranks = [_by_line(trace.prints) for trace in many.ranks]
+    ranks = [by_site(trace.prints) for trace in many.ranks]
     shown = 0
     for at, lines in ranks[0].items():
         for index, line in enumerate(lines):
@@ -195,10 +195,3 @@ def printed(evidence: Evidence) -> Row:
     if not shown:
         return make_row("printed", many, NOTHING, "nothing was printed")
     return make_row("printed", many, HOLDS, f"{counted(shown, 'line')}, no number of which is one rank's own")
-
-
-def _by_line(prints: Sequence[Print]) -> dict[str | None, list[Print]]:
-    found: dict[str | None, list[Print]] = defaultdict(list)
-    for line in prints:
-        found[line.at].append(line)
-    return found

@@ -3,66 +3,150 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from accelify.verify import compare
-from accelify.verify.judging.evidence import Evidence, why_by_nature
-from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row, named_ranks, share
-from accelify.verify.trace import Checkpoint, Run, Trace
+from accelify.verify.judging.evidence import OWN_OUTPUT, Evidence, batch_sizes, why_by_nature
+from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row, masked, named_ranks, share
+from accelify.verify.trace import Checkpoint, Print, Run, Trace
 from accelify.verify.verdict import Row
 
+# By how much a mean over parts of a batch may be off where the parts are not equal.
+UNEVEN = 0.2
 
-def output_of_one(original: Run, one: Run) -> Row:
-    """What was printed, but for times."""
-    theirs = [compare.mask_times(line.text) for line in original.ranks[0].prints]
-    ours = one.ranks[0].prints
+
+def output_of_one(evidence: Evidence) -> Row:
+    """What was printed, but for times and what differs from run to run."""
+    one, original = evidence.one, evidence.original
+    theirs, ours = original.ranks[0].prints, one.ranks[0].prints
+    unstable = _unstable(evidence)
     for index, line in enumerate(ours):
         if index >= len(theirs):
             return make_row("output", one, DIFFERS, f"prints {line.text.strip()!r}, the original does not", line.at)
-        if compare.mask_times(line.text) != theirs[index]:
-            found = compare.numbers_differ(line.text, original.ranks[0].prints[index].text, 0.0)
-            if found is not None:
-                return make_row("output", one, DIFFERS, f"prints {found[0]} for {found[1]}", line.at)
+        found = compare.numbers_differ(line.text, theirs[index].text, 0.0, unstable(index))
+        if found is not None:
+            return make_row("output", one, DIFFERS, f"prints {found[0]} for {found[1]}", line.at)
     if len(ours) < len(theirs):
-        missing = original.ranks[0].prints[len(ours)]
+        missing = theirs[len(ours)]
         return make_row("output", one, DIFFERS, f"does not print {missing.text.strip()!r}", missing.at)
     if not theirs:
         return make_row("output", one, NOTHING, "nothing was printed")
     return make_row("output", one, HOLDS, f"{counted(len(theirs), 'line')}, the same but for times")
 
 
+def _unstable(evidence: Evidence) -> Callable[[int], frozenset[int] | None]:
+    """Which numbers of a line that the original prints differ from run to run."""
+    first = evidence.original.ranks[0].prints
+    again = first if evidence.again is None else evidence.again.ranks[0].prints
+    if len(first) != len(again):
+        return lambda index: None
+    return lambda index: compare.unstable_numbers(first[index].text, again[index].text) if index < len(first) else None
+
+
 def evaluation(evidence: Evidence) -> Row:
-    """What rank 0 printed after evaluating, number by number."""
-    many = evidence.many
-    theirs = [line for line in evidence.baseline.ranks[0].prints if line.evaluation]
-    ours = [line for line in many.ranks[0].prints if line.evaluation]
-    nature = why_by_nature(evidence)
-    steps = len(evidence.baseline.ranks[0].steps)
-    if not theirs:
-        return make_row("evaluation", many, NOTHING, "nothing was printed after evaluating")
-    for index, (a, b) in enumerate(zip(ours, theirs, strict=False)):
-        found = compare.numbers_differ(a.text, b.text, compare.tolerance("float32", steps))
-        if found is None:
-            continue
-        words = f"prints {found[0]} for {found[1]}{_of_the_ranks(many, index, found)}"
-        if nature:
-            return make_row("evaluation", many, NATURE, f"{nature}; {words}", a.at)
-        return make_row("evaluation", many, DIFFERS, words, a.at)
-    if len(ours) != len(theirs):
-        status = NATURE if nature and (many.ranks[0].shards or evidence.cannot_split) else DIFFERS
-        return make_row(
-            "evaluation", many, status, f"{counted(len(ours), 'line')} after evaluating for {len(theirs)}", theirs[0].at
+    """What was printed after evaluating, number by number."""
+    return _printed("evaluation", evidence, True, "nothing was printed after evaluating")
+
+
+def printed(evidence: Evidence) -> Row:
+    """What was printed elsewhere, number by number."""
+    return _printed("printed", evidence, False, "nothing was printed")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that rank 0 printed beside what the original printed there; its place in the original's output."""
+
+    ours: Print
+    theirs: Print
+    index: int
+    ranks: tuple[str, ...]  # the same line of all ranks that print one
+
+
+def _lines(evidence: Evidence) -> Iterator[tuple[str | None, list[Line], int, int]]:
+    """What each line of the script printed, beside the original's: the site, the pairs, both counts.
+
+    Which line of the original's a line of the rewritten script's is, the run in one process says: it prints the same.
+    """
+    sites = {b.at: a.at for a, b in zip(evidence.original.ranks[0].prints, evidence.one.ranks[0].prints, strict=False)}
+    theirs: dict[str | None, list[tuple[int, Print]]] = defaultdict(list)
+    for index, line in enumerate(evidence.baseline.ranks[0].prints):
+        theirs[line.at].append((index, line))
+    ranks = [by_site(trace.prints) for trace in evidence.many.ranks]
+    for at, site in sites.items():
+        wanted, found = theirs.get(site, []), ranks[0].get(at, [])
+        pairs = zip(found, wanted, strict=False)
+        yield (
+            at,
+            [
+                Line(
+                    mine, other, index, tuple(rank[at][number].text for rank in ranks if number < len(rank.get(at, ())))
+                )
+                for number, (mine, (index, other)) in enumerate(pairs)
+            ],
+            len(found),
+            len(wanted),
         )
-    return make_row("evaluation", many, HOLDS, f"{counted(len(ours), 'line')} with the same numbers")
 
 
-def _of_the_ranks(many: Run, index: int, found: tuple[str, str]) -> str:
-    """Whether a number is one rank's own: the others printed another."""
-    lines = [[line for line in trace.prints if line.evaluation] for trace in many.ranks]
-    texts = {each[index].text for each in lines if index < len(each)}
-    return ": each rank prints a number of its own share, so it is not gathered" if len(texts) > 1 else ""
+def by_site(prints: Sequence[Print]) -> dict[str | None, list[Print]]:
+    """What each line of a script printed."""
+    found: dict[str | None, list[Print]] = defaultdict(list)
+    for line in prints:
+        found[line.at].append(line)
+    return found
+
+
+def _printed(name: str, evidence: Evidence, evaluates: bool, nothing: str) -> Row:
+    many, nature = evidence.many, why_by_nature(evidence)
+    steps = len(evidence.baseline.ranks[0].steps)
+    unstable = _unstable(evidence)
+    count = 0
+    for at, lines, found, wanted in _lines(evidence):
+        chosen = [line for line in lines if line.theirs.evaluation is evaluates]
+        for line in chosen:
+            allowed = compare.tolerance(evidence.dtype, steps)
+            differ = compare.numbers_differ(line.ours.text, line.theirs.text, allowed, unstable(line.index))
+            if differ is not None:
+                return _other_number(name, evidence, line, differ, nature)
+        count += len(chosen)
+        if found != wanted and (chosen or not evaluates) and _is_even(evidence):
+            status = NATURE if nature and (many.ranks[0].shards or evidence.cannot_split) else DIFFERS
+            return make_row(name, many, status, f"{counted(found, 'line')} for {wanted}", at)
+    if not count:
+        return make_row(name, many, NOTHING, nothing)
+    return make_row(name, many, HOLDS, f"{counted(count, 'line')} with the same numbers")
+
+
+def _is_even(evidence: Evidence) -> bool:
+    """Whether both runs came equally far."""
+    return {trace.end.how for trace in evidence.many.ranks} == {evidence.baseline.ranks[0].end.how}
+
+
+def _other_number(name: str, evidence: Evidence, line: Line, differ: tuple[str, str], nature: str | None) -> Row:
+    many = evidence.many
+    words = f"prints {differ[0]} for {differ[1]}{compare.in_numbers(differ)}"
+    if nature:
+        return make_row(name, many, NATURE, f"{nature}; {words}", line.ours.at)
+    if len(set(line.ranks)) > 1:
+        words += ": each rank prints a number of its own share, so it is not gathered"
+        told = [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]
+        return make_row(name, many, NATURE if told else DIFFERS, words, line.ours.at)
+    uneven = next((size for size in batch_sizes(evidence.baseline.ranks[0]) if size % many.world), None)
+    if uneven is not None and not line.theirs.evaluation and _is_near(differ):
+        words = f"a batch of {uneven} is divided unevenly, so that the ranks' means are not of equal parts; {words}"
+        return make_row(name, many, NATURE, words, line.ours.at)
+    return make_row(name, many, DIFFERS, words, line.ours.at)
+
+
+def _is_near(differ: tuple[str, str]) -> bool:
+    """Whether two numbers are apart by no more than what uneven parts of a batch can do to a mean of them."""
+    try:
+        return compare.is_close(float(differ[0]), float(differ[1]), UNEVEN * abs(float(differ[1])))
+    except ValueError:
+        return False
 
 
 def checkpoints_of_one(original: Run, one: Run) -> Row:
@@ -107,14 +191,10 @@ def _by_path(trace: Trace) -> dict[tuple[str, int], Checkpoint]:
     found = {}
     for each in trace.checkpoints:
         path = renamed.get(each.path, each.path) if each.path else None
-        name = _masked(path or "in memory")
+        name = masked(path or "in memory")
         found[name, counts[name]] = Checkpoint(path, each.at, each.leaves)
         counts[name] += 1
     return found
-
-
-def _masked(path: str) -> str:
-    return re.sub(r"\d+", "#", path)
 
 
 def _compare_leaves(mine: Checkpoint, theirs: Checkpoint, relative: float) -> str:
@@ -150,8 +230,8 @@ def files(evidence: Evidence) -> Row:
         return row
     many = evidence.many
     wanted = dict(_written(evidence.baseline.ranks[0]))
-    present = {_masked(path) for trace in many.ranks for path, _ in _written(trace)}
-    missing = [path for path in wanted if _masked(path) not in present]
+    present = {masked(path) for trace in many.ranks for path, _ in _written(trace)}
+    missing = [path for path in wanted if masked(path) not in present]
     is_even = {trace.end.how for trace in (*many.ranks, evidence.baseline.ranks[0])}
     if missing and len(is_even) == 1:
         return make_row("files", many, DIFFERS, f"{missing[0]} is not written", wanted[missing[0]])

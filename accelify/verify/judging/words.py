@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from accelify.verify import compare
@@ -32,6 +33,11 @@ def some_of(indices: Sequence[object], count: int = 6) -> str:
     """The first of some indices."""
     shown = ", ".join(map(str, indices[:count]))
     return f"[{shown}{', ...' if len(indices) > count else ''}]"
+
+
+def masked(path: str) -> str:
+    """A path without its digits: dates, steps."""
+    return re.sub(r"\d+", "#", path)
 
 
 def share(distance: float, size: float) -> str:

@@ -35,6 +35,8 @@ def _lines(verdict: Verdict, paint: Paint, width: int | None) -> Iterator[str]:
         yield f"replaced by synthetic data: {'; '.join(verdict.replaced)}"
     if verdict.not_reached:
         yield "more is reached with --steps, or --full"
+    if str(verdict.circumstances):
+        yield paint("dim", str(verdict.circumstances))
     yield f"{name}: {paint(_STYLES[verdict.status], verdict.conclusion)} in {verdict.seconds:.0f} s"
 
 

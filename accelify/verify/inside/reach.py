@@ -1,0 +1,82 @@
+"""What a run has come to (the end of an epoch, an evaluation, a checkpoint), and whether to go on for more."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+from accelify.verify.inside.record import Recorder
+
+EPOCH, EVALUATION, CHECKPOINTS = "the end of an epoch", "evaluation", "checkpoints"
+# What a script that evaluates, and one that writes checkpoints, has somewhere.
+_EVALUATES = re.compile(r"\.eval\(|\bno_grad\b|\binference_mode\b")
+_SAVES = re.compile(r"\bsave\w*\(")
+# Files that are checkpoints, whoever writes them.
+SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+
+Key = tuple[int, int]
+
+
+class Reach:
+    """What this run has come to. `seconds`: how long to go on for the rest once its steps are taken."""
+
+    def __init__(self, recorder: Recorder, seconds: float) -> None:
+        self._recorder = recorder
+        self._seconds = seconds
+        self._seen: set[str] = set()
+        self._since: float | None = None  # when the steps were taken
+        self._wanted: tuple[str, ...] = ()
+        self._passes = 0
+        self._under_way: Key | None = None  # the pass over a loader that gave the last batch
+        self._training: set[Key] = set()
+
+    def came_to(self, what: str) -> None:
+        """Something was reached; before the first backward pass nothing is."""
+        if self._passes:
+            self._seen.add(what)
+
+    def took_batch(self, key: Key) -> None:
+        """A pass over a loader gave a batch."""
+        self._under_way = key
+
+    def ended_pass(self, key: Key) -> None:
+        """A pass over a loader is over: an epoch's, or an evaluation's."""
+        self.came_to(EPOCH if key in self._training else EVALUATION)
+
+    def learned(self) -> None:
+        """There was a backward pass, from the last batch."""
+        self._passes += 1
+        if self._under_way is not None:
+            self._training.add(self._under_way)
+
+    def is_far_enough(self, steps: int) -> bool:
+        """Whether to stop now that as many steps were taken as were asked for; records what was not reached."""
+        if self._since is None:
+            self._since = time.monotonic()
+            self._wanted = tuple(self._all())
+        unreached = [what for what in self._wanted if what not in self._seen]
+        if unreached and time.monotonic() - self._since < self._seconds:
+            return False
+        self._recorder.write("stopped", steps=steps, unreached=unreached)
+        return True
+
+    def _all(self) -> list[str]:
+        """What there is to reach in this script."""
+        texts = [_text(path) for path in self._own_files()]
+        found = [EPOCH] if self._training else []
+        found += [EVALUATION] if not texts or any(map(_EVALUATES.search, texts)) else []
+        return found + ([CHECKPOINTS] if not texts or any(map(_SAVES.search, texts)) else [])
+
+    def _own_files(self) -> list[str]:
+        """The files of the user's that were loaded: modules, and the script itself."""
+        files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
+        return sorted(file for file in files if self._recorder.owns(file))
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -45,7 +45,7 @@ def test_a_number_of_one_rank_that_is_printed_is_named(proving: Prove) -> None:
     original, migrated = [text.replace(line, f"{line}        print(loss.item())\n") for text in (CLASSIFIER, MIGRATED)]
     verdict = proving(original, migrated, replace(LIMITS, steps=4), launched=True)
     assert differing(verdict) == [("printed", 2)]
-    assert shown(verdict, "ending").words == "every rank takes 2 steps without an error"
+    assert shown(verdict, "ending").words == "every rank takes 4 steps without an error"
     assert "a number of one rank's own, not everyone's" in shown(verdict, "printed").words
 
 
@@ -113,5 +113,9 @@ def test_another_order_in_later_epochs_is_no_difference() -> None:
         return launched.samples(evidence(original, *traces)).status
 
     assert judged(((3, 0),), ((1, 2),)) is Status.HOLDS
+    original.passes[0].is_over, original.passes[0].batches = False, [(0, 1)]
+    assert judged(((3, 0), (5, 4)), ((1, 2), (7, 6))) is Status.HOLDS
+    assert judged(((3, 0), (5, 4)), ((3, 0), (5, 4))) is Status.DIFFERS
+    original = traced(passes=passing((0, 1), (2, 3)))
     assert judged(((3, 0),), ((1, 0),)) is Status.DIFFERS
     assert judged(((0, 1), (2, 3)), ((0, 1), (2, 3))) is Status.DIFFERS

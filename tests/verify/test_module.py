@@ -31,4 +31,4 @@ def test_a_module_of_a_package_imports_as_it_does_under_python_m(server: Server,
     )
     verdict = prove(request, lambda words: None, server)
     assert differing(verdict) == []
-    assert verdict.conclusion == "proven for 2 steps; not reached: evaluation, checkpoints"
+    assert verdict.conclusion == "proven for 2 steps; not reached: the end of an epoch, evaluation, checkpoints"

@@ -82,6 +82,8 @@ def _sees_each(passed: Pass, parts: Sequence[Pass]) -> bool:
     ours = Counter(index for part in parts for batch in part.batches for index in batch or ())
     round_of_all = sum(len(part.batches[0] or ()) for part in parts if part.batches)
     lost, extra = theirs - ours, ours - theirs
+    if not passed.is_over:  # the original was stopped in it: what it would have seen is not known, but that it is once
+        extra = ours - Counter(dict.fromkeys(ours, max(theirs.values(), default=1)))
     is_over = passed.is_over and all(part.is_over for part in parts)
     return sum(extra.values()) < max(round_of_all, 1) and (not is_over or not lost)
 
@@ -147,10 +149,11 @@ def learning_rate(evidence: Evidence) -> Row:
         for index, step in enumerate(mine):
             position = round(index * factor)
             window = other[max(position - slack, 0) : position + slack + 1]
-            if index >= len(other) or not window:
+            is_known = position < len(other)  # the original was stopped before it came to these samples
+            if index >= len(other) or not (is_known or is_by_step):
                 break
             is_by_step = is_by_step and _is_between(step, other[index : index + 1])
-            is_by_sample = is_by_sample and _is_between(step, window)
+            is_by_sample = is_by_sample and (not is_known or _is_between(step, window))
             if not is_by_step and not is_by_sample:
                 return _other_rate(many, step, other[index], index)
     if is_by_sample:

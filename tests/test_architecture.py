@@ -50,7 +50,13 @@ MAY_IMPORT = {
     "accelify.codemod.files.diff": {"accelify.codemod.files.source"},
     "accelify.codemod.result": {"accelify.errors"},
     "accelify.report": {"accelify.codemod.files", "accelify.codemod.result", "accelify.errors", "rich"},
-    "accelify.verify": {"accelify.codemod", "accelify.errors", "accelify.report", "accelify.runtime.world.environment"},
+    "accelify.verify": {
+        "accelify.codemod",
+        "accelify.errors",
+        "accelify.report",
+        "accelify.runtime.world.environment",
+        "numpy",
+    },
     "accelify.verify.inside": {"PIL", "accelify.codemod.files.source", "accelify.runtime", "numpy", "torch"},
     "accelify.runtime": {
         "accelify.atomic",

@@ -75,7 +75,12 @@ def _circumstances() -> Circumstances:
     versions += [f"{name} {metadata.version(name)}" for name in names]
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     machine = f"{platform.platform()}, {os.cpu_count()} CPUs"
-    return Circumstances(date, shlex.join(sys.argv), ", ".join(versions), machine)
+    return Circumstances(date, _command(), ", ".join(versions), machine)
+
+
+def _command() -> str:
+    program = Path(sys.argv[0])
+    return shlex.join(["accelify" if program.name == "__main__.py" else program.name, *sys.argv[1:]])
 
 
 def _roots(project: Project, rewritten: Rewritten) -> Sequence[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods, table
-from accelify.codemod.libraries.row import Role
+from accelify.codemod.libraries.row import Role, Row, Same
 from accelify.codemod.metrics.batch_evaluations import Dealing
 from accelify.codemod.metrics.meters import Metered, Metering
 from accelify.codemod.metrics.rank import Ranks, Shards
@@ -20,6 +20,7 @@ from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.call_conditions import Ways
 from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -171,24 +172,40 @@ def metrics_of(
     metered = tuple(metering.of(n) for n in loops if n not in {d.loop for d in dealt})
     reduced = [(r.anchor, name) for r in reductions for name in r.names]
     reduced += [(loop, name) for loop, names in _put_together(dealt, metered) for name in names]
-    settled = _Settled(measured.chains, tuple(reduced))
+    settled = _Settled(measured.chains, tuple(reduced), tuple(_reduced_by_hand(measured.chains)) if by_hand else ())
     shared_at_times = [*shared, *measured.loops_shared_for_some(files, {*shared, *evaluations})]
     ranks = Ranks(measured.chains, measured.shards(shared_at_times), settled)
     losses = [loss for backward in measured.training.backwards for loss in losses_of(program, backward)]
-    reports = () if by_hand else tuple(Reports(ranks, settled.holds, losses).find())
+    reports = tuple(Reports(ranks, settled.holds, losses).find())
     return Metrics(measured, gathered, dealt, shared, reductions, metered, ranks, reports)
 
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """What becomes everyone's after which statements."""
+    """What becomes everyone's after which statements.
+
+    by_hand: what the script reduces itself, with the statements: the question whether there are several processes, too.
+    """
 
     chains: Chains
     reduced: tuple[tuple[ast.stmt, str], ...]
+    by_hand: tuple[tuple[ast.expr, tuple[ast.AST, ...]], ...] = ()
 
     def __call__(self, ranks: Ranks, definition: Definition, read: ast.AST) -> bool:
         """Whether what a definition gave has become everyone's where it is read."""
-        return any(not self._is_during(ranks, read, anchor) for anchor in self._anchors(definition.node))
+        if any(not self._is_during(ranks, read, anchor) for anchor in self._anchors(definition.node)):
+            return True
+        return any(self._lies_between(each, statements, definition, read) for each, statements in self.by_hand)
+
+    def _lies_between(
+        self, changed: ast.expr, statements: Sequence[ast.AST], definition: Definition, read: ast.AST
+    ) -> bool:
+        """Whether what the script reduces is what a definition gave, on each way to where it is read."""
+        if self.chains.variable(changed) != definition.variable or self.chains.program.inside(read, statements[0]):
+            return False
+        return definition.node is statements[0] or not self.chains.flow(read).reaches(
+            definition.node, read, without=statements
+        )
 
     def holds(self, node: ast.AST) -> bool:
         """Whether what a definition gives becomes everyone's at some time."""
@@ -212,6 +229,35 @@ class _Settled:
             return True
         frame = program.frame(read)
         return frame is not program.frame(anchor) and ranks.loop_that_runs(frame) is anchor
+
+
+def _reduced_by_hand(chains: Chains) -> Iterator[tuple[ast.expr, tuple[ast.AST, ...]]]:
+    """What calls of a script's own make everyone's, with the calls and the questions for several processes round them.
+
+    A method that reduces does so for its object: `meter.synchronize()`.
+    """
+    program, conditions = chains.program, chains.program.once(Conditions)
+    several = worlds_where(Process.MAIN) | worlds_where(Process.OTHER)
+    reducing = [c for c in program.calls if any(map(_reduces, chains.kinds.called(c) or ()))]
+    frames = {program.frame(c) for c in reducing}
+    methods_of_objects = [
+        c
+        for c in program.calls
+        if isinstance(c.func, ast.Attribute)
+        and (callees := program.flow.callees.get(c))
+        and all(callee.is_method and not frames.isdisjoint(program.run_from([callee])) for callee in callees)
+    ]
+    for call in [*reducing, *methods_of_objects]:
+        around = [b for b, _ in program.branches_round(call) if isinstance(b, ast.If)]
+        asking = [b for b in around if conditions.truth_in(b.test, several) is True]
+        for changed in chains.changed_by(call):
+            is_its_own = call in reducing or changed is getattr(call.func, "value", None)
+            yield from [(changed, (call, *asking))] if is_its_own else ()
+
+
+def _reduces(row: Row) -> bool:
+    """Whether a library's function makes what it is given everyone's."""
+    return row.role is Role.COLLECTIVE and row.same is Same.YES and bool(row.mutates)
 
 
 def _in_all_phases(reduction: Reduction, dealt: Sequence[Dealing]) -> Reduction:

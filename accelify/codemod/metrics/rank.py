@@ -18,6 +18,7 @@ from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Effect, Role, Row, Rows, Same, Trait
 from accelify.codemod.metrics.sinks import leaves
 from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import Program
@@ -25,6 +26,9 @@ from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, Instance, ModuleValue
 
 Loop = ast.For | ast.AsyncFor | ast.While
+
+
+_SEVERAL = worlds_where(Process.MAIN) | worlds_where(Process.OTHER)
 
 
 class Mark(Enum):
@@ -566,8 +570,14 @@ class Ranks:
             value = node.value if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)) else None
             if value is not None:
                 path = () if key.position is None or not isinstance(node, ast.Return) else (key.position,)
-                found |= self._of_part(value, path) | self._control(node)
+                labels = self._of_part(value, path) | self._control(node)
+                found |= labels if labels and self._is_for_several(node) else _NONE
         return found
+
+    def _is_for_several(self, node: ast.AST) -> bool:
+        """Whether a place of a function may be reached where there are several processes."""
+        conditions = self.program.once(Conditions)
+        return not all(conditions.is_dead(node, world) for world in _SEVERAL)
 
     def _own_nodes(self, scope: Scope) -> Iterator[ast.AST]:
         queue: list[ast.AST] = [*scope.body]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.batch_numbers import picked_by_number
@@ -62,12 +63,15 @@ _SHARE = "where this is given a prepared loader it goes over this process's shar
 def find(script: Script) -> Iterator[Remark]:
     """The notes of the changed files."""
     shared = script.metrics.shared_loops
-    if script.distribution is None:  # else the script knows, and reduces by itself
-        yield from _own_values(script)
+    yield from _own_values(script)
+    if script.distribution is None:
         yield from _questions(script)
+    guards = Guards(script.program, script.distribution) if script.distribution is not None else None
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].parents:
             is_known = node in shared or node in script.metrics.evaluations
+            if isinstance(node, ast.For) and guards is not None and guards.only_main_runs(node):
+                continue
             if isinstance(node, (ast.For, ast.AsyncFor)) and not is_known and not script.program.frame(node).generates:
                 yield from _evaluation(script, node)
     yield from _elsewhere(script)
@@ -111,6 +115,8 @@ def _own_values(script: Script) -> Iterator[Remark]:
     for report in script.metrics.reports:
         if report.about is About.BATCH and has_size:
             continue  # said with the batch size
+        if script.distribution is not None and report.about not in _OF_SHARDS:
+            continue  # the script has had these of one process before, and meant to
         if report.about in _OF_SHARDS and _goes_over_all(script, report.node, report.loop):
             continue
         message, tier = _OWN[report.about]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.metrics.reports import About
+from tests.codemod.metrics.facts import script_of
 from tests.codemod.training_scripts import training
 
 
@@ -25,3 +29,85 @@ def test_a_script_that_adds_nothing_up() -> None:
     assert found.reductions == ()
     assert found.gathered == ()
     assert found.dealt == ()
+
+
+BY_HAND = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+class Meter:
+    def __init__(self):
+        self.sum = 0.0
+
+    def update(self, value):
+        self.sum += value
+
+    def synchronize(self):
+        if not dist.is_initialized():
+            return
+        every = torch.tensor(self.sum)
+        dist.all_reduce(every)
+        self.sum = every.item()
+
+
+def averaged(value):
+    if dist.get_world_size() < 2:
+        return value
+    every = value.clone()
+    dist.all_reduce(every)
+    return every / dist.get_world_size()
+
+
+def train(model, loader, optimizer):
+    losses = []
+    total = torch.zeros(1)
+    meter = Meter()
+    for x in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        meter.update(loss.item())
+        losses.append({loss})
+    {reduced}
+    return {returned}
+
+
+def main():
+    dist.init_process_group("gloo")
+    data = torch.randn(8, 4)
+    loader = DataLoader(data, sampler=DistributedSampler(data))
+    model = DDP(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        print("loss", train(model, loader, optimizer))
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("reduced", "returned", "reported"),
+    [
+        ("", "total / len(loader)", ["total"]),
+        ("", "{'loss': total.item(), 'epoch': 1}", ["total"]),
+        ("if dist.get_rank() == 0: print(total)", "None", ["total"]),
+        ("", "meter.sum", ["meter"]),
+        ("dist.all_reduce(total)", "total / dist.get_world_size()", []),
+        ("if dist.get_world_size() > 1: dist.all_reduce(total)", "total", []),
+        ("if len(loader) > 9: dist.all_reduce(total)", "total", ["total"]),
+        ("meter.synchronize()", "meter.sum", []),
+        ("meter.synchronize()", "meter.sum, total", ["total"]),
+        ("", "sum(losses) / len(losses)", []),
+    ],
+)
+def test_what_a_script_that_distributes_itself_does_not_reduce(
+    reduced: str, returned: str, reported: list[str]
+) -> None:
+    text = BY_HAND.replace("{reduced}", reduced).replace("{returned}", returned).replace("{loss}", "averaged(loss)")
+    assert [r.text for r in script_of(text).metrics.reports if r.about in (About.SUM, About.LIST)] == reported

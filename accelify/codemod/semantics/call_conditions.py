@@ -34,7 +34,7 @@ class Ways:
 
     def _kept(self, way: Way) -> Way:
         """A way, if what is asked on it depends on the parameters of its function."""
-        return way if way and any(self._asked(way)) else ()
+        return way if way and any(True for _ in self._asked(way)) else ()
 
     def _is_open(self, way: Way) -> bool:
         """Whether a way is not closed by what its calls give, in some world; switches of the script's own may be on."""
@@ -44,19 +44,20 @@ class Ways:
 
     def only_if(self, function: Scope, ways: Set[Way]) -> str | None:
         """When a function trains, where some of its calls have it do something else: `optimizer is not None`."""
-        asked = {tuple(sorted(set(self._asked(way)))) for way in ways}
+        asked = {frozenset(self._asked(way)) for way in ways}
         calls = self.program.flow.callers.get(function, ())
         if len(asked) != 1 or all(self.through(c, w) is not None for c in calls for w in ways):
             return None
-        return " and ".join(asked.pop()) or None
+        told = asked.pop()
+        return None if None in told else " and ".join(sorted(map(str, told))) or None
 
-    def _asked(self, way: Way) -> Iterator[str]:
-        """What must be so for a way to be taken, in terms of what its function is given."""
+    def _asked(self, way: Way) -> Iterator[str | None]:
+        """What must be so for a way to be taken, in terms of what its function is given; None for what is set again."""
         for at, node in enumerate(way):
             for test, holds in self._tests(node):
                 named = self._handed_down(test, way[at + 1 :])
                 if named is not None:
-                    yield _code(test, holds, named)
+                    yield _code(test, holds, named[0]) if named[1] else None
 
     def _tests(self, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
         """The conditions of plain names that hold, or do not, where a place in a function is reached."""
@@ -74,19 +75,24 @@ class Ways:
                 break
             child = ancestor
 
-    def _handed_down(self, test: ast.expr, calls: Way) -> str | None:
-        """The parameter, of the last function of a way, that a condition asks for; None where it asks for another."""
+    def _handed_down(self, test: ast.expr, calls: Way) -> tuple[str, bool] | None:
+        """The parameter, of the last function of a way, that a condition asks for, and whether nothing sets it again.
+
+        None where the condition asks for no parameter.
+        """
         name = _asked_for(test)
         frame = self.program.frame(test)
+        is_as_given = True
         for call in (*calls, None):
-            is_given = [type(w) for w in frame.writes.get(name, ())] == [ast.arg]
-            if not is_given or call is None:
-                return name if is_given else None
+            writes = frame.writes.get(name, ())
+            is_as_given = is_as_given and len(writes) == 1
+            if call is None or not any(isinstance(w, ast.arg) for w in writes):
+                break
             given = self.tracer.given(call, frame, name) if isinstance(call, ast.Call) else None
             if not isinstance(given, ast.Name):
                 return None
             name, frame = given.id, self.program.frame(call)
-        return None
+        return (name, is_as_given) if any(isinstance(w, ast.arg) for w in frame.writes.get(name, ())) else None
 
 
 def _calls(way: Way) -> Calls:

@@ -17,6 +17,7 @@ from typing import Any
 
 from accelify.codemod.libraries import table, vocabulary
 from accelify.codemod.libraries.row import Asks, Effect
+from accelify.codemod.semantics.answers import Answers
 from accelify.codemod.semantics.outcomes import (
     ANYTHING,
     FALSE,
@@ -98,8 +99,7 @@ class Conditions:
         self.flow = program.flow
         self._tracer = program.once(Tracer)
         self._told = told or {}
-        self._known: dict[tuple[ast.AST, World, Calls], Outcome] = {}
-        self._open: set[tuple[ast.AST, World, Calls]] = set()
+        self._outcomes: Answers[tuple[ast.AST, World, Calls], Outcome] = Answers(ANYTHING, _MOST_OPEN)
         self._ways: dict[World, dict[Scope, list[Calls]] | None] = {}
         self._holding: dict[tuple[Scope | None, str], set[ast.AST]] = {}
 
@@ -129,7 +129,8 @@ class Conditions:
         """Whether a place may run in a world."""
         ways = self._ways_into(world)
         if ways is None:
-            return True  # it is just being worked out
+            self._outcomes.rest_on_unfinished()  # the ways are just being worked out
+            return True
         return any(not self.is_dead(node, world, calls) for calls in ways.get(self._running_frame(node), ()))
 
     def is_dead(self, node: ast.AST, world: World, calls: Calls = ()) -> bool:
@@ -194,8 +195,14 @@ class Conditions:
         """The calls through which each function may be entered in a world; `()` where nobody is seen to call it."""
         if world in self._ways:
             return self._ways[world]
-        ways: dict[Scope, list[Calls]] = {}
         self._ways[world] = None
+        with self._outcomes.apart():
+            ways = self._followed(world)
+        self._ways[world] = ways
+        return ways
+
+    def _followed(self, world: World) -> dict[Scope, list[Calls]]:
+        ways: dict[Scope, list[Calls]] = {}
         queue: list[tuple[Scope, Calls]] = [(s, ()) for s in self._entries()]
         while queue:
             frame, calls = queue.pop()
@@ -206,7 +213,6 @@ class Conditions:
                 callees = self.flow.callees.get(call, ())
                 if callees and not self.is_dead(call, world, calls):
                     queue.extend((c.frame, (call,)) for c in callees)
-        self._ways[world] = ways
         return ways
 
     def _entries(self) -> Iterator[Scope]:
@@ -226,17 +232,7 @@ class Conditions:
         if handler is None:
             return ANYTHING
         key = (node, world, calls[-_MOST_CALLS:])
-        if key in self._known:
-            return self._known[key]
-        if key in self._open or len(self._open) > _MOST_OPEN:
-            return ANYTHING
-        self._open.add(key)
-        try:
-            found = handler(self, node, world, key[2])
-        finally:
-            self._open.discard(key)
-        self._known[key] = found
-        return found
+        return self._outcomes.of(key, lambda: handler(self, *key))
 
     def _constant(self, node: ast.Constant, world: World, calls: Calls) -> Outcome:
         return known(node.value)

@@ -108,17 +108,16 @@ def _told(program: Program, tracer: Tracer, training: Training, data: Data) -> t
     loop = data.loop
     if data.kind != "loaders" or not isinstance(loop, ast.For) or data.sources != (loop.iter,) or loop.orelse:
         return data, None
-    phases = Phases(program, tracer)
-    phase = phases.of(loop, list(_training_calls(program, training, loop)))
-    if phase is None:
-        return data, None
-    if phases.is_keyed(phase):
+    phases, calls = Phases(program, tracer), list(_training_calls(program, training, loop))
+    phase = phases.of(loop, calls)
+    if phase is not None and phases.is_keyed(phase):
         return data, phase
-    found = phases.loaders(phase)
+    found = None if phase is None else phases.loaders(phase)
     if found is None:
-        return data, None
-    trained, evaluated = ({c[-1].node for e in listed for c in tracer.chains(e)} for listed in found)
-    if not trained or not evaluated or trained & evaluated:
+        ways = training.told.get(program.frame(loop), frozenset())
+        phase, found = None, phases.by_callers(loop, calls, ways)
+    trained, evaluated = ({c[-1].node for e in listed for c in tracer.chains(e)} for listed in found or ((), ()))
+    if found is None or not trained or not evaluated or trained & evaluated:
         return data, None
     return replace(data, sources=tuple(found[0])), phase
 

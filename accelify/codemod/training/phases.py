@@ -9,10 +9,11 @@ for x, y in loader:
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods
+from accelify.codemod.semantics.call_conditions import Way, Ways
 from accelify.codemod.semantics.conditions import WORLDS, Conditions
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -84,6 +85,7 @@ class Phases:
         self.program = program
         self.tracer = tracer
         self.conditions = program.once(Conditions)
+        self.ways = Ways(program, tracer)
 
     def of(self, loop: ast.For, training: list[ast.Call]) -> Phase | None:
         """The condition under which all training calls that a loop makes are made."""
@@ -161,6 +163,27 @@ class Phases:
     def loaders(self, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """What a loop goes over where it trains, and where it evaluates; None where these cannot be told apart."""
         return self._told(phase.loop.iter, phase, _DEPTH)
+
+    def by_callers(
+        self, loop: ast.For, training: list[ast.Call], ways: Iterable[Way]
+    ) -> tuple[list[ast.expr], list[ast.expr]] | None:
+        """What a loop's function is given to go over by calls that may have it train, and by those that never do.
+
+        ways: those from the function to a backward pass.
+        """
+        node, frame = self.source(loop), self.program.frame(loop)
+        if not isinstance(node, ast.Name) or [type(w) for w in frame.writes.get(node.id, ())] != [ast.arg]:
+            return None
+        trained: list[ast.expr] = []
+        evaluated: list[ast.expr] = []
+        for call in self.program.flow.callers.get(frame, ()):
+            argument = self.tracer.argument(call, frame, node.id)
+            if argument is None:
+                return None
+            never = all(self.conditions.is_dead(t, w, (call,)) for t in training for w in WORLDS)
+            never = never or all(self.ways.through(call, way) is None for way in ways)
+            (evaluated if never else trained).append(argument)
+        return trained, evaluated
 
     def _told(self, node: ast.expr, phase: Phase, depth: int) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """What an expression stands for where a loop trains, and where it evaluates."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from accelify.codemod.training.facts import with_phases
 from accelify.codemod.training.loops import Training
 from tests.codemod.facts import Facts, texts
@@ -68,3 +70,31 @@ for phase in ["train", "val"]:
     training = told(text)
     assert [texts(d.sources) for d in training.data] == [["loaders[phase]"]]
     assert len(training.phases) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if training:",
+        "if stop():\n            training = False\n        if training:",
+        "if stop():\n            training = None\n        if not training:\n            continue\n        if True:",
+    ],
+)
+def test_a_flag_that_may_be_put_off_on_the_way(body: str) -> None:
+    assert [texts(d.sources) for d in told(TEXT.replace("if training:", body)).data] == [["train_loader"]]
+
+
+def test_a_flag_that_another_function_asks_for() -> None:
+    text = """\
+def learn(loss, training):
+    if training:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def run(loader, training):
+    for x, y in loader:
+        learn(f(model(x), y), training)
+run(train_loader, True)
+run(test_loader, False)
+"""
+    assert [texts(d.sources) for d in told(TEXT.partition("def run")[0] + text).data] == [["train_loader"]]

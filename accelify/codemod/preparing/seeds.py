@@ -1,14 +1,36 @@
-"""After which statement may the processes draw random numbers of their own, with all that starts equal built before?"""
+"""After which statement may the processes draw random numbers of their own, with all that starts equal built before?
+
+What the script seeds later, on the way to its training, would let all processes draw alike again.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
+from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import SEEDS, Effect
 from accelify.codemod.preparing.reach import Reach
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops import Training
 
 _DEPTH = 4
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_SEEDS_ALL = SEEDS - {Effect.SEEDS_GIVEN}  # not a generator of the script's own
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """A statement that seeds what every process draws from.
+
+    is_drawn_from: whether the training data of a step are drawn before it is through, so that nothing after it helps.
+    """
+
+    statement: ast.stmt
+    is_drawn_from: bool
 
 
 class Seeds:
@@ -18,6 +40,9 @@ class Seeds:
         self.program = program
         self.reach = reach
         self.training = {loop for listed in training.loops.values() for loop in listed}
+        self.steps = {loop for listed in training.loops.values() for loop in listed[:1]}
+        self.backwards = training.backwards
+        self.effects = program.once(Effects)
 
     def after(self, statement: ast.stmt, depth: int = _DEPTH) -> ast.stmt:
         """The statement itself, or the one that runs it for the last time."""
@@ -61,3 +86,76 @@ class Seeds:
             return True
         between = block[block.index(first) : block.index(last)]
         return any(node in self.training for s in between for node in ast.walk(s))
+
+    # What is seeded later.
+
+    def again(self, statement: ast.stmt) -> Iterator[Seeded]:
+        """What seeds on the way from a statement to the end of the training, but for seeds in the training loops."""
+        later = list(self._later(statement, _DEPTH))
+        trains = [self.trains(s) for s in later]
+        last = max((at for at, does in enumerate(trains) if does), default=-1)
+        for each in later[: last + 1]:
+            yield from self._seeded(each, _DEPTH)
+
+    def _later(self, statement: ast.stmt, depth: int) -> Iterator[ast.stmt]:
+        """The statements after one, in its block, in those round it, and where its function is called."""
+        node: ast.AST | None = statement
+        while isinstance(node, ast.stmt) and not isinstance(node, _DEFINITIONS):
+            block = self.program.block(node)
+            yield from block[block.index(node) + 1 :]
+            node = self.program.parent(node)
+            node = self.program.parent(node) if isinstance(node, ast.ExceptHandler) else node
+        frame = self.program.frame(statement)
+        for call in self.program.flow.callers.get(frame, ()) if depth and frame.kind == "function" else ():
+            yield from self._later(self.program.statement(call), depth - 1)
+
+    def trains(self, node: ast.AST) -> bool:
+        """Whether running a statement trains something."""
+        if isinstance(node, _DEFINITIONS):
+            return False
+        frames = {self.program.frame(b) for b in self.backwards}
+        return any(
+            call in self.backwards or bool(self.program.run_from(self.program.flow.callees.get(call, ())) & frames)
+            for call in ast.walk(node)
+            if isinstance(call, ast.Call)
+        )
+
+    def _seeded(self, statement: ast.stmt, depth: int) -> Iterator[Seeded]:
+        """The innermost statements inside one that seed, where training goes on between them."""
+        if not self._seeds(statement) or isinstance(statement, _DEFINITIONS):
+            return
+        if not self.trains(statement):
+            yield from self._seeding(statement)
+            return
+        inner = list(_inside(statement))
+        for each in inner:
+            yield from self._seeded(each, depth)
+        for callee in self._run_by(statement, inner) if depth else ():
+            for each in callee.body:
+                yield from self._seeded(each, depth - 1)
+
+    def _seeds(self, node: ast.AST) -> bool:
+        return bool(self.effects.of(node).effects & _SEEDS_ALL)
+
+    def _seeding(self, statement: ast.stmt) -> Iterator[Seeded]:
+        """A statement that does not train; seeds that stand in a loop of the training themselves can be changed."""
+        calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        round_it = set(self.program.loops_round(statement))
+        if round_it & self.training and any(names.is_seed(n) for c in calls for n in self.program.called(c)):
+            return
+        yield Seeded(statement, bool(round_it & self.steps) and self.effects.of(statement).draws)
+
+    def _run_by(self, statement: ast.stmt, inner: Collection[ast.stmt]) -> Iterator[Scope]:
+        """The functions that a statement itself calls, but for the statements inside it."""
+        for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
+            if not any(self.program.inside(call, s) for s in inner):
+                yield from self.program.flow.callees.get(call, ())
+
+
+def _inside(statement: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a statement's own blocks."""
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.stmt):
+            yield child
+        elif isinstance(child, ast.ExceptHandler):
+            yield from child.body

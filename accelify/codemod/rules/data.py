@@ -21,6 +21,7 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Replace
 from accelify.codemod.metrics.counters import Counted
+from accelify.codemod.preparing.seeds import Seeded
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.training.item_numbers import ItemNumbers, Whole, sets_learning_rate
@@ -180,15 +181,22 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         message = "training data are drawn at random, and Accelerate gives processes no random numbers of their own"
         yield Obstacle(NAME, script.path(backward), backward, message)
         return
-    places = [(s, script.reach.expression(script.program.frame(s))) for s in _where_random_numbers_part(script)]
-    for after, accelerator in places:
-        if accelerator is not None:
+    places = _where_random_numbers_part(script)
+    for each in places:
+        accelerator = script.reach.expression(script.program.frame(each.statement))
+        if each.is_drawn_from or (accelerator is None and each.statement not in {g.anchor for g in groups}):
+            message = (
+                "every process would draw the same training data: this seeds all of them alike, after the training has "
+                "begun; seed once, before the model is made"
+            )
+            yield Obstacle(NAME, script.path(each.statement), each.statement, message)
+        elif accelerator is not None:
             yield Change(
                 rule=NAME,
-                path=script.path(after),
-                line=after.lineno,
+                path=script.path(each.statement),
+                line=each.statement.lineno,
                 reason=f"training data are drawn at random: {_OWN}",
-                edits=(Insert(after, "after", f"{accelerator}.seed_by_rank()", order=6),),
+                edits=(Insert(each.statement, "after", f"{accelerator}.seed_by_rank()", order=6),),
                 tier=Tier.REVIEW,
             )
     if not places:
@@ -261,10 +269,19 @@ def _seeded(node: cst.CSTNode, code: str) -> cst.BaseExpression:
     return snippets.expression(code, seed=node)
 
 
-def _where_random_numbers_part(script: Script) -> list[ast.stmt]:
-    """The statements after which all that starts equal is built, one for each way to build it."""
+def _where_random_numbers_part(script: Script) -> list[Seeded]:
+    """The statements after which all that starts equal is built, one for each way to build it, and later seeds."""
     groups = script.preparation.groups
     chosen = [g for g in groups if any(i.kind == "optimizer" for i in g.items)] or groups[-1:]
-    found = list(dict.fromkeys(script.seeds.after(g.anchor) for g in chosen if g.anchor is not None))
-    blocks = {statement: script.program.block(statement) for statement in found}
-    return [s for s in found if not any(o in blocks[s] and script.program.before(s, o) for o in found)]
+    built = list(dict.fromkeys(script.seeds.after(g.anchor) for g in chosen if g.anchor is not None))
+    again = list(dict.fromkeys(each for s in built for each in script.seeds.again(s)))
+    found = dict.fromkeys([*(Seeded(s, is_drawn_from=False) for s in built), *again])
+    return [each for each in found if not any(_follows(script, each.statement, o.statement) for o in found)]
+
+
+def _follows(script: Script, first: ast.stmt, later: ast.stmt) -> bool:
+    """Whether, of two statements of a block, the later one comes before any training does."""
+    block = script.program.block(first)
+    if later not in block or block.index(later) <= block.index(first):
+        return False
+    return not any(map(script.seeds.trains, block[block.index(first) + 1 : block.index(later)]))

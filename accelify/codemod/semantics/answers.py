@@ -71,7 +71,7 @@ class Answers(Generic[Question, Answer]):
         return answer
 
     def rest_on_unfinished(self) -> None:
-        """Say that the question that is worked on rests on something, of what is worked on `apart`, that is not done."""
+        """Say that the question that is worked on rests on what is not done, of that which is worked out `apart`."""
         self._rests_on = 0
 
     @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from accelify.codemod.preparing.seeds import Seeds
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP
@@ -42,3 +44,56 @@ def test_a_function_that_builds_several() -> None:
 
 def test_a_function_that_nothing_calls() -> None:
     assert after("a = 1") == "net = nn.Linear(4, 1)"
+
+
+HEAD = """\
+import random
+import torch
+from torch import nn
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters())
+built = True
+"""
+TRAIN = "for _ in range(9):\n    x = y = torch.randn(2)\n    " + STEP.replace("\n", "\n    ") + "\n"
+
+
+def again(text: str) -> set[tuple[str, bool]]:
+    """What seeds after `built = True`, and whether the data of a step are drawn before it is through."""
+    facts = Facts(HEAD + text)
+    seeds = facts.script.seeds
+    assert isinstance(seeds, Seeds)
+    return {
+        (ast.unparse(s.statement).partition("\n")[0], s.is_drawn_from)
+        for s in seeds.again(facts.statement("built = True"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("torch.manual_seed(5)\n" + TRAIN, {("torch.manual_seed(5)", False)}),
+        ("if a:\n    random.seed(5)\n" + TRAIN, {("if a:", False)}),
+        (TRAIN + "torch.manual_seed(5)\n", set()),
+        ("def f():\n    torch.manual_seed(5)\n" + TRAIN, set()),
+        ("def f():\n    torch.manual_seed(5)\nf()\n" + TRAIN, {("f()", False)}),
+        ("def f():\n    random.seed(2)\n    " + TRAIN.replace("\n", "\n    ") + "\nf()\n", {("random.seed(2)", False)}),
+        (TRAIN.replace("torch.randn(2)", "get()").replace("for", "def get():\n    torch.manual_seed(1)\n"
+         "    return torch.randn(2)\nfor", 1), {("x = y = get()", True)}),
+    ],
+)  # fmt: skip
+def test_what_seeds_on_the_way_to_the_training(text: str, wanted: set[tuple[str, bool]]) -> None:
+    assert again(text) == wanted
+
+
+def test_a_generator_that_seeds_as_it_goes() -> None:
+    data = "def batches():\n    random.seed(1)\n    yield torch.randn(2)\nwhile True:\n    it = batches()\n    "
+    train = TRAIN.replace("torch.randn(2)", "next(it)").replace("\n", "\n    ")
+    assert again(data + train) == {("x = y = next(it)", True)}
+
+
+def test_a_seed_where_the_function_is_called() -> None:
+    text = HEAD.partition("model =")[0] + "def build():\n    model = nn.Linear(4, 1)\n    built = True\n"
+    text += "    return model\nmodel = build()\noptimizer = torch.optim.SGD(model.parameters())\ntorch.manual_seed(3)\n"
+    facts = Facts(text + TRAIN)
+    found = facts.script.seeds.again(facts.statement("built = True"))
+    assert [ast.unparse(s.statement) for s in found] == ["torch.manual_seed(3)"]

@@ -66,7 +66,7 @@ class RunState:
     models: Collection[nn.Module]
     optimizers: Collection[Any]
     schedulers: Collection[Any]
-    loaders: list[Any]
+    loaders: Collection[Any]
     streams: Streams
     scaler: Any = None
     custom: list[Any] = field(default_factory=list)

@@ -17,6 +17,7 @@ from accelify.runtime.data.passes import LoaderPasses
 from accelify.runtime.data.sequences import IterableShard, SequenceShard
 from accelify.runtime.data.sharding import Sharding
 from accelify.runtime.data.sources import choose_source, in_order
+from accelify.runtime.held import Held
 from accelify.runtime.world import tensors
 from accelify.runtime.world.process_group import World
 
@@ -68,7 +69,7 @@ class DataPreparation:
     """
 
     def __init__(self, *, world: World, sharding: Sharding, passes: LoaderPasses) -> None:
-        self.loaders: list[Any] = []
+        self.loaders: Held[Any] = Held()
         self.sharding = sharding
         self.passes = passes
         self._world = world
@@ -84,8 +85,7 @@ class DataPreparation:
         prepared = prepare_loader(
             loader, choose_source(loader, self.sharding, self.passes.streams), self.passes, device
         )
-        if not any(prepared is old for old in self.loaders):
-            self.loaders.append(prepared)
+        self.loaders.add_loosely(prepared)
         return prepared
 
     def shard(self, elements: Any, *, is_even: bool) -> Any:

@@ -5,10 +5,9 @@ It holds what was prepared and the parts that a step goes through: strategy, pre
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar  # Any: what Tensor.backward and clipping take, every scheduler
+from typing import Any, Protocol  # Any: what Tensor.backward and clipping take, every scheduler
 
 import torch
 from torch import nn
@@ -20,59 +19,13 @@ from accelify.runtime.gradients.agreement import Agreement, UnpreparedOptimizers
 from accelify.runtime.gradients.optimizers import Draws, Stepping, steps_of
 from accelify.runtime.gradients.precision import Precision
 from accelify.runtime.gradients.strategy import Strategy
+from accelify.runtime.held import Held
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.process_group import World
 
 
 class UnevenInputs(AccelifyError):
     """A training step that not all ranks take."""
-
-
-T = TypeVar("T")
-
-
-class Held(Collection[T]):
-    """What was prepared, each once and in order.
-
-    A script that makes its optimizer anew in each epoch lets the old one go, and so do we, with its state: where
-    another has taken over its parameters, an optimizer is here as long as the script keeps it.
-    """
-
-    def __init__(self) -> None:
-        self._held: list[T | weakref.ref[Any]] = []
-
-    def add(self, given: T) -> None:
-        """Hold what is not here yet, and again what was let go."""
-        self._held = [one for one in self._held if _alive(one) is not None]
-        if all(one is not given for one in self.lasting):
-            self._held = [one for one in self._held if _alive(one) is not given]
-            self._held.append(given)
-
-    def loosen(self, is_meant: Callable[[T], bool]) -> None:
-        """Keep some no longer alive."""
-        self._held = [weakref.ref(one) if _alive(one) is one and is_meant(one) else one for one in self._held]
-
-    @property
-    def lasting(self) -> list[T]:
-        """What is kept alive: the same on all ranks, whenever memory is cleared up on each."""
-        return [one for one in self._held if not isinstance(one, weakref.ref)]
-
-    def __iter__(self) -> Iterator[T]:
-        return iter([one for one in map(_alive, self._held) if one is not None])
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __contains__(self, given: object) -> bool:
-        return any(one is given for one in self)
-
-    def clear(self) -> None:
-        """Hold nothing."""
-        self._held.clear()
-
-
-def _alive(held: Any) -> Any:
-    return held() if isinstance(held, weakref.ref) else held
 
 
 class BatchStep(Protocol):

@@ -37,9 +37,18 @@ def test_a_loader_is_prepared_once():
     given = data()
     prepared = given.prepare(DataLoader(ROWS, batch_size=2), None)
     assert given.prepare(prepared, None) is prepared
-    assert given.loaders == [prepared]
+    assert list(given.loaders) == [prepared]
     given.forget()
-    assert given.loaders == []
+    assert not given.loaders
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_loader_that_the_script_lets_go_is_let_go(size):
+    given = data(size=size)
+    for _ in range(3):
+        loader = given.prepare(DataLoader(ROWS, batch_size=2), torch.device("cpu"))
+        batches(loader)
+    assert list(given.loaders) == [loader]
 
 
 def test_a_loader_that_another_accelerator_prepared_is_sharded_anew():

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
+from accelify.codemod.semantics.conditions import implied
 from accelify.codemod.semantics.effects.summary import Summary
 from accelify.codemod.semantics.scopes import Scope, main_guard
+from accelify.codemod.semantics.values import Instance
 
 _DEPTH = 3
+_LEAVING = (ast.Return, ast.Raise)
 
 
 class Caches:
@@ -37,7 +41,7 @@ class Caches:
         for parsed in self.program.files:
             for node in parsed.parents:
                 is_one = isinstance(node, ast.If) and self.program.frame(node).kind == "function"
-                if is_one and node not in own and self._is_cache_of_function(node):  # type: ignore[arg-type]  # a choice
+                if is_one and node not in own and self._is_made_in_function(node):  # type: ignore[arg-type]  # a choice
                     found = list(self._calling(self.program.frame(node), _DEPTH))
                     statements = [s for s in found if s is not None]
                     yield node, tuple(statements) if len(statements) == len(found) else ()  # type: ignore[misc]  # as above
@@ -54,14 +58,47 @@ class Caches:
         run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
         return is_made or any(map(self._fetches, [*calls, *(c for f in run for c in self.program.calls_in(f))]))
 
+    def _is_made_in_function(self, choice: ast.If) -> bool:
+        """Whether a function makes or fetches here what is read, by the function or by the data set it belongs to."""
+        frame = self.program.frame(choice)
+        if frame not in self.program.reachable or not self._looks(choice.test) or self._meets([frame]):
+            return False
+        return self._is_cache_of_function(choice) or self._fills(choice)
+
+    def _fills(self, choice: ast.If) -> bool:
+        """Whether what runs where a file is missing fetches it, or makes it while a data set is being made."""
+        missing = self._where_missing(choice)
+        calls = [n for s in missing for n in ast.walk(s) if isinstance(n, ast.Call)]
+        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
+        if any(map(self._fetches, [*calls, *(c for f in run for c in self.program.calls_in(f))])):
+            return True
+        is_written = any(not use.is_folder for use in self.effects.of(*missing).files_written)
+        return is_written and self.program.frame(choice) in self._made_with_data
+
+    def _where_missing(self, choice: ast.If) -> list[ast.stmt]:
+        """What runs only where the file that a condition looks for is missing."""
+        parts = list(implied(choice.test, True))
+        if any(not holds and self._looks(part) for part, holds in parts):
+            return choice.body
+        if choice.orelse or not isinstance(choice.body[-1], _LEAVING):
+            return choice.orelse
+        block = self.program.block(choice)
+        return block[block.index(choice) + 1 :]
+
+    @cached_property
+    def _made_with_data(self) -> set[Scope]:
+        """The functions that run when one of the project's own data sets is made."""
+        values = {v for held in self.program.flow.values.values() for v in held if isinstance(v, Instance)}
+        method = self.program.flow.method
+        classes = [v.cls for v in values if method(v.cls, "__getitem__") or method(v.cls, "__iter__")]
+        makers = [method(c, "__init__") for c in dict.fromkeys(classes)]
+        return self.program.run_from(m for m in makers if m is not None)
+
     def _is_cache_of_function(self, choice: ast.If) -> bool:
         """Whether a function returns what it finds in a file, and else makes that file; or makes it and reads on."""
-        frame = self.program.frame(choice)
-        if frame not in self.program.reachable or not self._looks(choice.test):
-            return False
         block = self.program.block(choice)
         then, other = choice.body, choice.orelse or block[block.index(choice) + 1 :]
-        if not other or self._meets([frame]):
+        if not other:
             return False
         one, rest = self.effects.of(*then), self.effects.of(*other)
         return self._is_same_file(one, rest) or self._is_same_file(rest, one)
@@ -113,6 +150,8 @@ class Caches:
 
     def _looks(self, test: ast.expr) -> bool:
         calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
+        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
+        calls += [c for f in run for c in self.program.calls_in(f)]
         return any(row.has(Trait.LOOKS) for c in calls for row in self.effects.kinds.called(c) or ())
 
     def _fetches(self, call: ast.Call) -> bool:

@@ -34,8 +34,9 @@ OPTIONAL = True
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change for each `torch.save`, and for each load of what was saved."""
     imported: set[Scope] = set()
+    guarding = script.written.guarding
     for save in script.written.saves:
-        if save.call in script.written.guarding.covered:
+        if save.call in guarding.covered or guarding.is_cached(save.call):
             continue
         if _has_options(save.call) and not script.options.runtime.has("save_options"):
             message = "Accelerate's `save` takes none of these options of `torch.save`"
@@ -53,7 +54,6 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WHERE_SAVED)
     if script.distribution is None:
         yield from _loaded_where_saved(script)
-    guarding = script.written.guarding
     made = [s.call for s in script.written.saves if s.call in guarding.covered or _is_made(script, s)]
     yield from _waits(script, [call for call in made if not guarding.is_cached(call)])
 

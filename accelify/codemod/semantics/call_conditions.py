@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from accelify.codemod.semantics.conditions import Calls, Conditions, worlds_where
+from accelify.codemod.semantics.conditions import Calls, Conditions, implied, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
@@ -101,13 +101,7 @@ def _calls(way: Way) -> Calls:
 
 def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
     """What a condition says of plain names, if it holds or not."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _parts(test.operand, not holds)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
-        for value in test.values:
-            yield from _parts(value, holds)
-    elif _asked_for(test):
-        yield test, holds
+    return ((part, so) for part, so in implied(test, holds) if _asked_for(part))
 
 
 def _asked_for(test: ast.expr) -> str:

@@ -17,12 +17,12 @@ from typing import Any
 
 from accelify.codemod.libraries import table, vocabulary
 from accelify.codemod.libraries.row import Asks, Effect
-from accelify.codemod.semantics.answers import Answers
 from accelify.codemod.semantics.outcomes import (
     ANYTHING,
     FALSE,
     NONE,
     TRUE,
+    Answers,
     Anything,
     Known,
     Outcome,
@@ -99,7 +99,7 @@ class Conditions:
         self.flow = program.flow
         self._tracer = program.once(Tracer)
         self._told = told or {}
-        self._outcomes: Answers[tuple[ast.AST, World, Calls], Outcome] = Answers(ANYTHING, _MOST_OPEN)
+        self._outcomes: Answers[tuple[ast.AST, World, Calls]] = Answers(_MOST_OPEN)
         self._ways: dict[World, dict[Scope, list[Calls]] | None] = {}
         self._holding: dict[tuple[Scope | None, str], set[ast.AST]] = {}
 
@@ -733,6 +733,17 @@ class Conditions:
             for w in self.program.attribute_writes.get(key.rpartition(".")[2], ())
             if self.program.frame(w) is owner and ast.unparse(w) == key
         ]
+
+
+def implied(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """The conditions that hold, or do not, where all of one does: `a`, and not `b`, of `a and not b`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from implied(test.operand, not holds)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
+        for value in test.values:
+            yield from implied(value, holds)
+    else:
+        yield test, holds
 
 
 def _asked_by(name: str) -> Asks | None:

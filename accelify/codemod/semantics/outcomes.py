@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+Question = TypeVar("Question", bound=Hashable)
 _MOST_VALUES = 8
+_NOTHING = 1 << 60  # unfinished: an outcome that rests on no open question
 _COMPARISONS: dict[type[ast.cmpop], Callable[[object, object], object]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -264,3 +267,73 @@ def converted(to: str, outcome: Outcome) -> Outcome:
     if isinstance(outcome, Known):
         return known(*(v for value in outcome.values for v in _unless_it_fails(partial(functions[to], value))))
     return Range(0) if to == "len" else Something(is_true=False) if to == "str" else ANYTHING
+
+
+class Answers(Generic[Question]):
+    """The outcomes that were worked out, each once where it can be, though a question may lead back to itself.
+
+    A question that is still open gets `ANYTHING` for an answer. What was worked out from this may say less than what
+    the same question gets when it is asked alone, so it serves for as long as the open question is worked on, and is
+    then forgotten. most: how many questions may be open at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._final: dict[Question, Outcome] = {}
+        self._begun = 0
+        self._begin_apart()
+
+    def _begin_apart(self) -> None:
+        self._open: dict[Question, int] = {}  # each with its number; the outermost has the least
+        self._passing: dict[Question, tuple[Outcome, int]] = {}  # with the outermost open question that it rests on
+        self._passed_on: dict[int, int] = {}  # from an open question that was left unfinished to what it rests on
+        self._rests_on = _NOTHING  # what the question that is worked on rests on so far
+
+    def of(self, question: Question, work_out: Callable[[], Outcome]) -> Outcome:
+        """The answer to a question; `work_out` may ask others."""
+        if question in self._final:
+            return self._final[question]
+        if question in self._open:
+            self._rests_on = min(self._rests_on, self._open[question])
+            return ANYTHING
+        if len(self._open) > self.most:
+            self._rests_on = min(self._rests_on, *self._open.values())
+            return ANYTHING
+        answer, rests_on = self._passing.get(question, (ANYTHING, _NOTHING))
+        while rests_on in self._passed_on:
+            rests_on = self._passed_on[rests_on]
+        if rests_on == 0 or rests_on in self._open.values():
+            self._rests_on = min(self._rests_on, rests_on)
+            return answer
+        return self._worked_out(question, work_out)
+
+    def _worked_out(self, question: Question, work_out: Callable[[], Outcome]) -> Outcome:
+        outer, self._rests_on = self._rests_on, _NOTHING
+        self._begun += 1
+        number = self._open[question] = self._begun
+        try:
+            answer = work_out()
+        finally:
+            del self._open[question]
+            rests_on, self._rests_on = self._rests_on, outer
+        if rests_on >= number:
+            self._final[question] = answer
+        else:
+            self._passing[question] = (answer, rests_on)
+            self._passed_on[number] = rests_on
+            self._rests_on = min(outer, rests_on)
+        return answer
+
+    def rest_on_unfinished(self) -> None:
+        """Say that the question that is worked on rests on what is not done, of that which is worked out `apart`."""
+        self._rests_on = 0
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Work something out for which the questions that are open count as not asked."""
+        before = (self._open, self._passing, self._passed_on, self._rests_on)
+        self._begin_apart()
+        try:
+            yield
+        finally:
+            self._open, self._passing, self._passed_on, self._rests_on = before

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.call_conditions import Way, Ways
-from accelify.codemod.semantics.conditions import WORLDS, Conditions
+from accelify.codemod.semantics.conditions import WORLDS, Conditions, implied
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in
@@ -102,7 +102,7 @@ class Phases:
         """What has to hold in a loop for a place in it to be reached, and which way; the outermost last."""
         for branching, holds in self.program.branches_round(node):
             if isinstance(branching, ast.If) and self.program.inside(branching, loop):
-                yield from _parts(branching.test, holds)
+                yield from implied(branching.test, holds)
 
     def _is_constant(self, test: ast.expr, loop: ast.For) -> bool:
         """Whether a condition is the same in all rounds of a loop, as far as that can be seen."""
@@ -230,17 +230,6 @@ class Phases:
                 return None
             (evaluated if (statement in branch.body) is said else trained).append(value)
         return trained, evaluated
-
-
-def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
-    """The conditions that hold, or do not, where all of one does."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _parts(test.operand, not holds)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
-        for value in test.values:
-            yield from _parts(value, holds)
-    else:
-        yield test, holds
 
 
 def _gives_items(node: ast.expr) -> bool:

@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.files_written.caches import Caches
+from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
 from tests.codemod.training_scripts import training
 
@@ -113,3 +114,61 @@ def test_a_cache_that_not_all_processes_may_come_to_is_told() -> None:
     result = run(HEAD + "from data import n, read\n" + KEPT + MADE + MAIN.format(call=call))
     assert any("make it before the run" in n.message for n in result.notes)
     assert not any(n.rule == "writes" for n in result.notes)
+
+
+DATA = """\
+class Data(torch.utils.data.Dataset):
+    def __init__(self, root, download=True):
+        self.root = root
+{body}
+    def there(self): return os.path.exists(self.root + '/rows.txt')
+    def make(self):
+        if self.there():
+            return
+        open(self.root + '/rows.txt', 'w').write('1 2')
+    def __len__(self): return 9
+    def __getitem__(self, i): return self.rows[i]
+class Log:
+    def __init__(self, path):
+        if not os.path.exists(path):
+            open(path, 'w').write('epoch loss')
+"""
+
+
+def made_first(body: str, before: str = "") -> list[str]:
+    """What a script lets one process make before the others, where its data set does as is said when it is made."""
+    text = (
+        HEAD + DATA.format(body="        " + body.replace("\n", "\n        ")) + before + MAIN.format(call="Data('d')")
+    )
+    facts = Facts(text)
+    return [ast.unparse(s) for s in facts.script.written.guarding.cached]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.make()\nself.rows = open(root + '/rows.txt').read().split()",
+        "if download and not self.there():\n    open(root + '/rows.txt', 'w').write('1')",
+        "if not os.path.isdir(root):\n    os.makedirs(root)\n    os.system('wget x')",
+        "if os.path.isdir(root): pass\nelse: os.system('wget x')",
+    ],
+)
+def test_what_a_data_set_makes_where_it_is_missing(body: str) -> None:
+    assert made_first(body) == ["data = Data('d')"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.rows = [1]",
+        "if not os.path.isdir(root): os.makedirs(root)",
+        "if os.path.isdir(root): os.system('ls')",
+        "open('log', 'w').write('1')",
+    ],
+)
+def test_what_it_does_else(body: str) -> None:
+    assert made_first(body) == []
+
+
+def test_a_log_is_no_data() -> None:
+    assert made_first("self.rows = [1]", "log = Log('log.txt')\n") == []

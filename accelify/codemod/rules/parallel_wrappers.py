@@ -2,6 +2,7 @@
 
     model = nn.DataParallel(model)    ->    (nothing)
     model.module.state_dict()         ->    model.state_dict()
+    {k[7:]: v for k, v in state.items()}    ->    {k.removeprefix("module."): v for k, v in state.items()}
     if torch.cuda.device_count() > 1: ->    state = without_prefix(state)
         model = nn.DataParallel(model)
     else:
@@ -18,6 +19,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import partial
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -27,9 +29,10 @@ from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.provenance import wrapped_by
-from accelify.codemod.semantics.values import Argument, Made, Member
+from accelify.codemod.semantics.values import Argument, Element, Made, Member
 
 NAME = "parallel_wrappers"
+_PREFIX = "module."
 
 
 def find(script: Script) -> Iterator[Found]:
@@ -45,22 +48,71 @@ def find(script: Script) -> Iterator[Found]:
         yield from _choices(script)
         yield from _members(script)
         yield from _loads(script)
+        yield from _prefixes(script)
         yield from _saves(script)
 
 
 def _loads(script: Script) -> Iterator[Remark]:
-    """`model.load_state_dict(...)` after the model was wrapped: what was saved of it then has other keys."""
+    """`model.load_state_dict(...)` of a model that was wrapped: what was saved of it then has other keys."""
     for call in script.program.calls:
         function = call.func
         if not isinstance(function, ast.Attribute) or function.attr != "load_state_dict":
             continue
-        if not isinstance(function.value, (ast.Name, ast.Attribute)) or getattr(function.value, "attr", "") == "module":
-            continue
-        frame, values = script.program.frame(call), script.program.values(function.value)
-        wrapped = (w for w in script.wrappers if script.program.frame(w) is frame and script.program.before(w, call))
-        if any(values & script.program.values(wrapped_by(w)) for w in wrapped):
+        if script.program.frame(call) in script.run.run and _is_wrapped(script, function.value):
             message = "what was saved of the wrapped model has `module.` before each key: take it off before this"
+            strict = next((k.value for k in call.keywords if k.arg == "strict"), (*call.args, None, None)[1])
+            if strict is not None and ast.unparse(strict) != "True":
+                message += ", or nothing of it is loaded, without a word, as `strict` is off"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
+
+
+def _prefixes(script: Script) -> Iterator[Change]:
+    """`{k[7:]: v for k, v in state.items()}` takes off what the keys no longer begin with."""
+    for path in sorted(script.files):
+        for node in script.program.flow.parsed_of[path].nodes:
+            if _takes_off_prefix(node, script):
+                reason = "the keys that are saved now do not begin with `module.`"
+                yield Change(NAME, path, node.lineno, reason, (Replace(node, _without_prefix),))
+
+
+def _takes_off_prefix(node: ast.AST, script: Script) -> TypeGuard[ast.Subscript]:
+    """Whether a part is taken from the key of what was saved: all that follows `module.`, which is not asked for."""
+    if (
+        not isinstance(node, ast.Subscript)
+        or not isinstance(node.slice, ast.Slice)
+        or not isinstance(node.value, ast.Name)
+    ):
+        return False
+    part = node.slice
+    starts = part.lower is not None and ast.unparse(part.lower) in (str(len(_PREFIX)), f"len({_PREFIX!r})")
+    name = node.value.id
+    around = list(script.program.ancestors(node))
+    asked = any(isinstance(a, (ast.If, ast.IfExp)) and _PREFIX.rstrip(".") in ast.unparse(a.test) for a in around)
+    loops = [g for a in around for g in getattr(a, "generators", [a] if isinstance(a, ast.For) else [])]
+    is_key = any(_names_key(loop.target, name) and _goes_over_saved(script, loop.iter) for loop in loops)
+    return starts and part.upper is None and part.step is None and is_key and not asked
+
+
+def _names_key(target: ast.expr, name: str) -> bool:
+    """Whether a loop over a dictionary gives its keys a name."""
+    first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
+    return isinstance(first, ast.Name) and first.id == name
+
+
+def _goes_over_saved(script: Script, node: ast.expr) -> bool:
+    """Whether a loop goes over the items or keys of (a part of) what `torch.load` gave."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("items", "keys"):
+        node = node.func.value
+    found = set(script.program.values(node))
+    while owners := {v.owner for v in found if isinstance(v, (Element, Member))}:
+        found = {v for v in found if not isinstance(v, (Element, Member))} | owners
+    return any(isinstance(v, Made) and v.name == "torch.load" for v in found)
+
+
+def _without_prefix(node: cst.CSTNode) -> cst.BaseExpression:
+    """`k.removeprefix("module.")` for `k[7:]`."""
+    assert isinstance(node, cst.Subscript)
+    return snippets.expression('{key}.removeprefix("module.")', key=node.value)
 
 
 def _saves(script: Script) -> Iterator[Remark]:

@@ -98,3 +98,38 @@ def test_a_model_that_is_bare_when_it_is_loaded_has_these_keys(
     (result,) = rewrite_together(("train.py",), Options())
     (note,) = (n for n in result.notes if "no longer begin" in n.message)
     assert note.message.partition("load them without a wrapper")[2] == told
+
+
+LOADED = "def fill(net, path):\n    net.load_state_dict(torch.load(path)['net'], strict=False)\n"
+
+
+@pytest.mark.parametrize(
+    ("slots", "said"),
+    [
+        ({"model": f"{WRAP}\nmodel.load_state_dict(torch.load('a.pt'), strict=False)"}, "without a word"),
+        ({"before": LOADED, "model": f"{WRAP}\nfill(model, 'a.pt')"}, "without a word"),
+        ({"before": LOADED.replace(", strict=False", ""), "model": f"{WRAP}\nfill(model, 'a.pt')"}, "take it off"),
+        ({"model": f"{WRAP}\nmodel.load_state_dict(torch.load('a.pt'), False)"}, "without a word"),
+        ({"model": f"model.load_state_dict(torch.load('a.pt'), strict=False)\n{WRAP}"}, ""),
+        ({"model": "outer = nn.DataParallel(model)\nmodel.load_state_dict(torch.load('a.pt'), strict=False)"}, ""),
+    ],
+)
+def test_what_was_saved_of_a_wrapped_model_is_not_skipped_in_silence(slots: dict[str, str], said: str) -> None:
+    notes = [n.message for n in run(script(**slots)).notes if "before each key" in n.message]
+    assert [said in n for n in notes] == [True] * bool(said), notes
+
+
+@pytest.mark.parametrize(
+    ("end", "key"),
+    [
+        ("state = torch.load('a.pt')\nprint({k[7:]: v for k, v in state.items()})", "k"),
+        ("print({k[len('module.'):]: v for k, v in torch.load('a.pt')['net'].items()})", "k"),
+        ("for name in torch.load('a.pt'):\n    print(name[7:])", "name"),
+        ("print({k[7:]: v for k, v in vars(model).items()})", None),
+        ("for name, v in torch.load('a.pt').items():\n    if 'module' in name: print(name[7:])", None),
+        ("print({k[8:]: v for k, v in torch.load('a.pt').items()})", None),
+    ],
+)
+def test_what_takes_the_prefix_off_leaves_keys_without_it_alone(end: str, key: str | None) -> None:
+    after = run(script(model=WRAP, end=end)).after.decode()
+    assert (f'{key}.removeprefix("module.")' in after) is (key is not None), after

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.values import Element, Parameters, Value
+from accelify.codemod.semantics.values import Element, FunctionValue, Parameters, Value
+from accelify.codemod.training.draws import draws, function_draws
 from accelify.codemod.training.roles import Roles
 
 
@@ -24,7 +25,8 @@ class EarlyUses:
     def is_used(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
         """Whether a model is used, other than to be set up, after one statement and no later than another."""
         calls = [c for c in self.program.calls_in(self.program.frame(start)) if self._is_between(c, start, end)]
-        return any(self._uses(call, text) for call in calls) or self._is_copied(text, start, end, calls)
+        is_used = any(self._uses(call, text) or self._draws_into(call, text) for call in calls)
+        return is_used or self._is_copied(text, start, end, calls)
 
     def _is_between(self, node: ast.AST, start: ast.stmt, end: ast.stmt) -> bool:
         is_later = not self.program.inside(node, start) and self.program.before(start, node)
@@ -57,6 +59,23 @@ class EarlyUses:
         return any(self.roles.is_optimizer(v) for v in values) or (bool(values) and values <= self.models)
 
     # Its weights.
+
+    def _draws_into(self, call: ast.Call, text: str) -> bool:
+        """Whether a call draws a model's weights anew, where they are: the generators of devices draw other numbers.
+
+        `model.apply(init)`, `model.reset()`, `nn.init.normal_(model.head.weight)`, also in a loop over its modules.
+        """
+        concerned = [
+            call.func,
+            *given(call),
+            *(n.iter for n in self.program.loops_round(call) if isinstance(n, ast.For)),
+        ]
+        if not any(f"{ast.unparse(part)}.".startswith(f"{text}.") for part in concerned):
+            return False
+        values = {v for part in given(call) for v in self.program.values(part)}
+        run = {*self.program.flow.callees.get(call, ()), *(v.scope for v in values if isinstance(v, FunctionValue))}
+        inner = [n for part in given(call) for n in ast.walk(part) if isinstance(n, ast.Call)]  # `lambda m: ...`
+        return any(draws(self.program, c) for c in (call, *inner)) or any(function_draws(self.program, f) for f in run)
 
     def _is_copied(self, text: str, start: ast.stmt, end: ast.stmt, calls: Iterable[ast.Call]) -> bool:
         """Whether a tensor is made of the model's weights, or their storage is kept."""

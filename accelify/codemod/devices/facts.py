@@ -22,7 +22,7 @@ from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, read_on_cpu
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
@@ -34,6 +34,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_read_in
+from accelify.codemod.semantics.values import Constant
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -116,6 +117,7 @@ class Devices:
         numbers = {o for n in numbered for o in self._options_of(n)}
         set_here = {ast.unparse(r) for n in behind for r in ast.walk(n) if self._is_set_here(r)}
         others = {o for node in behind for o in options_in(node)} - numbers - set_here
+        others |= {r.id for node in nodes for r in ast.walk(node) if isinstance(r, ast.Name) and self._is_open(r)}
         for option in sorted(others) if self.cpu is None else ():
             yield f"{option} no longer chooses the device: `{launch} --cpu` or `Accelerator(cpu=True)` does"
         tests = [t.test for n in behind for t in ast.walk(n) if isinstance(t, (ast.If, ast.IfExp))]
@@ -123,6 +125,13 @@ class Devices:
         for option in sorted(numbers):
             cpu = ", and `--cpu` that there is to be none" if option in asked else ""
             yield f"{option} no longer chooses the GPU: `{launch} --gpu-ids` does{cpu}"
+
+    def _is_open(self, read: ast.Name) -> bool:
+        """Whether a module's variable may be set by code that is only known when the script runs: `exec(settings)`."""
+        program = self.known.program
+        owner = program.scope(read).owner(read.id)
+        is_text = any(isinstance(v, Constant) and isinstance(v.value, str) for v in program.values(read))
+        return is_text and owner is not None and owner in program.once(open_modules)
 
     def _options_of(self, node: ast.AST) -> set[str]:
         return {o for each in (node, *self._behind([node])) for o in options_in(each)}
@@ -142,6 +151,22 @@ class Devices:
         """The one value of a variable; of an attribute, where it is an option or a choice, and not what was parsed."""
         value = self.tracer.only_value(read)
         return value if value is not None and not isinstance(value, ast.Call) else None
+
+
+def open_modules(program: Program) -> frozenset[Scope]:
+    """The modules whose own code runs other code, or sets variables by their names: `globals()[name] = value`."""
+    calls = [c for c in program.calls if any(map(names.reads_variables, program.called(c)))]
+    return frozenset(program.frame(c) for c in calls if program.frame(c).kind == "module" and _may_set(program, c))
+
+
+def _may_set(program: Program, call: ast.Call) -> bool:
+    """Whether a call that sees all variables may set them: `exec(text)`, `globals()[name] = value`, and `update`."""
+    holder = program.parent(call)
+    rows = [table.function(name) for name in program.called(call)]
+    if any(row is not None and row.returns == "dict" for row in rows):
+        is_set = isinstance(holder, ast.Subscript) and isinstance(holder.ctx, ast.Store)
+        return is_set or (isinstance(holder, ast.Attribute) and holder.attr == "update")
+    return isinstance(holder, ast.Expr)
 
 
 @dataclass(frozen=True, slots=True)

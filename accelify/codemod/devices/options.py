@@ -48,7 +48,11 @@ class Cpu:
 
         Several homes must have the same one, and have it from the beginning.
         """
-        choices = [*self._named(files), *(self._moving() if not self._always_moves(files) else ())]
+        named, moving = [*self._named(files)], [*self._moving()] if not self._always_moves(files) else []
+        if any(self._terms(choice.test, _DEPTH) for choice in named):
+            # A model that any GPU would get follows the device that its batches are brought to.
+            moving = [choice for choice in moving if self._terms(choice.test, _DEPTH)]
+        choices = [*named, *moving]
         each = [self._of_home(home, choices) for home in self.reach.homes]
         known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1

@@ -187,7 +187,9 @@ mutates=self
     <optimizer>: register_step_post_hook register_step_pre_hook
     <module>: set_extra_state resize_token_embeddings gradient_checkpointing_enable enable_input_require_grads
         tie_weights
-        remove_hook remove reset_parameters flatten_parameters
+        remove_hook remove flatten_parameters
+mutates=self effects=draws_torch
+    <module>: reset_parameters
 
 # --- initialisation ---
 returns=argument mutates=0 effects=draws_torch

@@ -133,9 +133,9 @@ class Settings:
         return self.guard.body if self.guard is not None else self.frame.body if self.frame is not None else []
 
     def _argument(self, function: Scope, name: str, depth: int) -> ast.expr | None:
-        """What all callers give to a parameter, if that is one and the same."""
+        """What all callers give to a parameter, if that is one and the same; those that nothing runs are none."""
         found: dict[str, ast.expr] = {}
-        for call in self.program.calls_of(function):
+        for call in filter(self._is_run, self.program.calls_of(function)):
             given = self.tracer.argument(call, function, name) or function.defaults.get(name)
             code = None if given is None else self._at_home(given, depth)
             if code is None:
@@ -145,6 +145,11 @@ class Settings:
             return None
         self.passed.add((function, name))
         return next(iter(found.values()))
+
+    def _is_run(self, call: ast.Call) -> bool:
+        """Whether a call may be made in a run that creates the accelerator."""
+        run = self.program.run_from(self.program.scope(p.tree) for p in self.program.named)
+        return self.frame not in run or self.program.frame(call) in run
 
     def _attribute(self, node: ast.Attribute, depth: int) -> ast.expr | None:
         method = method_of(self.program.frame(node))

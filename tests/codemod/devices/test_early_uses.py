@@ -67,19 +67,36 @@ def test_a_move_stays_where_weights_are_copied(uses: str) -> None:
         "print(sum(p.numel() for p in model.parameters() if p.requires_grad))",
         "total = sum([p.nelement() for p in model.parameters()])",
         "for p in model.parameters():\n    p.requires_grad = False",
-        "for p in model.parameters():\n    if p.dim() > 1:\n        nn.init.xavier_uniform_(p)",
         "for name, p in model.named_parameters():\n    print(name, p.shape, p.requires_grad)",
-        "for p in model.parameters():\n    p.data.uniform_(-0.1, 0.1)",
+        "for p in model.parameters():\n    p.data.zero_()",
         "chosen = [p for p in model.parameters() if p.requires_grad]\nother = torch.optim.SGD(chosen, lr=1)",
         "chosen = filter(lambda p: p.requires_grad, model.parameters())\nother = torch.optim.SGD(chosen, lr=1)",
         "chosen = list(model.parameters())\nother = torch.optim.SGD([{'params': chosen[:1]}, {'params': chosen[1:]}])",
         "both = list(model.parameters()) + list(loss_of.parameters())\nother = torch.optim.SGD(both, lr=1)",
         "model.load_state_dict(torch.load('m.pt'))",
         "model.train()\nprint(model)",
+        "def close(m):\n    m.requires_grad_(False)\nmodel.apply(close)",
+        "rows = torch.randn(4)",
     ],
 )
 def test_a_move_goes_where_a_model_is_set_up(uses: str) -> None:
     assert is_needless(uses)
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        "for p in model.parameters():\n    if p.dim() > 1:\n        nn.init.xavier_uniform_(p)",
+        "for p in model.parameters():\n    p.data.uniform_(-0.1, 0.1)",
+        "def anew(m):\n    m.weight.data.normal_(0.0, 0.02)\nmodel.apply(anew)",
+        "model.apply(lambda m: nn.init.normal_(m.weight))",
+        "nn.init.kaiming_normal_(model.weight)",
+        "model.weight.data.normal_(0, 0.02)",
+        "model.reset_parameters()",
+    ],
+)
+def test_a_move_stays_where_the_device_s_generator_draws_weights(uses: str) -> None:
+    assert not is_needless(uses)
 
 
 def test_what_stands_above_the_move_or_below_prepare_is_no_matter() -> None:

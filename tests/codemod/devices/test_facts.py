@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from accelify.codemod.devices.facts import Devices
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, training
@@ -24,6 +26,22 @@ def test_options_that_no_longer_choose() -> None:
     (said,) = found.ignored_options("accelify launch", [facts.statement("device = args.gpu")])
     assert said.startswith("args.gpu no longer chooses the device")
     assert not list(found.ignored_options("accelify launch", [facts.statement("other = 3")]))
+
+
+@pytest.mark.parametrize(
+    ("before", "is_open"),
+    [
+        ("exec(open('settings.py').read())\n", True),
+        ("for key in range(3):\n    globals()[key] = 1\n", True),
+        ("globals().update(torch.load('settings.pt'))\n", True),
+        ("print(globals()['device'], eval('1'))\n", False),
+        ("def f():\n    exec('x = 1')\n", False),
+    ],
+)
+def test_a_setting_that_code_of_the_user_s_may_change_no_longer_chooses(before: str, is_open: bool) -> None:
+    found, facts = devices(before=f"device = 'cuda'\n{before}", model="model.to(device)\n")
+    said = list(found.ignored_options("accelify launch", facts.call("model.to(device)").args))
+    assert [s.startswith("device no longer chooses") for s in said] == [True] * is_open
 
 
 def test_tensors_of_a_script_that_names_no_device() -> None:

@@ -119,3 +119,40 @@ def test_options_that_are_read() -> None:
     node = ast.parse("f(args.a, opt.b.c, x.y, self.args.d)")
     assert {"args.a"} <= options_in(node)
     assert "x.y" not in options_in(node)
+
+
+HELPERS = """\
+def options():
+    return argparse.ArgumentParser().parse_args()
+
+def make(o):
+    return nn.Linear(4, 1).to("cuda:0" if torch.cuda.is_available() and o.cuda else "cpu")
+
+def never_called(o):
+    own = options()
+    print(make(own))
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "model", "setting"),
+    [
+        (f"{HELPERS}args = options()\n", "model = make(args)\n", "not args.cuda"),
+        (f"{HELPERS}args = options()\nother = options()\nprint(make(other))\n", "model = make(args)\n", None),
+        (
+            "device = 'cuda' if args.gpu else 'cpu'\n",
+            "if torch.cuda.is_available():\n    model = model.cuda()\nmodel.to(device)\n",
+            "not args.gpu",
+        ),
+        (
+            "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n",
+            "if args.gpu:\n    model = model.cuda()\nmodel.to(device)\n",
+            None,
+        ),
+    ],
+)
+def test_of_several_choices_the_one_that_is_run_and_asks(before: str, model: str, setting: str | None) -> None:
+    script = training(imports=PARSED, before=before, model=model).script
+    found = Cpu(script.program, script.roles, script.tracer, script.reach, script.prepared).find({"main.py"})
+    assert (found and found.text) == setting

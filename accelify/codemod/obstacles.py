@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import names
+from accelify.codemod.metrics.decisions import decided_apart, goes_by_size
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
@@ -28,6 +29,7 @@ def obstacles_of(script: Script) -> Found:
     yield from ((node, "accelerator", message) for node, message in script.reach.obstacles)
     yield from _single_steps(script)
     yield from _for_one_batch(training)
+    yield from _stepping_by_size(script)
     yield from _several_devices(program, script.files)
     yield from _in_processes(program, training)
     yield from _without_a_loss(program)
@@ -91,6 +93,20 @@ def _dealt_by_hand(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
             yield getattr(loader, "node", script.training.backwards[0]), "distributed", message
     if script.preparation.loaders and not made:
         yield script.training.backwards[0], "distributed", message
+
+
+def _stepping_by_size(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+    """Steps that are taken, or loops that go on, by the size of a batch: processes have batches of other sizes."""
+    parts = "each process has a part of each batch, smaller than that"
+    others = "no prepared loader gives the processes batches of one size here"
+    why = parts if script.options.keep_global_batch else others
+    for node in decided_apart(script.metrics):
+        if goes_by_size(script.metrics, node.test):
+            message = (
+                f"whether a step is taken goes by the size of the batch, but {why}: leave short batches out where the "
+                "loader is made (`drop_last=True`)"
+            )
+            yield node, "data", message
 
 
 def _gone_over_by_one(script: Script, found: Distribution) -> Iterator[tuple[ast.AST, str, str]]:

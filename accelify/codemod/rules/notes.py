@@ -17,7 +17,7 @@ from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.batch_numbers import picked_by_number
-from accelify.codemod.metrics.decisions import decided_apart, goes_by_size
+from accelify.codemod.metrics.decisions import decided_apart
 from accelify.codemod.metrics.progress import overlong_rounds, overstated_bars, shrunken_schedules
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
@@ -139,13 +139,6 @@ def _uneven(script: Script) -> Iterator[Remark]:
     """Steps that one process may take and another not: they would wait for each other."""
     for node in decided_apart(script.metrics):
         message = "this is decided from what one process sees: "
-        if goes_by_size(script.metrics, node.test):
-            size = (
-                "a part of the batch"
-                if script.options.keep_global_batch
-                else "others' last batches may have another size"
-            )
-            message = f"this goes by the size of one process's batch ({size}): "
         if script.run.ends_apart:
             message += (
                 "processes may take different numbers of steps. One at the script's end takes part in the "

@@ -42,8 +42,9 @@ class Pairs:
 def test_batches_of_a_prepared_loader_are_of_one_size(test: str) -> None:
     step = f"if {test}:\n    continue\n" + STEP
     assert list(decided_apart(training(step=step).script.metrics)) == []
-    divided = training(model="model = nn.DataParallel(model)", step=step).script
-    assert len(list(decided_apart(divided.metrics))) == 1
+    divided = training(model="model = nn.DataParallel(model)", step=step)
+    assert len(list(decided_apart(divided.script.metrics))) == 1
+    assert [m for _, _, m in divided.verdict.obstacles if "each process has a part of each batch" in m]
 
 
 @pytest.mark.parametrize("leave", ["break", "continue"])
@@ -51,4 +52,6 @@ def test_batches_of_a_prepared_loader_are_of_one_size(test: str) -> None:
 def test_batches_of_the_scripts_own_are_of_different_sizes(test: str, leave: str) -> None:
     text = script(before=PAIRS, step=f"if {test}:\n    {leave}\n" + STEP)
     text = text.replace("loader = DataLoader(rows, batch_size=2)", "loader = Pairs()")
-    assert len(list(decided_apart(Facts(text).script.metrics))) == 1
+    facts = Facts(text)
+    assert len(list(decided_apart(facts.script.metrics))) == 1
+    assert [m for _, _, m in facts.verdict.obstacles if "goes by the size of the batch" in m]

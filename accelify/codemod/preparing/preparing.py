@@ -323,13 +323,26 @@ class Preparer:
         return bool(callees) and all(c.generates for c in callees)
 
     def _inside_generators(self, source: ast.expr) -> list[ast.expr]:
-        """The loaders that generator functions build themselves, and whose batches a source yields.
+        """The loaders that generator functions build themselves or are given, and whose batches a source yields.
 
         Prepared where they are built: a generator is no loader, and what it yields is not for `prepare` to move.
         """
         loops = Loops(self.program, self.roles, self.tracer)
-        found = [list(loops.yielded_from(generator.scope)) for generator in loops.generators(source)]
-        return [loader for listed in found for loader in listed] if all(found) else []
+        found = [(g.scope, list(loops.yielded_from(g.scope))) for g in loops.generators(source)]
+        if not all(listed for _, listed in found):
+            return []
+        return [given for scope, listed in found for loader in listed for given in self._given(scope, loader, source)]
+
+    def _given(self, generator: Scope, loader: ast.expr, source: ast.expr) -> list[ast.expr]:
+        """What a generator is given for a loader by the calls that a source stands for; else the loader itself."""
+        name = self.tracer.inside(loader)
+        if not isinstance(name, ast.Name) or not any(p.arg == name.id for p in generator.parameters):
+            return [loader]
+        made = [self.tracer.inside(source), *(b.value for chain in self.tracer.chains(source) for b in chain)]
+        calls = [c for c in made if isinstance(c, ast.Call) and generator in self.program.flow.callees.get(c, ())]
+        given = [self.tracer.argument(c, generator, name.id) for c in calls]
+        known = [g for g in given if g is not None]
+        return known if known and len(known) == len(given) else [loader]
 
     def _is_called_by_overriders(self, method: Scope) -> bool:
         """Whether only methods that override it call a method, and their callers, as its own others, are not known."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries.runtimes import Runtime
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.provenance import Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Argument, Instance, Member
 from accelify.codemod.training.draws import function_draws
@@ -116,10 +116,25 @@ def _told(program: Program, tracer: Tracer, training: Training, data: Data) -> t
     if found is None:
         ways = training.told.get(program.frame(loop), frozenset())
         phase, found = None, phases.by_callers(loop, calls, ways)
-    trained, evaluated = ({c[-1].node for e in listed for c in tracer.chains(e)} for listed in found or ((), ()))
-    if found is None or not trained or not evaluated or trained & evaluated:
+    trained, evaluated = ({_place(c) for e in listed for c in tracer.chains(e)} for listed in found or ((), ()))
+    is_one = any(_may_be_one(a, b) for a in trained for b in evaluated)
+    if found is None or not trained or not evaluated or is_one:
         return data, None
     return replace(data, sources=tuple(found[0])), phase
+
+
+_Place = tuple[ast.AST, tuple[object, ...]]
+
+
+def _place(chain: Chain) -> _Place:
+    """Where a loader has its first name, and the keys under which a container there holds it; None where not known."""
+    keys = [getattr(binding.node, "slice", None) for binding in chain if binding.kind == "item"]
+    return chain[-1].node, tuple(key.value if isinstance(key, ast.Constant) else None for key in keys)
+
+
+def _may_be_one(one: _Place, other: _Place) -> bool:
+    """Whether two places may hold the same loader."""
+    return one[0] is other[0] and (one[1] == other[1] or None in (*one[1], *other[1]))
 
 
 def _training_calls(program: Program, training: Training, loop: ast.For) -> Iterator[ast.Call]:

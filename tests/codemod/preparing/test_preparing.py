@@ -190,3 +190,31 @@ def test_models_in_containers(models: str, loss: str, step: str, prepared: list[
     assert all(line in text for line in prepared), text
     assert "prepare(n, " not in text
     assert ", n, " not in text
+
+
+GIVEN = """\
+def rows(batches):
+    for b in batches:
+        yield b
+def endless(batches):
+    while True:
+        for b in batches:
+            yield b
+model = nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train_loader, test_loader = DataLoader(data), DataLoader(data)
+{0}
+"""
+TRAINED = [
+    "for x, y in rows(train_loader):\n" + STEP + "for x, y in rows(test_loader):\n    print(model(x))\n",
+    "given = rows(train_loader)\nfor x, y in given:\n" + STEP + "print([model(x) for x, _ in rows(test_loader)])\n",
+    "feed, other = endless(train_loader), endless(test_loader)\nfor i in range(3):\n    x, y = next(feed)\n"
+    + STEP
+    + "print(next(other))\n",
+]
+
+
+@pytest.mark.parametrize("trained", TRAINED)
+def test_of_the_loaders_that_a_generator_is_given_the_one_that_is_trained_on(trained: str) -> None:
+    items = Facts(HEAD + GIVEN.format(trained)).script.preparation.items
+    assert [i.text for i in items if i.kind == "loader"] == ["train_loader"]

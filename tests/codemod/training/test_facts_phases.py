@@ -98,3 +98,26 @@ run(train_loader, True)
 run(test_loader, False)
 """
     assert [texts(d.sources) for d in told(TEXT.partition("def run")[0] + text).data] == [["train_loader"]]
+
+
+CONTAINER = "loaders = {'train': DataLoader(a), 'val': DataLoader(b)}\n"
+
+
+@pytest.mark.parametrize(
+    ("loaders", "trained", "evaluated", "are_told_apart"),
+    [
+        (CONTAINER, "loaders['train']", "loaders['val']", True),
+        ("loaders = {s: DataLoader(s) for s in ('train', 'val')}\n", "loaders['train']", "loaders['val']", True),
+        ("loaders = [DataLoader(s) for s in (1, 2)]\n", "loaders[0]", "loaders[1]", True),
+        ("def make(n):\n    return DataLoader(n)\nx, y = make(1), make(2)\n", "x", "y", True),
+        (CONTAINER, "loaders['train']", "loaders['train']", False),
+        (CONTAINER, "loaders['train']", "loaders[key]", False),
+        ("x = DataLoader(a)\ny = x\n", "x", "y", False),
+    ],
+)
+def test_loaders_that_one_container_or_function_gives(
+    loaders: str, trained: str, evaluated: str, are_told_apart: bool
+) -> None:
+    text = TEXT.replace("run(train_loader", f"{loaders}run({trained}").replace("run(test_loader", f"run({evaluated}")
+    training = told(text)
+    assert [texts(d.sources) for d in training.data] == [[trained] if are_told_apart else ["loader"]]

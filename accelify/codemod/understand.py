@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.devices.bringing import Brought
@@ -14,7 +13,6 @@ from accelify.codemod.distributed.distribution import Distributions
 from accelify.codemod.files_written.facts import written_of
 from accelify.codemod.metrics.batch_evaluations import Batchwise, Dealing
 from accelify.codemod.metrics.facts import Measured, metrics_of
-from accelify.codemod.metrics.row_evaluations import Evaluations, Gathering
 from accelify.codemod.obstacles import obstacles_of, updates_by_hand
 from accelify.codemod.options import Options
 from accelify.codemod.precision.apex import Apex
@@ -36,7 +34,7 @@ from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import FunctionValue
 from accelify.codemod.training.facts import run_of, with_phases
-from accelify.codemod.training.loops import Data, Loops, Training
+from accelify.codemod.training.loops import Loops, Training
 from accelify.codemod.training.roles import Roles
 
 Trouble = tuple[ast.AST, str]
@@ -96,8 +94,8 @@ class _Code:
 class _Layout:
     """What is prepared, where the accelerator has to be, and how it gets there.
 
-    gathered and dealt: the evaluation loops whose rows are gathered, and whose batches are sharded. reached: what the
-    accelerator has to reach for a move, besides.
+    dealt: the evaluation loops whose batches are sharded. reached: what the accelerator has to reach for a move,
+    besides.
     """
 
     preparation: Preparation
@@ -106,7 +104,6 @@ class _Layout:
     reach: Reach
     access: Access
     files: frozenset[str]
-    gathered: tuple[Gathering, ...] = ()
     dealt: tuple[Dealing, ...] = ()
     reached: tuple[ast.AST, ...] = ()
     precision: Precision | None = None
@@ -115,14 +112,12 @@ class _Layout:
 
 def _laid(
     code: _Code,
-    gathered: tuple[Gathering, ...] = (),
     dealt: tuple[Dealing, ...] = (),
     reached: tuple[ast.AST, ...] = (),
 ) -> _Layout:
     """What is prepared, and how the accelerator gets there and to some loops and moves."""
     program, tracer, training, distribution = code.program, code.tracer, code.training, code.distribution
     shared = distribution.data(Loops(program, code.roles, tracer), training) if distribution is not None else []
-    shared = [*shared, *(Data("loaders", g.loop, (g.loop.iter,)) for g in gathered)]
     preparation = Preparer(program, code.roles, tracer, training).prepare(shared)
     replaced = distribution.found.replaced if distribution is not None else []
     needs: dict[Scope, ast.AST] = {}
@@ -132,7 +127,7 @@ def _laid(
         *((i.frame, i.statement or i.frame.node) for i in preparation.bare_models),
         *((program.frame(n), n) for _, n in [*preparation.wrapped, *preparation.sharded]),
         *((program.frame(n), n) for n in replaced),
-        *((program.frame(n), n) for n in [*(g.loop for g in gathered), *(d.loop for d in dealt), *reached]),
+        *((program.frame(n), n) for n in [*(d.loop for d in dealt), *reached]),
     ]:
         # The first of all, and so before any guard.
         needs[frame] = min(needs.get(frame, node), node, key=program.position)
@@ -149,7 +144,7 @@ def _laid(
     files |= {n.module for n in reach.nodes} | {h.module for h in reach.homes}
     files |= {program.path(node) for _, node in preparation.wrapped}
     prepared, access = Prepared(program, tracer, preparation), Access(program, reach, tuple(sites))
-    return _Layout(preparation, prepared, wrapping, reach, access, frozenset(files), gathered, dealt, reached)
+    return _Layout(preparation, prepared, wrapping, reach, access, frozenset(files), dealt, reached)
 
 
 def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) -> _Layout:
@@ -181,15 +176,8 @@ def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
     if code.distribution is not None:
         layout = _reaching_moves(code, layout)
     else:
-        layout = _reaching_own_tensors(code, _sharing_batches(code, _sharing_rows(code, layout)))
+        layout = _reaching_own_tensors(code, _sharing_batches(code, layout))
     return _with_access(code, layout, precision_stays)
-
-
-def _sharing_rows(code: _Code, layout: _Layout) -> _Layout:
-    """With the evaluation loops whose rows are gathered, if their loaders can be prepared with the others."""
-    found = Evaluations(code.program, code.roles, code.tracer, code.training).find()
-    gathered = tuple(g for g in found if code.program.path(g.loop) in layout.files)
-    return _further(layout, _laid(code, gathered)) if gathered else layout
 
 
 def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
@@ -207,10 +195,10 @@ def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
         layout.prepared,
         measured.sums(measured.shared_loops(layout.files, ())),
     )
-    dealt = tuple(batchwise.find([g.loop for g in layout.gathered], layout.files))
+    dealt = tuple(batchwise.find(layout.files))
     near = tuple(d for d in dealt if layout.access.at(d.loop) is not None)
     for some in filter(None, dict.fromkeys((dealt, near))):
-        found = _further(layout, _laid(code, layout.gathered, some))
+        found = _further(layout, _laid(code, some))
         if found is not layout:
             return found
     return layout
@@ -230,7 +218,7 @@ def _reaching_own_tensors(code: _Code, layout: _Layout) -> _Layout:
     unreached = tuple(brought(layout.access, is_settled=False).unreached)
     if not unreached:
         return layout
-    found = _further(layout, _laid(code, layout.gathered, layout.dealt, unreached), files=True)
+    found = _further(layout, _laid(code, layout.dealt, unreached), files=True)
     is_brought = found is not layout and found.preparation.has_model
     return found if is_brought and brought(found.access, is_settled=True).bringing else layout
 
@@ -242,7 +230,7 @@ def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
     named = code.distribution.found.devices
     moves = [m.call for m in devices.moves if m.device in named and not devices.is_needless(m)]
     unreached = tuple(c for c in moves if layout.access.at(c) is None)
-    found = _laid(code, (), (), unreached) if unreached else layout
+    found = _laid(code, (), unreached) if unreached else layout
     return found if found.reach.homes == layout.reach.homes and not found.reach.obstacles else layout
 
 
@@ -256,10 +244,8 @@ def _further(base: _Layout, more: _Layout, *, files: bool = False) -> _Layout:
         and more.preparation.obstacles == base.preparation.obstacles
         and more.preparation.wrapped == base.preparation.wrapped
     )
-    loops: Sequence[ast.AST] = [*(g.loop for g in more.gathered), *(d.loop for d in more.dealt)]
-    is_there = all(more.access.at(loop) is not None for loop in loops)
-    is_prepared = all(g.loop in more.prepared.loops for g in more.gathered)
-    return more if is_same and is_there and is_prepared else base
+    is_there = all(more.access.at(d.loop) is not None for d in more.dealt)
+    return more if is_same and is_there else base
 
 
 def _own(code: _Code, layout: _Layout) -> Own:
@@ -292,7 +278,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         access=access,
         devices=devices_of(own, files, access, own.tensor() if not by_hand else None, layout.cpu, by_hand=by_hand),
         precision=layout.precision,
-        metrics=metrics_of(measured, files, access, layout.gathered, layout.dealt, by_hand=by_hand),
+        metrics=metrics_of(measured, files, access, layout.dealt, by_hand=by_hand),
         written=written_of(
             *(program, roles, tracer, code.effects, files, access, run, options),
             together=_together(code, layout) if not by_hand else None,
@@ -307,8 +293,7 @@ def _together(code: _Code, layout: _Layout) -> list[ast.AST]:
     preparation, training = layout.preparation, code.training
     found: list[ast.AST] = [node for _, node in [*preparation.wrapped, *preparation.sharded]]
     found += [g.anchor for g in preparation.groups if g.anchor is not None]
-    evaluations = [*(g.loop for g in layout.gathered), *(d.loop for d in layout.dealt)]
-    return [*found, *training.backwards, *training.steps, *evaluations]
+    return [*found, *training.backwards, *training.steps, *(d.loop for d in layout.dealt)]
 
 
 # What the program is.

@@ -299,8 +299,6 @@ for epoch in range(2):
         {inside}
     {call}
 """
-GATHERED = "        out, y = accelerator.gather_for_metrics((out, y))\n"
-PREPARED = "\nloader, valid, model, optimizer = accelerator.prepare(loader, valid, model, optimizer)\n"
 SLOTS = {
     "options": "",
     "weighing": "",
@@ -337,18 +335,6 @@ def evaluated(**slots: str) -> tuple[str, list[str]]:
         {"before": "x = x.view(-1, 4)"},
         {"call": "if epoch % 2 == 0:\n        print(evaluate(valid))"},
         {"call": "print(evaluate(valid), evaluate(loader))"},
-    ],
-)
-def test_an_evaluation_by_rows_is_shared(slots: dict[str, str]) -> None:
-    after, notes = evaluated(**slots)
-    assert f"        out = model(x)\n{GATHERED}" in after
-    assert PREPARED in after
-    assert not notes
-
-
-@pytest.mark.parametrize(
-    "slots",
-    [
         {"options": ", collate_fn=list"},
         {"weighing": "torch.ones(2)", "metric": "total += criterion(out, y).item() * y.size(0)"},
         {"weighing": "ignore_index=1", "metric": "total += criterion(out, y).item() * y.size(0)"},
@@ -365,9 +351,8 @@ def test_an_evaluation_by_rows_is_shared(slots: dict[str, str]) -> None:
         {"call": "for x, y in valid:\n        print(x)\n    evaluate(valid)"},
     ],
 )
-def test_an_evaluation_by_batches_keeps_its_loader(slots: dict[str, str]) -> None:
+def test_each_batch_is_evaluated_in_one_process(slots: dict[str, str]) -> None:
     after, _ = evaluated(**slots)
-    assert "gather_for_metrics((" not in after
     assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
     assert "    for x, y in accelerator.shard(loader, even=False):\n" in after
 
@@ -388,24 +373,6 @@ def test_any_other_evaluation_stays_whole(slots: dict[str, str]) -> None:
     assert "gather_for_metrics" not in after
     assert "shard" not in after
     assert any("stays whole" in note for note in notes)
-
-
-def test_a_choice_of_device_goes_when_the_evaluation_was_the_last_to_read_it() -> None:
-    text = (
-        EVALUATION.format(**SLOTS)
-        .replace("        pass\n", "")
-        .replace("for x, y in loader:\n", "for x, y in loader:\n        x, y = x.to(device), y.to(device)\n")
-    )
-    choice = """\
-if torch.cuda.is_available():
-    device = torch.device("cuda")
-else:
-    device = torch.device("cpu")
-model ="""
-    result = run(text.replace("model =", choice).replace("nn.Linear(4, 2)", "nn.Linear(4, 2).to(device)"))
-    after = result.after.decode()
-    assert GATHERED in after
-    assert "device" not in after
 
 
 # Decisions.

@@ -16,8 +16,6 @@ LEFT = {
     "devices.bringing": 2,
     "devices.moves": 2,
     "devices.own_tensors": 1,
-    "metrics.batch_evaluations": 7,
-    "metrics.row_evaluations": 4,
     "metrics.sums": 3,
 }
 _FIELDS = {"lineno", "end_lineno"}

@@ -50,6 +50,12 @@ def takes_the_next(name: str) -> bool:
     return row is not None and row.passes == "element"
 
 
+def adds_a_hook(name: str) -> bool:
+    """What has each forward pass, of a module or of all, call a function: `register_forward_hook`."""
+    row = table.member("module", name) or table.function(f"torch.nn.modules.module.{name}")
+    return row is not None and name.startswith("register_") and "forward" in name
+
+
 def gives_parameters(name: str) -> bool:
     """`parameters`, `named_parameters`."""
     return _has(name, Trait.PARAMETERS)
@@ -64,6 +70,13 @@ def ends_graph(name: str) -> bool:
     """Methods and attributes of a tensor through which no gradient flows: `detach`, `item`, `size`."""
     row = table.member("tensor", name)
     return row is not None and bool(row.traits & {Trait.LEAVES_GRAPH, Trait.SHAPE_ONLY})
+
+
+def leaves_the_graph(name: str) -> bool:
+    """Members of a tensor that give its value without its graph, as a tensor or a number: `item`, `data`, `detach`."""
+    row = table.member("tensor", name)
+    is_value = row is not None and {Trait.SAME_VALUES, Trait.LEAVES_GRAPH} <= row.traits
+    return is_value and row is not None and row.returns in ("tensor", "number")
 
 
 def keeps_values(name: str) -> bool:

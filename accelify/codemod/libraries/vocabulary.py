@@ -12,6 +12,7 @@ _DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|gpus?|cuda)(_ids?)?$|^(local_)?ra
 _OPTIONS = re.compile(r"(self\.)?(args|opts?|config|cfg|hparams|params|flags)", re.IGNORECASE)
 _PARALLEL_OPTION = re.compile(r"(^|_)(n|num|multi|number_of)_?gpus?$|parallel$")
 _DEVICE_OPTIONS = frozenset({"device", "dev", "use_cuda", "cuda", "gpu"})
+_LOSS = re.compile(r"(loss|criterion|entropy)(_(fn|func|function|f))?$|mean$", re.IGNORECASE)
 _LOW_PRECISION = {"torch.float16": "fp16", "torch.half": "fp16", "torch.bfloat16": "bf16"}
 # What runs the training itself, in libraries that hold much else besides.
 _RUN_TRAINING = {
@@ -79,6 +80,11 @@ def is_parallel_option(name: str) -> bool:
 def holds_options(text: str) -> bool:
     """What scripts call the options of a run: `args`, `self.config`, `FLAGS`."""
     return _OPTIONS.fullmatch(text) is not None
+
+
+def is_name_of_a_loss(name: str) -> bool:
+    """What scripts call the functions and modules whose result is a mean over the rows: `criterion`, `dice_loss`."""
+    return _LOSS.search(name) is not None
 
 
 def low_precision(name: str) -> str | None:

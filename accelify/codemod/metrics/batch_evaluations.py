@@ -6,12 +6,14 @@ import ast
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.metrics.meters import Elements, statements_of_each_round
 from accelify.codemod.metrics.rounds import Rounds
 from accelify.codemod.metrics.sums import Sums
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.certainty import Certainty
 from accelify.codemod.training.harmless import Harmless
 from accelify.codemod.training.loops import Loops, Training
@@ -19,9 +21,6 @@ from accelify.codemod.training.meters import Meter, Meters
 from accelify.codemod.training.modes import Modes
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles
-
-_HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_module_forward_hook")
-
 
 @dataclass(frozen=True)
 class Collected:
@@ -67,14 +66,14 @@ class Batchwise:
         self.meters = Meters(program)
         self.modes = Modes(program, roles, tracer, self.harmless)
 
-    def find(self, others: Collection[ast.AST], files: Collection[str]) -> list[Dealing]:
-        """The loops in some files, but for those that are understood otherwise."""
+    def find(self, files: Collection[str]) -> list[Dealing]:
+        """The loops in some files."""
         found: list[Dealing] = []
-        if any(isinstance(c.func, ast.Attribute) and c.func.attr in _HOOKS for c in self.program.calls):
+        if any(isinstance(c.func, ast.Attribute) and methods.adds_a_hook(c.func.attr) for c in self.program.calls):
             return found  # a forward pass may do anything
         for path in sorted(files):
             for node in self.program.flow.parsed_of[path].parents:
-                if isinstance(node, ast.For) and node not in others and self._is_candidate(node):
+                if isinstance(node, ast.For) and self._is_candidate(node):
                     dealing = self._dealing(node)
                     if dealing is not None:
                         found.append(dealing)
@@ -171,13 +170,12 @@ class Batchwise:
         """Whether an accumulator begins at nothing just before a loop, and gets nothing else on the way to it."""
         frame = self.program.frame(loop)
         reads = self.program.reads_of(frame, name)
-        before = [w for w in self.tracer.writes(frame, name) if self.program.line(w) < loop.lineno]
-        first = max(before, key=self.program.line, default=None)
-        if not isinstance(first, ast.Name) or any(self.program.frame(n) is not frame for n in [first, *reads]):
+        first = self._start(frame, name, loop)
+        if first is None or any(self.program.frame(n) is not frame for n in [first, *reads]):
             return False
         if not self._stands_before(self.program.statement(first), loop):
             return False
-        value, start = self.tracer.assigned(first), first.lineno
+        value = self.tracer.assigned(first)
         if name in rounds.sums and _is_empty(value):
             rounds.becomes_a_list(name)
         elif name in rounds.meters:
@@ -185,7 +183,14 @@ class Batchwise:
                 return False
         elif not (_is_empty(value) if name in rounds.lists else self.sums.is_zero(value)):
             return False
-        return not any(start < r.lineno < loop.lineno and self._is_changed_by(r) for r in reads)
+        between = (r for r in reads if self.program.before(first, r) and self.program.before(r, loop))
+        return not any(map(self._is_changed_by, between))
+
+    def _start(self, frame: Scope, name: str, loop: ast.For) -> ast.Name | None:
+        """Where a variable gets the value with which a loop begins; None where that may be at several places."""
+        before = [w for w in self.tracer.writes(frame, name) if self.program.before(w, loop)]
+        last = [w for w in before if not any(self.program.before(w, other) for other in before if other is not w)]
+        return last[0] if len(last) == 1 and isinstance(last[0], ast.Name) else None
 
     def _is_read_inside_alone(self, name: str, loop: ast.For) -> bool:
         """Whether nothing outside of a loop reads what it adds up."""
@@ -208,38 +213,26 @@ class Batchwise:
         """Whether a variable is read only to change what it holds."""
         parent = self.program.parent(read)
         if isinstance(parent, ast.Attribute):
-            return isinstance(parent.ctx, ast.Store) or parent.attr in ("append", "extend", "update", "add", "insert")
+            return isinstance(parent.ctx, ast.Store) or methods.puts_in(parent.attr)
         return isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
 
     def _is_read_elsewhere(self, loop: ast.For, rounds: Rounds) -> bool:
         """Whether what a round binds is read outside of it: of the last batch, which only one process has."""
         frame = self.program.frame(loop)
-        end = loop.end_lineno or loop.lineno
         for name in rounds.local:
-            writes = [self.program.line(w) for w in frame.writes.get(name, ())]
+            inside = [w for w in frame.writes.get(name, ()) if self.program.inside(w, loop)]
             for read in self.program.reads_of(frame, name):
-                if self.program.inside(read, loop):
-                    if self.program.frame(read) is not frame:
-                        return True
-                elif self.program.frame(read) is not frame or read.lineno > end:
-                    if not any(end < w <= read.lineno for w in writes):
-                        return True
-                elif self._comes_round(loop, read, writes):
+                is_own = self.program.frame(read) is frame
+                if not is_own or (not self.program.inside(read, loop) and self.program.reaching(read, inside)):
                     return True
         return False
 
-    def _comes_round(self, loop: ast.For, read: ast.Name, writes: list[int]) -> bool:
-        """Whether a read above a loop is reached after it, in the next round of a loop round both."""
-        rounds = [outer for outer in self.program.loops_round(loop) if self.program.inside(read, outer)]
-        return bool(rounds) and not any(rounds[0].lineno <= w <= read.lineno for w in writes)
-
     def _reads_last(self, name: str, meter: Meter, loop: ast.For) -> bool:
         """Whether a meter's value of the last batch is read after a loop."""
-        end = loop.end_lineno or loop.lineno
         return any(
             isinstance(parent := self.program.parent(read), ast.Attribute) and parent.attr in meter.last
             for read in self.program.reads_of(self.program.frame(loop), name)
-            if read.lineno > end
+            if self.program.is_after(read, loop)
         )
 
     def _is_in_a_pass(self, loop: ast.For) -> bool:

@@ -12,7 +12,6 @@ from accelify.codemod.metrics.batch_evaluations import Dealing
 from accelify.codemod.metrics.meters import Metered, Metering
 from accelify.codemod.metrics.rank import Ranks, Shards
 from accelify.codemod.metrics.reports import Report, Reports, updated_text
-from accelify.codemod.metrics.row_evaluations import Gathering
 from accelify.codemod.metrics.row_metrics import Trim, trim_of
 from accelify.codemod.metrics.sums import Reduction, Sums
 from accelify.codemod.options import Options
@@ -38,15 +37,14 @@ Loop = ast.For | ast.AsyncFor
 class Metrics:
     """The table.
 
-    gathered: the loops that evaluate, and gather their rows. dealt: those whose batches are sharded. shared_loops: the
-    others whose items are sharded over the processes, each of which keeps what it makes of them. reductions: the sums
-    that are reduced after their loops; a script that distributes itself does that by itself. metered: the meters and
-    lists of loops over shared data, but for those of `dealt`. ranks: which values are one process's own, once what is
-    reduced is everyone's. reports: those that leave the training though nothing made them everyone's.
+    dealt: the loops that evaluate, whose batches are sharded. shared_loops: the others whose items are sharded over the
+    processes, each of which keeps what it makes of them. reductions: the sums that are reduced after their loops; a
+    script that distributes itself does that by itself. metered: the meters and lists of loops over shared data, but for
+    those of `dealt`. ranks: which values are one process's own, once what is reduced is everyone's. reports: those that
+    leave the training though nothing made them everyone's.
     """
 
     measured: Measured
-    gathered: tuple[Gathering, ...]
     dealt: tuple[Dealing, ...]
     shared_loops: tuple[Loop, ...]
     reductions: tuple[Reduction, ...]
@@ -57,7 +55,7 @@ class Metrics:
     @property
     def evaluations(self) -> list[ast.For]:
         """The loops that evaluate, each process a part."""
-        return [*(g.loop for g in self.gathered), *(d.loop for d in self.dealt)]
+        return [d.loop for d in self.dealt]
 
     def trim(self, reduction: Reduction) -> Trim | None:
         """Where the rows that only even out the last step are left out of sums that are reduced."""
@@ -154,14 +152,13 @@ def metrics_of(
     measured: Measured,
     files: frozenset[str],
     access: Access,
-    gathered: tuple[Gathering, ...],
     dealt: tuple[Dealing, ...],
     *,
     by_hand: bool,
 ) -> Metrics:
     """The table of some files."""
     program = measured.program
-    evaluations = [*(g.loop for g in gathered), *(d.loop for d in dealt)]
+    evaluations = [d.loop for d in dealt]
     shared = measured.shared_loops(files, evaluations)
     loops = [n for n in shared if access.at(n) is not None]
     if by_hand or not measured.options.runtime.has("reduce"):
@@ -177,7 +174,7 @@ def metrics_of(
     ranks = Ranks(measured.chains, measured.shards(shared_at_times), settled)
     losses = [loss for backward in measured.training.backwards for loss in losses_of(program, backward)]
     reports = tuple(Reports(ranks, settled.holds, losses).find())
-    return Metrics(measured, gathered, dealt, shared, reductions, metered, ranks, reports)
+    return Metrics(measured, dealt, shared, reductions, metered, ranks, reports)
 
 
 @dataclass(frozen=True, slots=True)

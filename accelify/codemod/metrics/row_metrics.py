@@ -1,4 +1,4 @@
-"""Are the metrics of a batch counted row by row, so that it does not matter how the rows are grouped into batches?"""
+"""Is what a round adds to a sum one over the batch's rows, and which rows are left out so that each counts once?"""
 
 from __future__ import annotations
 
@@ -6,100 +6,14 @@ import ast
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names, table, vocabulary
+from accelify.codemod.libraries.row import Role, Row, Rows, Trait
 from accelify.codemod.metrics.updates import added_in
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import names_written_in
 from accelify.codemod.semantics.values import Made
 
-_METHODS = frozenset(
-    "item sum eq ne gt ge lt le argmax max view_as cpu numpy detach tolist float double int long bool byte type to "
-    "size round sigmoid softmax log_softmax exp sqrt abs pow squeeze flatten view data".split()
-)
-_FUNCTIONS = frozenset("max argmax sum eq round sigmoid softmax log_softmax exp abs".split())
-_NEEDS_A_DIMENSION = ("max", "argmax", "softmax", "log_softmax")
-_UNEVEN_WEIGHTS = ("weight", "ignore_index", "reduce")
-
-
-class Rowwise:
-    """Tells it of the statements after the forward pass."""
-
-    def __init__(self, program: Program, tracer: Tracer, loop: ast.For | ast.AsyncFor) -> None:
-        self.program = program
-        self.tracer = tracer
-        self.summand = Summand(program, loop)
-
-    def is_statement(self, statement: ast.stmt) -> bool:
-        """Whether what a statement computes, adds or collects is of the rows alone."""
-        if isinstance(statement, ast.AugAssign):
-            if not isinstance(statement.op, ast.Add) or not isinstance(statement.target, ast.Name):
-                return False
-            return self.is_value(statement.value) and self.summand.is_of_rows(statement.value) is True
-        if isinstance(statement, ast.Assign):
-            targets = [t for each in statement.targets for t in (each.elts if isinstance(each, ast.Tuple) else [each])]
-            return all(isinstance(t, ast.Name) for t in targets) and self.is_value(statement.value)
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            call = statement.value
-            is_collected = isinstance(call.func, ast.Attribute) and call.func.attr == "extend"
-            return is_collected and len(call.args) == 1 and self.is_value(call.args[0])
-        return False
-
-    def is_value(self, value: ast.expr) -> bool:
-        """Whether an expression is computed row by row, or is a sum of what is."""
-        if any(isinstance(n, (ast.Lambda, ast.Await, ast.NamedExpr, ast.Starred)) for n in ast.walk(value)):
-            return False
-        called = {n.func for n in ast.walk(value) if isinstance(n, ast.Call)}
-        for node in ast.walk(value):
-            if isinstance(node, ast.Attribute) and node not in called and not self._is_part(node):
-                return False
-            if isinstance(node, ast.Subscript) and not isinstance(node.value, (ast.Call, ast.Attribute)):
-                return False
-        return all(self.is_call(n) for n in ast.walk(value) if isinstance(n, ast.Call))
-
-    def _is_part(self, node: ast.Attribute) -> bool:
-        return node.attr in ("data", "shape") or bool(self.program.externals(node))
-
-    def is_call(self, call: ast.Call) -> bool:
-        """Whether a call is: a tensor's method, a function or a loss that takes each row alike."""
-        names = self.program.called(call)
-        if isinstance(call.func, ast.Name) and call.func.id in ("len", "int", "float", "list"):
-            return True
-        if any(n.startswith("torch.") for n in names):
-            name = next(iter(names))
-            last = name.rpartition(".")[2]
-            if last in _FUNCTIONS:
-                return last not in _NEEDS_A_DIMENSION or self._has_rows(call, call.args[1:])
-            return "loss" in last or "entropy" in last if self._weighs_alike(call) else False
-        made = [v for v in self.program.values(call.func) if isinstance(v, Made)]
-        if made:
-            return all(
-                (v.name or "").startswith("torch.nn.")
-                and (v.name or "").endswith("Loss")
-                and isinstance(v.node, ast.Call)
-                and not v.node.args
-                and self._weighs_alike(v.node)
-                for v in made
-            )
-        if not isinstance(call.func, ast.Attribute) or call.func.attr not in _METHODS:
-            return False
-        return call.func.attr not in _NEEDS_A_DIMENSION or self._has_rows(call, call.args)
-
-    @staticmethod
-    def _has_rows(call: ast.Call, arguments: list[ast.expr]) -> bool:
-        """Whether a call takes a dimension other than that of the rows."""
-        given = [*arguments[:1], *[k.value for k in call.keywords if k.arg in ("dim", "axis")]]
-        return bool(given) and ast.unparse(given[0]) in ("1", "-1")
-
-    @staticmethod
-    def _weighs_alike(call: ast.Call) -> bool:
-        """Whether a loss counts each row alike."""
-        return not any(k.arg is None or k.arg in _UNEVEN_WEIGHTS for k in call.keywords)
-
-
-_LOSSES = ("loss", "criterion", "entropy", "loss_fn", "loss_func", "loss_function", "loss_f", "mean")
-_SAME = ("item", "double", "float", "int", "long", "cpu", "numpy", "detach", "tolist", "clone", "to")
-_COUNTS = ("size", "shape", "numel")
 _DEPTH = 4
 
 
@@ -119,7 +33,7 @@ class Summand:
         if isinstance(value, ast.Subscript):
             return self.is_of_rows(value.value, depth)
         if isinstance(value, ast.Attribute):
-            return True if value.attr in _COUNTS else self.is_of_rows(value.value, depth)
+            return True if methods.is_about(value.attr) else self.is_of_rows(value.value, depth)
         if isinstance(value, ast.BinOp):
             return self._calculated(value, depth)
         return self._called(value, depth) if isinstance(value, ast.Call) else None
@@ -143,27 +57,54 @@ class Summand:
         return left if left == right else None
 
     def _called(self, call: ast.Call, depth: int) -> bool | None:
-        name = ast.unparse(call.func).rpartition(".")[2]
-        if name in ("sum", "len", *_COUNTS):
+        rows = rows_of(self.program, call)
+        if rows and all(row.rows in (Rows.SUM, Rows.COUNT) for row in rows):
             return True
-        if name in _SAME:
-            inner = [call.func.value] if isinstance(call.func, ast.Attribute) else call.args
+        if rows and all(row.has(Trait.SAME_VALUES) or row.has(Trait.SCALAR) for row in rows):
+            inner = [call.func.value] if is_method(self.program, call) else call.args
             return self.is_of_rows(inner[0], depth) if inner else None
-        built = [v.node for v in self.program.values(call.func) if isinstance(v, Made) and isinstance(v.node, ast.Call)]
+        reduction = _Reduction.of(self.program, call)
+        if reduction.is_said:
+            return reduction.sums
+        is_mean = bool(rows) and all(row.rows is Rows.MEAN or row.role is Role.LOSS for row in rows)
+        return False if is_mean or vocabulary.is_name_of_a_loss(_last_name(call.func)) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """What a loss makes of the rows' losses, as the call or the making of its object says; sums: None where unclear."""
+
+    is_said: bool
+    sums: bool | None = None
+
+    @classmethod
+    def of(cls, program: Program, call: ast.Call) -> _Reduction:
+        built = [v.node for v in program.values(call.func) if isinstance(v, Made) and isinstance(v.node, ast.Call)]
         told = {k.arg: k.value for c in [*built, call] for k in c.keywords if isinstance(k, ast.keyword)}
-        reduction = told.get("reduction")
+        reduction, average = told.get("reduction"), told.get("size_average")
         if isinstance(reduction, ast.Constant):
-            return {"sum": True, "mean": False}.get(str(reduction.value))
-        average = told.get("size_average")
+            return cls(True, {"sum": True, "mean": False}.get(str(reduction.value)))
         if isinstance(average, ast.Constant):
-            return not average.value
-        if "size_average" in told or "reduce" in told or reduction is not None:
-            return None
-        return False if name.lower().endswith(_LOSSES) else None
+            return cls(True, not average.value)
+        return cls(reduction is not None or average is not None or "reduce" in told)
 
 
-_PARTS_OF_LOSSES = ("item", "data", "detach")
-_MEANS = ("mean", "average", "nanmean", "std", "var", "median")
+def rows_of(program: Program, call: ast.Call) -> tuple[Row, ...]:
+    """What the table says of what is called: of a tensor's method where the object may be of any kind."""
+    rows = program.once(Kinds).called(call) or ()
+    if isinstance(call.func, ast.Attribute) and is_method(program, call):
+        of_tensor = table.member("tensor", call.func.attr)
+        return rows if of_tensor is None else (of_tensor,)
+    return rows
+
+
+def is_method(program: Program, call: ast.Call) -> bool:
+    """Whether an object's method is called, not a library's function."""
+    return isinstance(call.func, ast.Attribute) and not program.once(Kinds).name_of(call.func)
+
+
+def _last_name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
 
 
 @dataclass(frozen=True)
@@ -299,7 +240,7 @@ def _taken_again(
     if not isinstance(made, ast.Assign) or made not in block or not isinstance(made.value, ast.Call):
         return None
     call = made.value
-    if not isinstance(made.targets[0], ast.Name) or not Rowwise(program, program.once(Tracer), loop).is_call(call):
+    if not isinstance(made.targets[0], ast.Name) or not _weighs_rows_alike(program, call):
         return None
     given = [a.id for a in call.args if isinstance(a, ast.Name)]
     if call.keywords or len(given) != len(call.args) or len(given) != 2:
@@ -309,6 +250,19 @@ def _taken_again(
         return None
     reads = [r for r in frame.reads.get(name, ()) if r not in counted and program.before(first, r)]
     return None if reads else made
+
+
+def _weighs_rows_alike(program: Program, call: ast.Call) -> bool:
+    """Whether a library's loss is called, or a module of it that was made without weights for its classes."""
+    made = [v for v in program.values(call.func) if isinstance(v, Made)]
+    made_by = [v.node for v in made if isinstance(v.node, ast.Call) and names.is_loss(v.name)]
+    if len(made_by) < len(made) or any(c.args for c in made_by):
+        return False
+    rows = program.once(Kinds).called(call) or ()
+    is_loss = bool(made) or (bool(rows) and all(row.role is Role.LOSS for row in rows))
+    return is_loss and not any(
+        k.arg is None or k.arg in ("weight", "ignore_index", "reduce") for c in [call, *made_by] for k in c.keywords
+    )
 
 
 def _is_written(statements: list[ast.stmt]) -> bool:
@@ -350,7 +304,7 @@ def _has_rows(program: Program, node: ast.AST) -> bool:
     if isinstance(parent, ast.Call) and parent.func is node:
         return False
     if isinstance(parent, ast.Attribute):
-        return not (parent.attr in _PARTS_OF_LOSSES and not _is_compared(program, parent))
+        return not (methods.leaves_the_graph(parent.attr) and not _is_compared(program, parent))
     if isinstance(parent, ast.Subscript):
         return parent.value is node and _is_of_all_rows(parent.slice)
     return isinstance(parent, (ast.Call, ast.Compare))
@@ -358,7 +312,7 @@ def _has_rows(program: Program, node: ast.AST) -> bool:
 
 def _averages(program: Program, node: ast.AST) -> bool:
     """Whether a part of a summand is a mean over rows, or divides by how many there are."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _MEANS:
+    if isinstance(node, ast.Call) and any(row.rows is Rows.MEAN for row in rows_of(program, node)):
         return _holds_rows(program, node)
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _holds_rows(program, node.right)
 
@@ -373,5 +327,5 @@ def _is_compared(program: Program, node: ast.AST) -> bool:
     if isinstance(parent, ast.Attribute):
         return _is_compared(program, parent)
     if isinstance(parent, ast.Call) and parent.func is node:
-        return isinstance(node, ast.Attribute) and node.attr not in _PARTS_OF_LOSSES
+        return isinstance(node, ast.Attribute) and not methods.leaves_the_graph(node.attr)
     return isinstance(parent, (ast.Compare, ast.Call))

@@ -10,11 +10,6 @@
     correct, total = accelerator.reduce((correct, total), "sum")    # added
     print(correct / total)
 
-    for x, y in test_loader:
-        scores = model(x)
-        scores, y = accelerator.gather_for_metrics((scores, y))    # added
-        correct += (scores.argmax(1) == y).sum().item()
-
     for x, y in accelerator.shard(valid_loader, even=False):    # was: valid_loader
         losses.append(criterion(model(x), y).item())
     losses = accelerator.gather_for_metrics(losses, per="batch")    # added
@@ -28,10 +23,9 @@ The meters of a loop, objects whose `update` adds to sums, are put together wher
 that get one number from each batch, where their mean is read.
 A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag tells, is dealt out like the
 latter where it evaluates: `for x, y in loader if training else accelerator.shard(loader, even=False)`.
-A loop that evaluates, where all that leaves it is counted row by row, gathers the rows instead, each once, and its
-loader is prepared. Where it adds up or collects numbers of whole batches, as means are, the batches are dealt out as
-they are, and sums, meters and lists are put together after the loop: the numbers are those of one process. Any other
-evaluation stays whole in every process, which is right but no faster.
+A loop that evaluates, where all that leaves it is added up or collected, has its batches shared out as they are, and
+sums, meters and lists are put together after the loop: the numbers are those of one process. Any other evaluation stays
+whole in every process, which is right but no faster.
 Left alone: a sum that does not begin at zero just outside its loop, or that is read nowhere after it; one whose use
 after the loop cannot be followed. A note names each.
 """
@@ -60,17 +54,7 @@ _AFTER_SUMS = 100  # in the order of what is inserted after a loop
 
 
 def find(script: Script) -> Iterator[Change | Remark]:
-    """A statement after a loop for the sums that are reduced alike; one in a loop that evaluates, for its rows."""
-    for gathering in script.metrics.gathered:
-        accelerator = script.accelerator(gathering.loop)
-        names = ", ".join(gathering.names)
-        yield Change(
-            rule=NAME,
-            path=script.path(gathering.loop),
-            line=gathering.forward.lineno,
-            reason=f"{names}: the rows of all processes, each counted once",
-            edits=(Insert(gathering.forward, "after", f"{names} = {accelerator}.gather_for_metrics(({names}))"),),
-        )
+    """A statement after a loop for the sums that are reduced alike; evaluation loops whose batches are shared out."""
     for dealing in script.metrics.dealt:
         yield _dealt(script, dealing)
         yield from _shown(script, dealing)

@@ -82,7 +82,7 @@ class Kinds:
         roots = [v.root if isinstance(v, Member) else v for v in values]
         if any(isinstance(r, Made) and r.name is not None and table.function(r.name) is None for r in roots):
             return ()  # of a library that the table does not know
-        if all(isinstance(v, Element) for v in values):
+        if all(isinstance(v, Element) or _is_no_module(v) for v in values):
             return tuple(r for r in rows if r != of_module) or rows
         return rows
 
@@ -386,3 +386,9 @@ _HANDLERS: dict[type, Callable[[Kinds, Any], Held]] = {
     ast.GeneratorExp: _always("iterator"),
     ast.Lambda: _always("function"),
 }
+
+
+def _is_no_module(value: Value) -> bool:
+    """Whether a library made an object of another kind."""
+    kind = table.kind_made_by(value.name) if isinstance(value, Made) else None
+    return kind is not None and not table.is_kind(kind, "module")

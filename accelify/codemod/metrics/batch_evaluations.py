@@ -22,6 +22,7 @@ from accelify.codemod.training.modes import Modes
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles
 
+
 @dataclass(frozen=True)
 class Collected:
     """A list that is gathered after its loop. per: what each element stands for, None where that may vary."""

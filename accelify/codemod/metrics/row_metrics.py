@@ -61,8 +61,8 @@ class Summand:
         if rows and all(row.rows in (Rows.SUM, Rows.COUNT) for row in rows):
             return True
         if rows and all(row.has(Trait.SAME_VALUES) or row.has(Trait.SCALAR) for row in rows):
-            inner = [call.func.value] if is_method(self.program, call) else call.args
-            return self.is_of_rows(inner[0], depth) if inner else None
+            inner = object_of(self.program, call) or next(iter(call.args), None)
+            return None if inner is None else self.is_of_rows(inner, depth)
         reduction = _Reduction.of(self.program, call)
         if reduction.is_said:
             return reduction.sums
@@ -92,15 +92,16 @@ class _Reduction:
 def rows_of(program: Program, call: ast.Call) -> tuple[Row, ...]:
     """What the table says of what is called: of a tensor's method where the object may be of any kind."""
     rows = program.once(Kinds).called(call) or ()
-    if isinstance(call.func, ast.Attribute) and is_method(program, call):
+    if isinstance(call.func, ast.Attribute) and object_of(program, call) is not None:
         of_tensor = table.member("tensor", call.func.attr)
         return rows if of_tensor is None else (of_tensor,)
     return rows
 
 
-def is_method(program: Program, call: ast.Call) -> bool:
-    """Whether an object's method is called, not a library's function."""
-    return isinstance(call.func, ast.Attribute) and not program.once(Kinds).name_of(call.func)
+def object_of(program: Program, call: ast.Call) -> ast.expr | None:
+    """The object whose method is called; None for a function."""
+    is_method = isinstance(call.func, ast.Attribute) and not program.once(Kinds).name_of(call.func)
+    return call.func.value if is_method and isinstance(call.func, ast.Attribute) else None
 
 
 def _last_name(function: ast.expr) -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import os
+import pty
 import re
 import stat
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -140,11 +145,16 @@ if __name__ == "__main__":
 
 
 def test_a_terminal_stays_a_terminal(shell: Shell) -> None:
-    import os
-    import pty
-
-    shell.script("import sys; print('tty', sys.stdout.isatty(), sys.stderr.isatty())")
+    """Rank 0 has it; the others have one of the same size, where there is nothing to read."""
+    shell.script("""
+import os, sys
+print("tty", sys.stdout.isatty(), sys.stderr.isatty())
+size = os.popen("stty size").read()
+if os.environ["RANK"] == "1":
+    open("rank-1", "w").write(f"{size}{sys.stdin.read()}{sys.stdin.read()}end")
+""")
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 33, 77, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "accelify", "launch", "--num-processes", "2", "train.py"],
         cwd=shell.folder,
@@ -160,8 +170,22 @@ def test_a_terminal_stays_a_terminal(shell: Shell) -> None:
         while piece := os.read(master, 4096):
             shown += piece
     assert b"tty True True" in shown
+    assert (shell.folder / "rank-1").read_text() == "33 77\nend"
     os.close(master)
     wait_until(lambda: not shell.processes(), "the ranks to be gone")
+
+
+def test_cuda_is_the_ranks_own_gpu_before_there_is_an_accelerator(shell: Shell) -> None:
+    shell.script("""
+import os, torch
+torch.cuda.device_count = lambda: 2
+torch.cuda.set_device = lambda device: open(f"gpu-{os.environ['RANK']}", "w").write(str(device))
+for call, _ in torch.cuda._queued_calls:  # as CUDA's start makes them
+    if "work_on_own_gpu" in call.__qualname__:
+        call()
+""")
+    assert shell.run("launch", "--num-processes", "2", "train.py").returncode == 0
+    assert [(shell.folder / f"gpu-{rank}").read_text() for rank in (0, 1)] == ["0", "1"]
 
 
 def test_ranks_draw_the_same_before_there_is_an_accelerator(shell: Shell) -> None:

@@ -88,6 +88,25 @@ def _start_random_numbers(seed: int) -> None:
     sys.meta_path.insert(0, _SeededWhenImported(seed))
 
 
+def work_on_own_gpu() -> None:
+    """Have "cuda" mean this rank's own GPU from the first tensor on: modules may make some while they are imported.
+
+    `Accelerator()` and scripts that distribute themselves choose the same one, but later. Nothing happens before CUDA
+    starts, as a script may still hide GPUs until then.
+    """
+    rank = os.environ.get("LOCAL_RANK", "")
+    cuda = getattr(sys.modules["torch"], "cuda", None)
+    when_it_starts = getattr(cuda, "_lazy_call", None)  # as `torch.cuda.manual_seed` has its seed set then
+    if not rank.isdigit() or cuda is None or when_it_starts is None:
+        return
+
+    def choose() -> None:
+        if int(rank) < cuda.device_count():
+            cuda.set_device(int(rank))
+
+    when_it_starts(choose)
+
+
 def warn_when_training_alone() -> None:
     """Have rank 0 warn at the first optimizer step that it takes without having joined the other ranks."""
     if os.environ.get("RANK") != "0":
@@ -131,6 +150,7 @@ class _SeededWhenImported:
             load(module)
             getattr(module, seeder)(self.seed)
             if name == "torch":
+                work_on_own_gpu()
                 warn_when_training_alone()
 
         setattr(spec.loader, "exec_module", load_and_seed)  # noqa: B010  a method, to the type checker
@@ -192,11 +212,22 @@ def show_stack_when_asked() -> None:
 
 def _detach(one_log: bool) -> None:
     """Let a rank that is not shown write both its streams to one log, and leave the terminal's input alone."""
-    null = os.open(os.devnull, os.O_RDONLY)
+    null = _terminal_without_input() if os.isatty(0) else os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     if one_log:
         os.dup2(1, 2)
+
+
+def _terminal_without_input() -> int:
+    """A terminal of the size of standard input's, for those that ask for it (`stty size`); who reads gets an end."""
+    import fcntl
+    import termios
+
+    master, terminal = os.openpty()  # the master stays open, else whoever reads gets an error
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8)))
+    os.write(master, b"\x04" * 64)
+    return terminal
 
 
 def _own_frames(error: BaseException) -> TracebackType | None:

@@ -314,7 +314,7 @@ def _has_rows(program: Program, node: ast.AST) -> bool:
 def _averages(program: Program, node: ast.AST) -> bool:
     """Whether a part of a summand is a mean over rows, or divides by how many there are."""
     if isinstance(node, ast.Call) and any(row.rows is Rows.MEAN for row in rows_of(program, node)):
-        return _holds_rows(program, node)
+        return not _Reduction.of(program, node).sums and _holds_rows(program, node)
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _holds_rows(program, node.right)
 
 

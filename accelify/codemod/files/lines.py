@@ -6,6 +6,7 @@ import difflib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 Opcode = tuple[str, int, int, int, int]
 
@@ -65,6 +66,7 @@ def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int
     return found[::-1]
 
 
+@lru_cache(maxsize=16)
 def line_after(before: str, after: str) -> Callable[[int], int]:
     """A function from a line number (from 1) of the original to the line of the new text that stands in its place."""
     table: dict[int, int] = {}

@@ -370,3 +370,10 @@ def test_a_script_that_knows_of_devices_saves_as_before(tmp_path: Path, monkeypa
 def test_what_was_saved_is_loaded_to_the_processs_own_gpu(load: str, comes_out: str) -> None:
     after = run(script(before="folder = 'x'\npath = 'x/out.pt'", end=f"{SAVE}\n{load}")).after.decode()
     assert comes_out in after
+
+
+def test_an_import_that_only_a_load_needs_stays() -> None:
+    text = script(end="t.save(model.state_dict(), 'm.pt')\nmodel.load_state_dict(t.load('m.pt'))")
+    after = run(f"import torch as t\n{text}").after.decode()
+    assert "import torch as t\n" in after
+    assert "t.load('m.pt', map_location=accelerator.device)" in after

@@ -7,7 +7,7 @@ ROWS = """\
 # --- in place ---
 returns=self mutates=self rows=each device=arguments
     <tensor>: *_
-returns=self mutates=self effects=draws_torch device=arguments
+returns=self mutates=self effects=draws_torch device=arguments traits=replaces
     <tensor>: bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_
 returns=self mutates=self effects=draws_torch device=arguments
     <tensor>: rrelu_ dropout_
@@ -20,6 +20,10 @@ returns=self mutates=self device=arguments keeps=0
     <tensor>: map_ put_
 returns=self mutates=self device=arguments keeps=0 traits=replaces
     <tensor>: copy_ fill_ set_
+returns=self mutates=self device=arguments traits=replaces
+    <tensor>: zero_
+returns=self mutates=self device=arguments traits=same_values
+    <tensor>: resize_ resize_as_ squeeze_ unsqueeze_ t_ transpose_
 returns=self mutates=self device=arguments traits=one_device keeps=2
     <tensor>: index_copy_ index_fill_ index_reduce_ scatter_ scatter_reduce_
 returns=self mutates=self device=arguments traits=one_device keeps=1

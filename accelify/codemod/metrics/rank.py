@@ -333,14 +333,17 @@ class Ranks:
         return next((loop for loop in found if loop is not None), None)
 
     def _is_replaced(self, node: ast.AST) -> bool:
-        """Whether a change of an object gives one part of it another value: `state.loss = loss`, `log["x"] = x`."""
+        """Whether a change of an object gives all or one part of it other values: `x.copy_(y)`, `log["x"] = x`.
+
+        So does one that only shapes it for them: `x.resize_(n)`.
+        """
         parent = self.program.parent(node)
         if isinstance(node, ast.Call):
             rows = self.chains.kinds.called(node) or ()
-            return bool(rows) and all(row.has(Trait.REPLACES) for row in rows)
+            return bool(rows) and all(row.has(Trait.REPLACES) or row.has(Trait.SAME_VALUES) for row in rows)
         if isinstance(parent, ast.AugAssign) or not isinstance(node, (ast.Attribute, ast.Subscript)):
             return False
-        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant) and not _from_start(node.slice):
             return False
         value, text, holder = self._assigned(node)[0], ast.unparse(node), ast.unparse(node.value)
         parts = [n for n in ast.walk(value) if isinstance(n, ast.expr)] if value is not None else []
@@ -763,18 +766,34 @@ class Ranks:
             return self._of_global(module.root, node.attr)
         if is_self(self.program, base):
             return self._of_self(node, base)
-        labels = self._of(base)
+        labels = self._of_options(base) if self.is_options(base) else self._of(base)
         rows = self._rows_of_batch(base, node.attr, labels) or self.chains.kinds.rows(base, node.attr)
         if rows and labels and all(r.has(Trait.SHAPE_ONLY) for r in rows):
             return self._counted(labels, node)
         getter = self._property(owners, node.attr)
         if getter is not None:
             return self._for_receiver(self._get(_Returned(getter, None)), getter, base)
-        if node.attr in self.program.attribute_writes or self._is_put_anywhere(node):
+        if self.is_options(base) or node.attr in self.program.attribute_writes or self._is_put_anywhere(node):
             found = _part(labels, node.attr)
             is_known = self._is_tracked(base) and not self.shards.is_alike(base)
             return found if is_known else found | self._read(node)
         return _without_place(labels)
+
+    def is_options(self, node: ast.expr) -> bool:
+        """Whether an expression is an object that has the attributes that were put into it, and no more."""
+        return self.chains.kinds.of(node) == {"namespace"}
+
+    def _of_options(self, base: ast.expr) -> _Labels:
+        """What was put into options by their name; what is put into something that holds them is no option."""
+        if not isinstance(base, ast.Name):
+            return self._of(base)
+        found = _NONE
+        for definition in self.chains.definitions(base):
+            names = {n.id for n in ast.walk(definition.node) if isinstance(n, ast.Name)}
+            is_theirs = not isinstance(definition.node, ast.Call) or definition.variable.name in names
+            if is_theirs and not self.settled(self, definition, base):
+                found |= self._seen_from(base, definition)
+        return found
 
     def _is_put_anywhere(self, node: ast.Attribute) -> bool:
         return bool(self.chains.definitions(node))
@@ -971,3 +990,8 @@ def is_self(program: Program, node: ast.expr) -> bool:
     if owner is None or not owner.is_method or owner.has_decorator("staticmethod"):
         return False
     return bool(owner.parameters) and owner.parameters[0].arg == node.id
+
+
+def _from_start(node: ast.expr) -> bool:
+    """`:` and `:n`, of a buffer that is filled anew; not `i:i + n`, of one that is filled bit by bit."""
+    return isinstance(node, ast.Slice) and node.lower is None and node.step is None

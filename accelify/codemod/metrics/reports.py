@@ -173,6 +173,8 @@ class Reports:
             return
         if isinstance(node, (ast.Name, ast.Attribute)):
             yield node
+        if isinstance(node, ast.Attribute) and self.ranks.is_options(node.value):
+            return
         for child in ast.iter_child_nodes(node):
             yield from self._reads(child)
 

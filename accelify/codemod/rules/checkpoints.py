@@ -71,7 +71,7 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
             continue
         is_said = any(k.arg in ("map_location", None) for k in load.keywords)
         if not is_said and (ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known):
-            keeps = (*load.args, *[k.value for k in load.keywords])
+            keeps = (load.func, *load.args, *[k.value for k in load.keywords])
             make = partial(loaded_to, device=f"{accelerator}.device")
             edits = (Replace(load, make, keeps=keeps, reads=(accelerator.split(".")[0],)),)
             reason = "process 0 saved it from its own GPU"

@@ -28,6 +28,43 @@ def test_conditions_of_steps(step: str, found: int) -> None:
     assert len(list(decided_apart(training(step=step).script.metrics))) == found
 
 
+OPTIONS = """\
+import argparse
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+args = argparse.ArgumentParser().parse_args()
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters())
+loader = DataLoader(torch.randn(64, 4))
+results = {{"args": args, "losses": []}}
+def train(args):
+    for i, x in enumerate(loader):
+        loss = model(x).mean()
+        loss.backward()
+        {put}
+        if {test}:
+            optimizer.step()
+train(args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("put", "test", "found"),
+    [
+        ("args.last = loss.item()", "i % args.every == 0", 0),
+        ("args.last = loss.item()", "args.half", 0),
+        ("args.last = loss.item()", "args.last < 1", 1),
+        ("results['losses'].append(loss.item())", "i % args.every == 0", 0),
+        ("results['losses'].append(loss.item())", "results['losses'][0] < 1", 1),
+        ("setattr(args, 'last', loss.item())", "args.last < 1", 1),
+    ],
+)
+def test_one_option_is_not_another(put: str, test: str, found: int) -> None:
+    facts = Facts(OPTIONS.format(put=put, test=test))
+    assert len(list(decided_apart(facts.script.metrics))) == found
+
+
 SIZES = ["len(x) < 2", "x.size(0) != 2", "2 > y.shape[0] or epoch == 7"]
 PAIRS = """\
 class Pairs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.metrics.rank import Ranks
-from accelify.codemod.metrics.reports import Report, Reports
+from accelify.codemod.metrics.reports import About, Report, Reports
 from tests.codemod.facts import Facts
 from tests.codemod.metrics.facts import script_of, training
 
@@ -26,6 +26,24 @@ def test_a_running_value_that_is_shown(update: str) -> None:
 @pytest.mark.parametrize("shown", ["print(epoch)", "print(len(loader))", "total = 0"])
 def test_what_every_rank_has_is_not_reported(shown: str) -> None:
     assert reports(end=shown) == []
+
+
+@pytest.mark.parametrize(
+    ("fill", "is_told"),
+    [
+        ("total.resize_(x.size()).copy_(x)", False),
+        ("total.data.resize_as_(x).copy_(x)", False),
+        ("total.data.resize_(x.size(0)).fill_(1)", False),
+        ("total.normal_(0, 1)", False),
+        ("total[: len(x)] = x", False),
+        ("total[i : i + 2] = x", True),
+        ("total.add_(x)", True),
+        ("total[x.argmax()] = 1", True),
+    ],
+)
+def test_a_buffer_that_is_filled_anew_collects_nothing(fill: str, is_told: bool) -> None:
+    found = reports(begin="total, i = torch.zeros(8), 0", batch=f"{fill}; save_image(total.data, 'x.png')")
+    assert any(r.about in (About.LIST, About.SUM, About.RUNNING) for r in found) is is_told
 
 
 DRAWN = """\

@@ -199,8 +199,8 @@ def test_arguments_with_a_line_each_get_one_more_line(tmp_path: Path) -> None:
         "=loader, ", "=loader,\n    "
     )
     found = rewritten(tmp_path, "main.py", engine=engine, main=text)
-    assert b"def train(\n    accelerator,\n    model,  # what\n    loader,\n" in found["engine.py"].after
-    assert b"engine.train(\n    accelerator,\n    model=model,\n    loader=loader,\n" in found["main.py"].after
+    assert b"    device,\n    accelerator,\n    *,\n    epochs=1,\n" in found["engine.py"].after
+    assert b"    device=device,\n    accelerator=accelerator,\n)" in found["main.py"].after
 
 
 STEPS = """\
@@ -471,7 +471,7 @@ def test_callers_are_searched_in_the_folders_of_the_whole_program(tmp_path: Path
     train = f"{user.rpartition('/')[0]}/train".strip("/")
     files = {train: TRAIN, user: USER, "utils/model": HELPER}
     found = rewritten(tmp_path, f"{train}.py", **{n.replace("/", "__"): text for n, text in files.items()})
-    assert b"get_model(accelerator, 3, train=False)" in found[f"{user}.py"].after
+    assert b"get_model(3, train=False, accelerator=accelerator)" in found[f"{user}.py"].after
 
 
 OPTIONS = """\

@@ -297,6 +297,9 @@ def with_parameter(node: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef
         return node.with_changes(params=params.with_changes(params=renamed))
     if edit.position >= len(listed):
         new = cst.Param(cst.Name(edit.name))
+        if listed and listed[-1].default is not None:
+            plain = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+            new = new.with_changes(default=cst.Name("None"), equal=plain)
         if len(listed) > 1 and isinstance(listed[-1].comma, cst.Comma):
             new = new.with_changes(comma=listed[-1].comma)  # of a list that has a line for each
             listed[-1] = listed[-1].with_changes(comma=listed[-2].comma)

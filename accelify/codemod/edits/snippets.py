@@ -111,11 +111,11 @@ def quoted_as(source: str, code: str) -> str:
 
 
 def with_last(arguments: Sequence[cst.Arg], new: cst.Arg) -> list[cst.Arg]:
-    """Arguments with another at their end, on the last one's line, with its comma and what follows it."""
+    """Arguments with another at their end, with the last one's comma, on its line or one more where each has a line."""
     if not arguments:
         return [new]
     *rest, last = arguments
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    comma = comma_like(rest[-1].comma if rest else cst.MaybeSentinel.DEFAULT)
     new = new.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
     return [*rest, last.with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace("")), new]
 

@@ -61,7 +61,10 @@ class DropNames:
 
 @dataclass(frozen=True)
 class AddParameter:
-    """Give a function a parameter at a position, or a new name to one that it has."""
+    """Give a function a parameter at a position, or a new name to one that it has.
+
+    One that follows others with defaults has `None` for its own.
+    """
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     name: str

@@ -4,14 +4,16 @@
 
 Why: at module level when the script's set-up is there; at the top of the function that does the set-up otherwise, so
 that importing the file starts nothing. A `device` parameter whose uses are all gone becomes `accelerator`, at the
-definition and at every call; else a parameter is added. A class that owns its loop keeps `self.accelerator`.
+definition and at every call; else a parameter is added, the last one, so that no other moves. A class that owns its
+loop keeps `self.accelerator`.
 Left alone: functions that are handed on as values: their callers are not known, so the file is declined.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from enum import Enum
 from functools import partial
 
 import libcst as cst
@@ -98,7 +100,7 @@ def _parameter(script: Script, function: Scope, done: set[ast.Call]) -> Iterator
     """The parameter and the arguments, but for calls that gave the accelerator to another function they may go to."""
     calls = _calls(script, function)
     alike = [f for f in script.reach.parameters if script.program.flow.callers.get(f, set()) & set(calls)] or [function]
-    at_end = all(_goes_last(f.node, _calls(script, f)) for f in alike)  # type: ignore[arg-type]  # functions
+    place = _place([f.node for f in alike])  # type: ignore[misc]  # functions
     open_calls: dict[ast.Call, str] = {}
     for call in (c for c in calls if c not in done):
         done.add(call)
@@ -108,25 +110,26 @@ def _parameter(script: Script, function: Scope, done: set[ast.Call]) -> Iterator
             yield Obstacle(NAME, script.path(call), call, message)
             return
         open_calls[call] = given
-    added: tuple[Found, ...] = tuple(_handed(script, function, open_calls, None, at_end))
+    added: tuple[Found, ...] = tuple(_handed(script, function, open_calls, None, place))
     for old in reversed(_replaceable(script, alike)):
-        replaced = tuple(_handed(script, function, open_calls, old, at_end))
+        replaced = tuple(_handed(script, function, open_calls, old, place))
         added = (Attempt(replaced, unread=tuple((f, old) for f in alike), otherwise=added),)
     yield from added
 
 
 def _handed(
-    script: Script, function: Scope, calls: dict[ast.Call, str], old: str | None, at_end: bool
+    script: Script, function: Scope, calls: dict[ast.Call, str], old: str | None, place: Place
 ) -> Iterator[Change]:
     """A function gets the accelerator, in the place of an old parameter or besides all that it has."""
     node, name = function.node, script.reach.name
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    position = len(node.args.args) if at_end else int(function.is_method and not function.has_decorator("staticmethod"))
+    first = int(function.is_method and not function.has_decorator("staticmethod"))
+    position = first if place is Place.FIRST else len(node.args.args)
     edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, position, old)]}
     if function.name == "__init__" and function.parent in script.reach.holders:
         edits[function.module].append(kept_edit(function, f"{_self(function)}.{name} = {name}"))
     for call, given in calls.items():
-        edits.setdefault(script.path(call), []).append(_argument(script, call, function, given, old, at_end))
+        edits.setdefault(script.path(call), []).append(_argument(script, call, function, given, old, place))
     for path, listed in edits.items():
         line = _line(function) if path == function.module else 1
         yield Change(NAME, path, line, f"`{function.name}` gets the accelerator", tuple(listed))
@@ -141,12 +144,19 @@ def _given(script: Script, call: ast.Call) -> str | None:
     return script.accelerator(call)
 
 
-def _goes_last(node: ast.FunctionDef | ast.AsyncFunctionDef, calls: list[ast.Call]) -> bool:
-    """Whether the accelerator can be the last positional argument at the definition and at every call."""
-    arguments = node.args
-    if arguments.defaults or arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs:
-        return False
-    return all(not c.keywords and not any(isinstance(a, ast.Starred) for a in c.args) for c in calls)
+class Place(Enum):
+    """Where a function gets the accelerator: after all that callers hand over by position, if it can be."""
+
+    LAST = "last, and so at each call that names no argument"
+    LAST_BY_NAME = "last, and by its name at each call, as parameters before it may be left out"
+    FIRST = "first, as any number of arguments may follow"
+
+
+def _place(nodes: Sequence[ast.FunctionDef | ast.AsyncFunctionDef]) -> Place:
+    """The place of the accelerator in functions that are called alike."""
+    if any(node.args.vararg or node.args.posonlyargs for node in nodes):
+        return Place.FIRST
+    return Place.LAST_BY_NAME if any(node.args.defaults for node in nodes) else Place.LAST
 
 
 def _calls(script: Script, function: Scope) -> list[ast.Call]:
@@ -172,11 +182,15 @@ def _is_always_given(script: Script, function: Scope, name: str) -> bool:
     return all(script.tracer.argument(c, function, name) is not None for c in _calls(script, function))
 
 
-def _argument(script: Script, call: ast.Call, function: Scope, given: str, old: str | None, at_end: bool) -> Edit:
+def _argument(script: Script, call: ast.Call, function: Scope, given: str, old: str | None, place: Place) -> Edit:
     reads = (given.split(".")[0],)
     if old is None:
         keeps = (call.func, *call.args, *[k.value for k in call.keywords])
-        return Replace(call, partial(with_argument, given=given, at_end=at_end), keeps=keeps, reads=reads)
+        is_named = bool(call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
+        by_name = place is Place.LAST_BY_NAME or (place is Place.LAST and is_named)
+        name = script.reach.name if by_name else None
+        make = partial(with_argument, given=given, name=name, is_first=place is Place.FIRST)
+        return Replace(call, make, keeps=keeps, reads=reads)
     argument = script.tracer.argument(call, function, old)
     assert argument is not None
     keyword = next((k for k in call.keywords if k.value is argument), None)
@@ -204,11 +218,14 @@ def renamed_keyword(call: cst.CSTNode, old: str, name: str, given: str) -> cst.B
     return call.with_changes(args=arguments)
 
 
-def with_argument(call: cst.CSTNode, given: str, at_end: bool) -> cst.BaseExpression:
-    """The call with the accelerator as its last argument, or as its first."""
+def with_argument(call: cst.CSTNode, given: str, name: str | None, is_first: bool) -> cst.BaseExpression:
+    """The call with the accelerator as its last argument, perhaps by name, or as its first."""
     assert isinstance(call, cst.Call)
     new = cst.Arg(cst.parse_expression(given))
-    if at_end or not call.args:
+    if name is not None:
+        plain = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+        new = new.with_changes(keyword=cst.Name(name), equal=plain)
+    if not is_first or not call.args:
         return call.with_changes(args=snippets.with_last(call.args, new))
     has_lines = isinstance(call.whitespace_before_args, cst.ParenthesizedWhitespace)
     comma = snippets.comma_like(call.args[0].comma if has_lines else cst.MaybeSentinel.DEFAULT)

@@ -87,7 +87,7 @@ def test_an_argument_at_the_end() -> None:
     call = parsed("f(\n    a,\n    b,\n)")
     assert isinstance(call, cst.Call)
     made = call.with_changes(args=with_last(call.args, cst.Arg(parsed("c"))))
-    assert code(made) == "f(\n    a,\n    b, c,\n)"
+    assert code(made) == "f(\n    a,\n    b,\n    c,\n)"
     assert len(with_last([], cst.Arg(parsed("c")))) == 1
 
 

@@ -34,7 +34,9 @@ effects=reads_files returns=tensor device=host
 
 # --- draws ---
 returns=tensor effects=draws_torch device=option
-    torch: rand randn randint randperm normal
+    torch: rand randn randint normal
+returns=tensor effects=draws_torch device=option rows=shuffles
+    torch: randperm
 returns=tensor effects=draws_torch device=arguments rows=each
     torch: rrelu
     torch: _sample_dirichlet _standard_gamma

@@ -70,6 +70,9 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         assert data.loop is not None
     for loop in script.metrics.shared_loops:
         yield from _numbered(script, loop)
+    for data in script.training.data:
+        if data.kind == "pass":
+            yield from _pass(script, data.sources[0])
     kinds = {d.kind for d in script.training.data}
     if "loaders" in kinds and script.run.draws_in_its_data and not script.options.runtime.has("seed_by_rank"):
         yield from _drawn_alike(script)
@@ -77,6 +80,15 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield from _random(script)
     elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
         yield from _same(script)
+
+
+def _pass(script: Script, asked: ast.expr) -> Iterator[Obstacle]:
+    """What gives one pass over all data batch by batch, and so can be neither sharded nor left to each process."""
+    message = (
+        f"`{ast.unparse(asked)}` gives one pass over all data, in an order drawn before, and every process would train "
+        "on all of it: make it what a `for` loop goes over, whose batches are then sharded"
+    )
+    yield Obstacle(NAME, script.path(asked), asked, message)
 
 
 def _same(script: Script) -> Iterator[Remark]:

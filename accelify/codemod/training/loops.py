@@ -27,6 +27,7 @@ from accelify.codemod.semantics.values import (
 from accelify.codemod.training.draws import draws, function_draws
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.made_anew import Anew, Nested
+from accelify.codemod.training.passes import Passes
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.row_groups import regroups
@@ -39,8 +40,8 @@ class Data:
     """What one training loop learns from.
 
     kind: `loaders`; `sequence`, a loop over indices, slices or items of the script's own; `random`, drawn anew in each
-    step; `full`, the same data in every step. sources: the loaders or the sequence; for `full`, iterators of libraries
-    that are not known.
+    step; `pass`, asked for batch by batch from one pass over all data, in an order drawn before; `full`, the same data
+    in every step. sources: the loaders, the sequence, the pass; for `full`, iterators of libraries that are not known.
     """
 
     kind: str
@@ -84,6 +85,7 @@ class Loops:
         self.ways = Ways(program, tracer)
         self.sources = Sources(program, roles, tracer, self.owners)
         self.anew = Anew(program, roles, tracer, self.stack)
+        self.passes = Passes(program, self.stack, self.owners)
 
     def find(self) -> Training:
         """The backward passes that the named files may run, and all that hangs on them."""
@@ -278,6 +280,9 @@ class Loops:
                 if self.anew.begins(loop, [stepped(s) for s in steps if loop in self.stack(s)]):
                     break
                 return [Data(source[0], loop, (source[1],))]
+        once = self.passes.asked(loops)
+        if once is not None:
+            return [Data("pass", loops[0], (once,))]
         if self._draws(loops, backward):
             return [Data("random", loops[0] if loops else None)]
         return [Data("full", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]

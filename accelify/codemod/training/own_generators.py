@@ -8,10 +8,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import DRAWS, Role
 from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.loops import Loops, Training
 
@@ -59,8 +61,13 @@ class OwnGenerators:
         ]
 
     def is_round_a_step(self, node: ast.AST) -> bool:
-        """Whether a node stands in a loop of the training."""
-        return not self.round_steps.isdisjoint(self.program.loops_round(node))
+        """Whether a node stands in a loop of the training, or in a generator that one asks for its batches."""
+        is_inside = not self.round_steps.isdisjoint(self.program.loops_round(node))
+        return is_inside or self.program.frame(node) in self._asked
+
+    @cached_property
+    def _asked(self) -> set[Scope]:
+        return {generator for _, generator in self.loops.passes.generators(list(self.round_steps))}
 
     def _held(self, node: ast.expr | None) -> list[Made]:
         made = [v for v in self.program.values(node) if isinstance(v, Made)]

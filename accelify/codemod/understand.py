@@ -259,7 +259,8 @@ def _script(code: _Code, layout: _Layout) -> Script:
     files, access, by_hand = layout.files, layout.access, code.distribution is not None
     own, run = _own(code, layout), run_of(program, roles, tracer, training, files, options.runtime)
     measured = Measured(program, roles, tracer, training, layout.prepared, options, code.chains)
-    wrappers = tuple(Wrappers(program, set(files), run.run, layout.preparation.models).find())
+    wrapping = Wrappers(program, set(files), run.run, layout.preparation.models)
+    wrappers = tuple(wrapping.find())
     return Script(
         program=program,
         roles=roles,
@@ -272,6 +273,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         prepared=layout.prepared,
         wrapping=layout.wrapping,
         wrappers=wrappers,
+        left_wrapped=tuple(wrapping.left()),
         unwrapped=Unwrapped(program, () if by_hand else wrappers).find(files),
         batch_sizes=batch_sizes_of(program, roles, tracer, training, layout.preparation),
         seeds=Seeds(program, training, layout.reach),

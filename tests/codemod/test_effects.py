@@ -27,6 +27,23 @@ def test_a_folder_may_be_there_already(made: str, by_all: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("imported", "made", "edits"),
+    [
+        ("mkdir", "mkdir('out')", ["-from os import mkdir", "+from os import makedirs", "-mkdir('out')"]),
+        ("getcwd, mkdir", "if not getcwd():\n    mkdir('out')", ["-from os import getcwd, mkdir", "-mkdir('out')"]),
+    ],
+)
+def test_a_folder_made_by_a_function_that_cannot_be_told_so(imported: str, made: str, edits: list[str]) -> None:
+    added = ["+from os import getcwd", "+from os import makedirs"] if "getcwd" in imported else []
+    changed(*edits, *added, "+makedirs('out', exist_ok=True)", imports=f"from os import {imported}", before=made)
+
+
+def test_such_a_function_under_another_name_is_noted() -> None:
+    result = run(script(imports="from os import mkdir as make", before="make('out')"))
+    assert any(n.rule == "folders" and "exist_ok" in n.message for n in result.notes)
+
+
+@pytest.mark.parametrize(
     "made",
     [
         "os.makedirs('out', exist_ok=True)",

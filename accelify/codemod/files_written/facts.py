@@ -58,7 +58,9 @@ def written_of(
     saves = tuple(
         save_of(program, call, saver(call), runtime.module)
         for call in program.calls
-        if "torch.save" in program.called(call) and (program.path(call) in files or program.frame(call) in reached)
+        if "torch.save" in program.called(call)
+        and (program.path(call) in files or program.frame(call) in reached)
+        and effects.of_call(call).files_written
     )
     seen_to = frozenset(call for save in saves for call in save.seen_to)
     alone = OneProcess(program, roles, effects, set() if by_hand else set(files), access.at, seen_to)

@@ -34,6 +34,12 @@ class Wrappers:
             and (any(names.is_wrapper(n) for n in self.program.called(call)) or self._makes_a_plain_wrapper(call))
         ]
 
+    def left(self) -> list[ast.Call]:
+        """The wrappers of other models, and of parts of those that are prepared: they stay."""
+        found = set(self.find())
+        wraps = (c for c in self.program.calls if any(map(names.is_wrapper, self.program.called(c))))
+        return [c for c in wraps if c not in found and wrapped_by(c) is not None]
+
     def _wraps_what_trains(self, call: ast.Call) -> bool:
         """Whether the training code gets to a call that wraps one of its models."""
         if self.program.frame(call) not in self.run:
@@ -55,7 +61,8 @@ class Wrappers:
 class GpuCount:
     """Where a script uses the number of GPUs.
 
-    multiplied: what it is a factor of: a product, or the statement `size *= count`; None where it is shown.
+    multiplied: what it is a factor of: a product, or the statement `size *= count`; None where it is shown, or is kept
+    under a condition that asks for it.
     workers: whether that says how many workers a loader has.
     """
 
@@ -75,7 +82,7 @@ def gpu_counts(program: Program) -> Iterator[GpuCount]:
                 yield _factor(program, node, parent)
             elif isinstance(parent, ast.AugAssign) and isinstance(parent.op, ast.Mult) and parent.value is factor:
                 yield GpuCount(node, parent, _is_of_workers(program, parent.target))
-            elif _is_shown(program, node):
+            elif _is_shown(program, node) or (_is_kept(parent) and conditions_on(program, node)):
                 yield GpuCount(node, None)
 
 
@@ -116,6 +123,11 @@ def _is_shown(program: Program, node: ast.AST) -> bool:
     statement = program.statement(node)
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and call is not node and any(map(names.says, program.called(call)))
+
+
+def _is_kept(parent: ast.AST | None) -> bool:
+    """Whether a statement only gives a value names: `args.gpus = torch.cuda.device_count()`."""
+    return isinstance(parent, (ast.Assign, ast.AnnAssign))
 
 
 def _is_of_workers(program: Program, node: ast.expr) -> bool:

@@ -21,7 +21,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Remark, Replace
+from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Replace
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -54,19 +54,33 @@ def find(script: Script) -> Iterator[Found]:
         made.add(ast.unparse(_path_of(call)))
         message = "a process that comes second fails here, where `exist_ok=True` would not"
         left = Remark(NAME, path, call, message, Tier.REVIEW)
-        if isinstance(call.func, ast.Name) and "os.mkdir" in script.program.called(call):
-            yield left
-            continue
         is_checked = _is_checked(script, call)
         tier = Tier.SAFE if is_checked else Tier.REVIEW
         reason = "another process may have made it" + ("" if is_checked else ", so one that is there is no error")
         keeps = (call.func, *call.args, *(k.value for k in call.keywords if k.arg != "exist_ok"))
-        change = Change(NAME, path, call.lineno, reason, (Replace(call, made_anyway, keeps=keeps),), tier)
+        edits: list[Edit] = [Replace(call, made_anyway, keeps=keeps)]
+        if isinstance(call.func, ast.Name) and "os.mkdir" in script.program.called(call):  # which has no `exist_ok`
+            imported = _import_of(script, call.func)
+            if imported is None:
+                yield left
+                continue
+            edits = [Replace(call, made_by_makedirs, keeps[1:], ("makedirs",)), imported]
+        change = Change(NAME, path, call.lineno, reason, tuple(edits), tier)
         yield Attempt((change,), otherwise=(left,))
     yield from _refusals(script, made)
     yield from _next_free(script)
     for clock in clocks:
         yield _one_name(script, clock)
+
+
+def _import_of(script: Script, name: ast.Name) -> Insert | None:
+    """`from os import makedirs` beside the import of `mkdir`; None where that is another one, or the name is taken."""
+    owner = script.program.scope(name).owner(name.id)
+    statements = {script.program.statement(w) for w in (owner.writes[name.id] if owner is not None else ())}
+    only = statements.pop() if len(statements) == 1 else None
+    is_os = isinstance(only, ast.ImportFrom) and only.module == "os" and any(a.asname is None for a in only.names)
+    is_free = all("makedirs" not in s.writes for s in script.program.frame(name).root.walk())
+    return Insert(only, "after", "from os import makedirs") if only is not None and is_os and is_free else None
 
 
 def _makes_a_folder(script: Script, call: ast.Call) -> bool:
@@ -236,6 +250,12 @@ def made_anyway(call: cst.CSTNode) -> cst.BaseExpression:
         flag = cst.Arg(cst.Name("True"), keyword=cst.Name("exist_ok"), equal=cst.AssignEqual(bare, bare))
         listed = snippets.with_last(listed, flag)
     return call.with_changes(func=function, args=listed)
+
+
+def made_by_makedirs(call: cst.CSTNode) -> cst.BaseExpression:
+    """`makedirs(path, exist_ok=True)` for `mkdir(path)`."""
+    assert isinstance(call, cst.Call)
+    return made_anyway(call.with_changes(func=cst.Name("makedirs")))
 
 
 def _is_exist_ok(argument: cst.Arg) -> bool:

@@ -10,8 +10,8 @@
 
 Why: one process per device is faster, and a prepared model needs no wrapper: it keeps its class and its attributes.
 What a script does with several GPUs, or where `isinstance(model, nn.DataParallel)` holds, it does no more.
-Left alone: `.module` of anything that no wrapper was put round. Notes name what saves a wrapped model, whose keys began
-with `module.`, and what loads such keys.
+Left alone: `.module` of anything that no wrapper was put round, and of a part of a model whose wrapper stays. Notes
+name what saves a wrapped model, whose keys began with `module.`, and what loads such keys.
 """
 
 from __future__ import annotations
@@ -192,7 +192,8 @@ def _members(script: Script) -> Iterator[Change]:
         if not isinstance(node, ast.Attribute) or node.attr != "module" or not isinstance(node.ctx, ast.Load):
             continue
         is_run = script.path(node) in script.files or script.program.frame(node) in script.run.run
-        if is_run and _may_be_wrapped(script, node.value) and not _is_in_a_wrapper(script, node):
+        is_left = _is_left_wrapped(script, node.value) or _is_in_a_wrapper(script, node)
+        if is_run and _may_be_wrapped(script, node.value) and not is_left:
             statement, choice = script.program.parent(node), _choice(script, node)
             edit: Replace | Remove = Replace(node, inner, (node.value,))
             if isinstance(statement, ast.Assign) and all(_same(t, node.value) for t in statement.targets):
@@ -218,6 +219,12 @@ def _choices(script: Script) -> Iterator[Change]:
         else:
             edit = Remove(node)
         yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
+
+
+def _is_left_wrapped(script: Script, node: ast.expr) -> bool:
+    """Whether a wrapper that stays, in the same file, is round what a node holds."""
+    near = (w for w in script.left_wrapped if script.path(w) == script.path(node))
+    return any(not script.program.values(node).isdisjoint(script.program.values(wrapped_by(w))) for w in near)
 
 
 def _is_in_a_wrapper(script: Script, node: ast.Attribute) -> bool:

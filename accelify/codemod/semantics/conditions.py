@@ -46,6 +46,7 @@ from accelify.codemod.semantics.values import (
     Instance,
     Made,
     ModuleValue,
+    Values,
 )
 
 Calls = tuple[ast.Call, ...]
@@ -526,7 +527,7 @@ class Conditions:
 
     def _stored(self, node: ast.Attribute, world: World, calls: Calls) -> Outcome:
         """What was put into an attribute: last in its own function, or anywhere in others."""
-        owners = self.program.values(node.value)
+        owners = self._owners(node)
         is_own = bool(owners) and all(isinstance(v, Instance) for v in owners)
         if owners and all(isinstance(v, (ModuleValue, ClassValue)) for v in owners):
             return self._of_module(node, world)
@@ -546,6 +547,16 @@ class Conditions:
         if not found or any(isinstance(v, Instance) and self._is_method(v, node.attr) for v in owners):
             return ANYTHING
         return either(self._bound(self.program.frame(w), text, w, world, calls if w in near else ()) for w in found)
+
+    def _owners(self, node: ast.Attribute) -> Values:
+        """What an attribute may belong to; `self` is known also where the dataflow leaves out a network's `forward`."""
+        found, frame = self.program.values(node.value), self.program.frame(node)
+        own = frame.parameters[0].arg if frame.is_method and frame.parameters else None
+        if found or frame.parent is None or not isinstance(node.value, ast.Name) or node.value.id != own:
+            return found
+        is_plain = not (frame.has_decorator("staticmethod") or frame.has_decorator("classmethod"))
+        family = [frame.parent, *self.flow.descendants(frame.parent)] if is_plain else []
+        return frozenset(map(Instance, family))
 
     def _is_method(self, owner: Instance, name: str) -> bool:
         return self.flow.method(owner.cls, name) is not None
@@ -571,7 +582,7 @@ class Conditions:
 
     def _matching(self, node: ast.Attribute) -> list[ast.Attribute]:
         """The assignments that may put something into an attribute."""
-        owners = self.program.values(node.value)
+        owners = self._owners(node)
         classes = {v.cls for v in owners if isinstance(v, Instance)}
         found = []
         for write in self.program.attribute_writes.get(node.attr, ()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import returned
@@ -11,6 +12,7 @@ from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
+_TRAINING = worlds_where(Process.MAIN, trains=True)
 AUTOGRAD = "torch.autograd.backward"
 
 
@@ -53,6 +55,8 @@ class Losses:
             return self.is_sum(node.operand, depth)
         if isinstance(node, ast.BinOp):
             return self._is_sum_of(node.op, node.left, node.right, depth)
+        if isinstance(node, ast.IfExp):
+            return any(self.is_sum(each, depth) for each in (node.body, node.orelse) if self._may_run(each))
         if isinstance(node, (ast.Name, ast.Attribute)):
             return any(self._is_defined_as_sum(d.node, depth) for d in self._definitions(node))
         return isinstance(node, ast.Call) and self._is_sum_call(node, depth)
@@ -82,11 +86,17 @@ class Losses:
 
     def _is_defined_as_sum(self, target: ast.AST, depth: int) -> bool:
         """Whether a definition gives a variable a sum, or adds one to what it holds; what divides takes it back."""
+        if not self._may_run(target):
+            return False
         statement = self.program.statement(target)
         if isinstance(statement, ast.AugAssign):
             return self._is_sum_of(statement.op, statement.target, statement.value, depth - 1)
         value = self._assigned(target)
         return value is not None and self.is_sum(value, depth - 1)
+
+    def _may_run(self, node: ast.AST) -> bool:
+        """Whether a place is reached in training, as the script's options and the defaults of its classes stand."""
+        return any(self.program.once(Conditions).runs(node, world) for world in _TRAINING)
 
     def _definitions(self, node: ast.expr) -> frozenset[Definition]:
         return self.program.definitions(node).definitions(node)
@@ -107,7 +117,8 @@ class Losses:
         callees = self.program.flow.callees.get(call)
         if callees:  # one that is given nothing knows no batch: a penalty on the weights
             is_given = bool(call.args or call.keywords)
-            return is_given and any(self.is_sum(v, depth - 1) for v in returned(callees) if v is not None)
+            live = [v for v in returned(callees) if v is not None and self._may_run(v)]
+            return is_given and any(self.is_sum(v, depth - 1) for v in live)
         if not isinstance(call.func, ast.Attribute) or call.func.attr != "sum" or call.args or call.keywords:
             return False
         return not self._is_stacked(call.func.value)

@@ -93,3 +93,11 @@ def test_other_uses_stay() -> None:
     text = counted(f"if {COUNT} == 0:\n    print('slow')\nranks = range({COUNT})\nprint(ranks)").after.decode()
     assert f"if {COUNT} == 0:" in text
     assert f"range({COUNT})" in text
+
+
+@pytest.mark.parametrize("name", ["n", "args.gpus", "settings['gpus']"])
+def test_a_count_that_is_kept_where_the_model_was_wrapped(name: str) -> None:
+    model = f"if {COUNT} > 1:\n    {name} = {COUNT}\n    {WRAP}\nelse:\n    {name} = 1\nprint({name})"
+    result = run(script(before="rows, args, settings = torch.randn(8, 2, 4), torch.nn.Module(), {}", model=model))
+    kept = f"if accelerator.num_processes > 1:\n    {name} = accelerator.num_processes\nelse:\n    {name} = 1\n"
+    assert kept in result.after.decode()

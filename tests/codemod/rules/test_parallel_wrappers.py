@@ -133,3 +133,39 @@ def test_what_was_saved_of_a_wrapped_model_is_not_skipped_in_silence(slots: dict
 def test_what_takes_the_prefix_off_leaves_keys_without_it_alone(end: str, key: str | None) -> None:
     after = run(script(model=WRAP, end=end)).after.decode()
     assert (f'{key}.removeprefix("module.")' in after) is (key is not None), after
+
+
+PART = """\
+import torch.nn as nn
+class Backbone(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+class Net(nn.Module):
+    def __init__(self, gpus=1):
+        super().__init__()
+        {built}
+        del self.net.head
+        self.out = nn.Linear(4, 1)
+    def forward(self, x):
+        return self.out(self.net.body(x))
+"""
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        "net = Backbone()\n        if gpus:\n            net = nn.DataParallel(net)\n        self.net = net.module",
+        "self.net = nn.DataParallel(Backbone())\n        self.net = self.net.module",
+        "wrapped = nn.DataParallel(Backbone()) if gpus else Backbone()\n        self.net = wrapped.module",
+    ],
+)
+def test_a_part_that_stays_wrapped_keeps_its_module(
+    built: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(PART.format(built=built))
+    model = f"from net import Net\nmodel = Net()\nif torch.cuda.device_count() > 1:\n    {WRAP}"
+    Path("train.py").write_text(script(before="rows = torch.randn(8, 2, 4)", model=model))
+    (result,) = (r for r in rewrite_together(("train.py",), Options()) if r.before != r.after)
+    assert result.path == "train.py"

@@ -99,6 +99,8 @@ def test_a_file_that_all_open_is_written_and_closed_by_all(text: str) -> None:
     [
         "b = io.BytesIO()\nplt.savefig(b)\nb.seek(0)\nprint(len(b.getvalue()))",
         "b = io.BytesIO()\nnp.save(b, np.zeros(3))\nprint(b.getvalue())",
+        "b = io.BytesIO()\nplt.savefig(b, format='jpeg')\nprint(b.getvalue())",
+        "b = io.BytesIO()\ntorch.save(model.state_dict(), b)\nprint(b.getvalue())",
     ],
 )
 def test_what_is_written_to_memory_is_read_by_all(text: str) -> None:

@@ -106,3 +106,32 @@ def test_what_a_function_inside_returns_is_no_loss() -> None:
 def test_recursion_ends() -> None:
     facts = Facts("def f(x):\n    return f(x)\na = f(1)\na = a + f(2)\nuse(a)\n")
     assert not Losses(facts.program, facts.roles).is_sum(facts.call("use(a)").args[0])
+
+
+FOCAL = """\
+from torch import nn
+class Focal(nn.Module):
+    def __init__(self, mean=True, reduction="mean"):
+        super().__init__()
+        self.mean, self.reduction = mean, reduction
+    def forward(self, p, t):
+        p = (p - t).abs()
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if self.mean: return p.mean()\n        else: return p.sum()",
+        "if not self.mean:\n            return p.sum()\n        return p.mean()",
+        "loss = p.mean() if self.mean else p.sum()\n        return loss",
+        "if self.reduction == 'sum':\n            p = p.sum()\n        else:\n            p = p.mean()\n"
+        "        return p",
+    ],
+)
+@pytest.mark.parametrize(("given", "is_sum"), [("", False), ("mean=False, reduction='sum'", True)])
+def test_a_branch_that_the_options_of_a_loss_rule_out_adds_nothing_up(body: str, given: str, is_sum: bool) -> None:
+    main = f"from losses import Focal\ncriterion = Focal({given})\nloss = criterion(x, y)\nuse(loss)\n"
+    facts = Facts({"main.py": main, "losses.py": FOCAL.format(body=body)})
+    assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum

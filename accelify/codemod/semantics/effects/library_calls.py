@@ -122,7 +122,8 @@ class LibraryCalls:
         method = call.func if isinstance(call.func, ast.Attribute) and not self.kinds.name_of(call.func) else None
         if method is not None and self.kinds.of(method.value) & {"path", "file", "binary_file", "buffer"}:
             return self._opened(method.value)
-        found = [g for g in given if self.kinds.of(g) & _FILES]
+        found = [g for g in given if self.kinds.of(g) == {"buffer"}]  # beside a `format="png"`
+        found = found or [g for g in given if self.kinds.of(g) & _FILES]
         found = found or [g for g in given if UNKNOWN in self.kinds.of(g)]
         return tuple(p for f in found for p in self._opened(f)) or ((method.value,) if method is not None else ())
 

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.summary import FileUse
 from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in
 from accelify.codemod.semantics.values import Made
@@ -115,11 +116,18 @@ class Guarding:
             more = [
                 function
                 for function, calls in self.program.flow.callers.items()
-                if calls and function.node not in found and all(call in found for call in calls)
+                if function.node not in found
+                and any(call in found for call in calls)
+                and all(call in found or not self._may_run(call) for call in calls)
             ]
             if not more:
                 return found
             found = found.union(*(ast.walk(function.node) for function in more))
+
+    def _may_run(self, call: ast.Call) -> bool:
+        """Whether a call is ever run: not one under `if __name__ == "__main__":` of a module that is imported."""
+        conditions = self.program.once(Conditions)
+        return any(conditions.runs(call, world) for world in worlds_where(Process.MAIN))
 
     def _unguarded(self, covered: set[ast.AST]) -> list[ast.Call]:
         return [

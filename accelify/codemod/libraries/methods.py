@@ -61,6 +61,11 @@ def gives_parameters(name: str) -> bool:
     return _has(name, Trait.PARAMETERS)
 
 
+def gives_parts(name: str) -> bool:
+    """`modules`, `named_children`."""
+    return _has(name, Trait.PARTS)
+
+
 def switches_mode(name: str) -> bool:
     """`train` and `eval`."""
     return _has(name, Trait.SWITCHES_MODE)

@@ -146,6 +146,7 @@ class Trait(Enum):
     MAKES_FOLDERS = "makes_folders"
     REMOVES_FOLDERS = "removes_folders"
     PARAMETERS = "parameters"  # gives the parameters of a module
+    PARTS = "parts"  # gives the modules that a module is made of
     PRETRAINED = "pretrained"
     MEASURES_MEMORY = "measures_memory"
     ADDS = "adds"  # gives, or makes of its object, the sum of two things: of the first and the last of its arguments

@@ -156,7 +156,9 @@ returns=state
 returns=iterator traits=parameters
     <module>: parameters named_parameters trainable_parameters
 returns=iterator
-    <module>: buffers named_buffers children named_children modules named_modules
+    <module>: buffers named_buffers
+returns=iterator traits=parts
+    <module>: children named_children modules named_modules
 -
     <module>: get_submodule get_parameter get_buffer get_extra_state extra_repr
 returns=number traits=attribute asks=training

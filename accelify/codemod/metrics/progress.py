@@ -66,8 +66,9 @@ class StepCounts:
             for node in parsed.parents:
                 if not isinstance(node, (ast.Assign, ast.AugAssign)) or not self._sets_learning_rate(node):
                     continue
-                if self.program.frame(node) in self.program.reachable and self._follows_steps(node):
-                    yield node
+                place = self._steps_behind(node) if self.program.frame(node) in self.program.reachable else None
+                if place is not None:
+                    yield place
         for call, steps in _stepped_schedulers(self.script).items():
             if any(_is_in_a_share(self.script, s, DEPTH) and self._counts_each(s) for s in steps):
                 given = [*call.args[1:], *(k.value for k in call.keywords)]
@@ -139,22 +140,35 @@ class StepCounts:
         heads = [h.iter if isinstance(h, ast.For) else h.value for h in holders if isinstance(h, (ast.For, ast.Assign))]
         return any(isinstance(n, ast.Attribute) and n.attr == "param_groups" for h in heads for n in ast.walk(h))
 
-    def _follows_steps(self, node: ast.Assign | ast.AugAssign, depth: int = DEPTH) -> bool:
-        """Whether what is set, or whether it is set, comes from a count of steps."""
+    def _steps_behind(self, node: ast.Assign | ast.AugAssign, depth: int = DEPTH) -> ast.AST | None:
+        """Where a count of steps says what is set, or whether: the place itself, or a call under a condition."""
+        each_step = isinstance(node, ast.AugAssign) and _is_in_a_share(self.script, node, depth)
+        if each_step and not self._is_chosen(node):
+            return None if self._is_by_count(node.value) else node
         if self.counts(node.value):
-            return True
-        if isinstance(node, ast.AugAssign) and _is_in_a_share(self.script, node, depth) and not self._is_chosen(node):
-            return True
-        return self._is_reached_by_count(node, depth)
+            return node
+        return self._condition_behind(node, depth)
 
     def _is_chosen(self, node: ast.AST) -> bool:
         return any(True for _ in self.program.branches_round(node))
 
-    def _is_reached_by_count(self, node: ast.AST, depth: int) -> bool:
+    def _condition_behind(self, node: ast.AST, depth: int) -> ast.AST | None:
         if any(self.counts(branching.test) for branching, _ in self.program.branches_round(node)):
-            return True
+            return node
         calls = self.program.calls_of(self.program.frame(node)) if depth else []
-        return any(self._is_reached_by_count(call, depth - 1) for call in calls)
+        return next((n for call in calls if (n := self._condition_behind(call, depth - 1)) is not None), None)
+
+    def _is_by_count(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether a value is one part of as many as there are steps: `(high / low) ** (1 / len(loader))`."""
+        for part in ast.walk(node):
+            is_ratio = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div)
+            if isinstance(part, ast.BinOp) and is_ratio and self._is_count(part.right):
+                return not self._is_count(part.left)
+            found = self.chains.definitions(part) if isinstance(part, ast.Name) and depth else frozenset()
+            values = [self.script.tracer.assigned(d.node) for d in found if isinstance(d.node, ast.expr)]
+            if any(value is not None and self._is_by_count(value, depth - 1) for value in values):
+                return True
+        return False
 
     def _is_count(self, node: ast.expr) -> bool:
         """Whether a value is worked out from the number of this process's steps."""
@@ -198,7 +212,8 @@ class StepCounts:
         """Whether a definition gives a count of steps."""
         ranks, node = self.script.metrics.ranks, definition.node
         if ranks.running_in(definition) is not None:
-            return True
+            added = self.program.parent(node)
+            return not (isinstance(added, (ast.Assign, ast.AugAssign)) and self._is_by_count(added.value))
         if definition.kind is Kind.LOOP:
             return any(a in ranks.rounds for a in self.program.ancestors(node))
         if definition.kind is Kind.PARAMETER and isinstance(node, ast.arg):

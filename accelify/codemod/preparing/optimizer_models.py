@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence, Set
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, table
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import ClassValue, Made, Value
+from accelify.codemod.semantics.values import ClassValue, Collection, Made, Value
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
@@ -177,14 +177,23 @@ class Owners:
             ):
                 if is_plain(node.func.value):
                     found.extend(self._gone_over(node.func.value) or self._alone(node.func.value))
-            elif (
-                isinstance(node, ast.Name)
-                and isinstance(node.ctx, ast.Load)
-                and depth
-                and self.roles.parameter_owners(self.program.values(node))
-            ):
+            elif isinstance(node, ast.Attribute) and self._is_a_parameter(node):
+                found.extend(self._alone(node.value))
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and depth and self._may_list(node):
                 found.extend(self._owners_through(node, depth))
         return found
+
+    def _is_a_parameter(self, node: ast.Attribute) -> bool:
+        """`head.kernel`, where `head` is a network that keeps a parameter of its own there."""
+        values = self.program.values(node)
+        is_one = bool(values) and all(isinstance(v, Made) and table.kind_made_by(v.name) == "parameter" for v in values)
+        return is_one and is_plain(node.value) and all(map(self.roles.is_module, self.program.values(node.value)))
+
+    def _may_list(self, node: ast.Name) -> bool:
+        """Whether a variable holds parameters, or a list that may be one of them."""
+        values = self.program.values(node)
+        is_list = bool(values) and all(isinstance(v, Collection) for v in values)
+        return is_list or bool(self.roles.parameter_owners(values))
 
     def _owners_in_results(self, call: ast.Call, depth: int) -> list[ast.expr]:
         """The models whose parameters a function of the project's own gives back: `model` of `model.trainable()`."""
@@ -210,7 +219,7 @@ class Owners:
         return given if given is not None and is_plain(given) else None
 
     def _gone_over(self, node: ast.expr) -> list[ast.expr]:
-        """The parts of `(model.a, model.b)`, for the variable of a loop over them."""
+        """The parts of `(one.a, one.b)`, or the `model` of `model.modules()`, for the variable of a loop over them."""
         owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
         if owner is None or not isinstance(node, ast.Name):
             return []
@@ -220,7 +229,17 @@ class Owners:
             for loop in loops
             if isinstance(loop, (ast.For, ast.AsyncFor)) and isinstance(loop.iter, (ast.Tuple, ast.List))
         ]
+        asked = [self._whose_parts(loop.iter) for loop in loops if isinstance(loop, (ast.For, ast.AsyncFor))]
+        if asked and len(asked) == len(loops) and all(asked):
+            return [e for e in asked if e is not None]
         return [e for elements in listed for e in elements if is_plain(e)] if len(listed) == len(loops) else []
+
+    @staticmethod
+    def _whose_parts(node: ast.expr) -> ast.expr | None:
+        """`model` of `model.modules()`."""
+        function = node.func if isinstance(node, ast.Call) else None
+        is_asked = isinstance(function, ast.Attribute) and methods.gives_parts(function.attr)
+        return function.value if isinstance(function, ast.Attribute) and is_asked and is_plain(function.value) else None
 
     def _alone(self, node: ast.expr) -> list[ast.expr]:
         return [] if self._is_one_of_several(node) else [node]
@@ -252,6 +271,8 @@ class Owners:
                 found.extend(self._owners_in(statement.iter, depth - 1))
         for read in owner.reads.get(node.id, ()):
             parent = self.program.parent(read)
+            while isinstance(parent, ast.IfExp):  # `(one if frozen else other).append(p)`
+                parent = self.program.parent(parent)
             if isinstance(parent, ast.Attribute) and methods.puts_in(parent.attr):
                 call = self.program.parent(parent)
                 if isinstance(call, ast.Call):

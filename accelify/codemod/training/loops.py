@@ -24,10 +24,9 @@ from accelify.codemod.semantics.values import (
     Value,
     View,
 )
-from accelify.codemod.training.draws import draws, function_draws
+from accelify.codemod.training.draws import Passes, draws, function_draws
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.made_anew import Anew, Nested
-from accelify.codemod.training.passes import Passes
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles, stepped
 from accelify.codemod.training.row_groups import regroups

@@ -7,8 +7,8 @@ import ast
 import pytest
 
 from accelify.codemod.files_written.guarding import Guarding
-from tests.codemod.facts import texts
-from tests.codemod.training_scripts import training
+from tests.codemod.facts import Facts, texts
+from tests.codemod.training_scripts import script, training
 
 IMPORTS = "import json\nfrom torch.utils.tensorboard import SummaryWriter\n"
 
@@ -67,3 +67,21 @@ def test_a_buffer_that_others_read_is_filled_by_all() -> None:
 def test_a_file_that_is_none_until_it_is_opened() -> None:
     end = "log = None\nif p:\n    log = open(p, 'w')\nprint(a, file=log)\nlog.flush()\n"
     assert runs(end)[-1][-2:] == ["print(a, file=log)", "log.flush()"]
+
+
+LIBRARY = "import json\ndef keep(d, path):\n    with open(path, 'w') as f:\n        json.dump(d, f)\n"
+
+
+@pytest.mark.parametrize(
+    ("other", "is_left"),
+    [
+        ("import library\ndef score(): ...\nif __name__ == '__main__':\n    library.keep({}, 'b')\n", False),
+        ("from library import keep\ndef score(): ...\ndef unused():\n    keep({}, 'b')\n", False),
+        ("from library import keep\ndef score():\n    return keep({}, 'b')\n", True),
+    ],
+)
+def test_only_calls_that_may_run_write_on_every_process(other: str, is_left: bool) -> None:
+    end = "from library import keep\nfrom other import score\nuse(score())\nkeep({'a': 1}, 'a')"
+    texts_of = {"main.py": script(end=end), "other.py": other, "library.py": LIBRARY}
+    found = Facts(texts_of).script.written.guarding
+    assert any(texts([call])[0].startswith("open(path") for call in found.unguarded) is is_left

@@ -112,10 +112,22 @@ def test_learning_rates_that_are_set_from_a_count_of_steps(slots: dict[str, str]
             "batch": "n += 1\nif n < total:\n    " + SET.format("0.1").replace("\n", "\n    "),
         },
         {"set_up": "log = {}\nn = 0", "batch": "n += 1\nlog['lr'] = n"},
+        {
+            "set_up": "num = len(loader)\nmult, rate = 10 ** (1 / num), 0.1",
+            "batch": "rate *= mult\n" + SET.format("rate"),
+        },
+        {"set_up": "rate = 0.1", "batch": "rate = rate * 10 ** (1 / len(loader))\n" + SET.format("rate")},
+        {"set_up": "mult = 10 ** (1.0 / len(loader))", "batch": "optimizer.param_groups[0]['lr'] *= mult"},
     ],
 )
 def test_learning_rates_that_are_not(slots: dict[str, str]) -> None:
     assert rates(**slots) == []
+
+
+@pytest.mark.parametrize("place", ["n == 500", "n == 10 * 50 and n"])
+def test_a_rate_that_a_helper_sets_is_said_where_the_steps_are_counted(place: str) -> None:
+    call = f"n += 1\nif {place}:\n    adjust(optimizer, n)"
+    assert rates(set_up="n = 0\n" + ADJUST.format("0.1"), batch=call) == ["adjust(optimizer, n)"]
 
 
 def intervals(batch: str) -> list[str]:

@@ -90,3 +90,37 @@ def test_the_model_has_to_be_there_when_the_optimizer_is() -> None:
 )
 def test_plain_names(text: str, plain: bool) -> None:
     assert is_plain(Facts(text).expression(text)) is plain
+
+
+PARTS = """\
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kernel = nn.Parameter(torch.ones(1))
+def split(net):
+    norms, rest = [], []
+    for part in net.modules():
+        if "norm" in str(part.__class__): norms.extend([*part.parameters()])
+        elif not list(part.children()): rest.extend([*part.parameters()])
+    return norms, rest
+def grouped(net, decay):
+    yes, no = [], []
+    for part in net.children():
+        (no if isinstance(part, nn.BatchNorm1d) else yes).extend(part.parameters())
+    return [{"params": yes, "weight_decay": decay}, {"params": no}]
+m, head = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1)), Head()
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "norms, rest = split(m)\no = torch.optim.SGD([{'params': rest + [head.kernel]}, {'params': norms}])",
+        "o = torch.optim.SGD(grouped(m, 0.1) + [{'params': [head.kernel]}])",
+        "norms = []\nfor part in m.modules():\n    norms += list(part.parameters(recurse=False))\n"
+        "o = torch.optim.SGD(norms + [head.kernel])",
+        "both = split(m)\no = torch.optim.SGD([*both[0], *both[1], head.kernel])",
+    ],
+)
+def test_models_whose_parameters_a_helper_lists(given: str) -> None:
+    assert set(owners(f"{PARTS}{given}\nuse(o)\n")) == {"m", "head"}

@@ -234,12 +234,16 @@ class Owners:
             return [e for e in asked if e is not None]
         return [e for elements in listed for e in elements if is_plain(e)] if len(listed) == len(loops) else []
 
-    @staticmethod
-    def _whose_parts(node: ast.expr) -> ast.expr | None:
-        """`model` of `model.modules()`."""
-        function = node.func if isinstance(node, ast.Call) else None
-        is_asked = isinstance(function, ast.Attribute) and methods.gives_parts(function.attr)
-        return function.value if isinstance(function, ast.Attribute) and is_asked and is_plain(function.value) else None
+    def _whose_parts(self, node: ast.expr, depth: int = 2) -> ast.expr | None:
+        """`model` of `model.modules()`, `[*model.modules()]`, or of a variable that holds such a list."""
+        for part in ast.walk(node):
+            function = part.func if isinstance(part, ast.Call) else None
+            if isinstance(function, ast.Attribute) and methods.gives_parts(function.attr) and is_plain(function.value):
+                return function.value
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) and depth else None
+        writes = self.tracer.writes(owner, node.id) if owner is not None and isinstance(node, ast.Name) else []
+        values = [self.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
+        return next((n for v in values if v is not None and (n := self._whose_parts(v, depth - 1)) is not None), None)
 
     def _alone(self, node: ast.expr) -> list[ast.expr]:
         return [] if self._is_one_of_several(node) else [node]

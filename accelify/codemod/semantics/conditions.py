@@ -586,7 +586,7 @@ class Conditions:
         classes = {v.cls for v in owners if isinstance(v, Instance)}
         found = []
         for write in self.program.attribute_writes.get(node.attr, ()):
-            holders = self.program.values(write.value)
+            holders = self._owners(write)
             own = {v.cls for v in holders if isinstance(v, Instance)}
             family = {a for c in own for a in (c, *self.flow.ancestors(c), *self.flow.descendants(c))}
             if holders & owners or classes & family or not owners or not holders:

@@ -103,6 +103,13 @@ def split(net):
         if "norm" in str(part.__class__): norms.extend([*part.parameters()])
         elif not list(part.children()): rest.extend([*part.parameters()])
     return norms, rest
+def listed(parts):
+    if not isinstance(parts, list):
+        parts = [*parts.modules()]
+    found = []
+    for layer in parts:
+        found.extend([*layer.parameters()])
+    return found
 def grouped(net, decay):
     yes, no = [], []
     for part in net.children():
@@ -116,6 +123,7 @@ m, head = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1)), Head()
     "given",
     [
         "norms, rest = split(m)\no = torch.optim.SGD([{'params': rest + [head.kernel]}, {'params': norms}])",
+        "o = torch.optim.SGD(listed(m) + [head.kernel])",
         "o = torch.optim.SGD(grouped(m, 0.1) + [{'params': [head.kernel]}])",
         "norms = []\nfor part in m.modules():\n    norms += list(part.parameters(recurse=False))\n"
         "o = torch.optim.SGD(norms + [head.kernel])",

@@ -110,6 +110,10 @@ def test_recursion_ends() -> None:
 
 FOCAL = """\
 from torch import nn
+class Other(nn.Module):  # that nothing makes
+    def __init__(self, mean=False, reduction="sum"):
+        super().__init__()
+        self.mean, self.reduction = mean, reduction
 class Focal(nn.Module):
     def __init__(self, mean=True, reduction="mean"):
         super().__init__()

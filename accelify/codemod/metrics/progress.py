@@ -25,8 +25,16 @@ def overstated_bars(script: Script) -> Iterator[ast.expr]:
             for call in (n for n in ast.walk(place) if isinstance(n, ast.Call)):
                 total = next((k.value for k in call.keywords if k.arg == "total"), None)
                 is_bar = any(names.iteration(name) == "same" for name in script.program.called(call))
-                if total is not None and is_bar and _counts_all(script, total):
+                if total is not None and is_bar and _counts_all(script, total) and not _is_length(script, total, loop):
                     yield total
+
+
+def _is_length(script: Script, total: ast.expr, loop: ast.AST) -> bool:
+    """Whether a number is the length of the very loader that a loop goes over."""
+    counted = total.args[0] if isinstance(total, ast.Call) and "len" in script.program.called(total) else None
+    over = loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+    is_it = counted is not None and over is not None and ast.unparse(counted) in map(ast.unparse, ast.walk(over))
+    return is_it and not script.prepared.is_dealt_by_hand(loop)
 
 
 def shrunken_schedules(script: Script) -> Iterator[ast.expr]:

@@ -22,6 +22,27 @@ def test_bars() -> None:
     assert bars("10") == []
 
 
+@pytest.mark.parametrize("iterated", ["batches", "enumerate(batches)", "zip(batches, range(9))"])
+def test_a_bar_as_long_as_the_loader_that_a_loop_goes_over(iterated: str) -> None:
+    """Though the loader comes from a place in a container, by way of a parameter."""
+    text = f"""\
+from tqdm import tqdm
+import torch
+from torch.utils.data import DataLoader
+def train(model, optimizer, batches):
+    with tqdm(total=len(batches)) as bar:
+        for x in {iterated}:
+            loss = model(x[0]).mean()
+            optimizer.zero_grad(); loss.backward(); optimizer.step(); bar.update()
+loaders = {{k: DataLoader(open_data(k)) for k in ("train", "val")}}
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+first = loaders["train"]
+train(model, optimizer, first)
+"""
+    assert texts(overstated_bars(Facts(text).script)) == []
+
+
 def rates(**slots: str) -> list[str]:
     """What makes learning rates follow a count of steps."""
     return texts(StepCounts(training(**slots).script).learning_rates())

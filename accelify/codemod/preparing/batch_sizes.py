@@ -24,13 +24,15 @@ class BatchSizes:
 
     loaders: the arguments, else the calls that build the loaders. loops: those that shard items of the script's own.
     parallel: the calls of `DataParallel` that divided each batch between the GPUs. fixed: arguments by which a model is
-    told to expect batches of exactly that size, where nothing keeps smaller ones from it.
+    told to expect batches of exactly that size, where nothing keeps smaller ones from it. chosen: the batch samplers of
+    the project's own, whose batches are more than so many rows: episodes, pairs, rows of each class.
     """
 
     loaders: tuple[ast.expr, ...] = ()
     loops: tuple[ast.stmt, ...] = ()
     parallel: tuple[ast.Call, ...] = ()
     fixed: tuple[ast.expr, ...] = ()
+    chosen: tuple[ast.expr, ...] = ()
 
 
 def batch_sizes_of(
@@ -43,6 +45,7 @@ def batch_sizes_of(
         loops=tuple(dict.fromkeys(d.loop for d, _ in preparation.sharded if d.loop is not None)),
         parallel=parallel_models(program),
         fixed=tuple(_Fixed(program, roles, tracer, training).find(loaders)),
+        chosen=tuple(size for size in loaders if _is_sampler(program, size)),
     )
 
 
@@ -87,6 +90,13 @@ def _built_at(program: Program, loader: Value) -> Iterator[ast.Call]:
                 f.parent is loader.cls for f in program.flow.callees.get(call, ())
             ):
                 yield call
+
+
+def _is_sampler(program: Program, size: ast.expr) -> bool:
+    """Whether an argument of a loader is a batch sampler of the project's own."""
+    keyword = program.parent(size)
+    is_given = isinstance(keyword, ast.keyword) and keyword.arg == "batch_sampler"
+    return is_given and any(isinstance(v, Instance) for v in program.values(size))
 
 
 def _size(call: ast.Call) -> ast.expr:

@@ -89,6 +89,8 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
     if script.options.keep_global_batch:
         return f"`{split}` divides each batch between the processes: the learning rate stays right", Tier.ADVICE
     keep = "rewrite with `--keep-global-batch` to divide each batch between the processes"
+    if script.batch_sizes.chosen:
+        keep = "let the batch sampler make smaller batches; it chooses what is in one, so do not divide them"
     return f"{learned}: {_RATE}, or {keep}", Tier.REVIEW
 
 

@@ -28,6 +28,21 @@ def test_the_size_is_an_argument_of_the_loader(loader: str, size: str) -> None:
     assert texts(found(facts).loaders) == [size]
 
 
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ("batch_sampler=Episodes()", ["Episodes()"]),
+        ("batch_sampler=episodes", ["episodes"]),
+        ("batch_sampler=torch.utils.data.BatchSampler(s, 4, True)", []),
+        ("batch_size=4, sampler=episodes", []),
+    ],
+)
+def test_batches_that_a_sampler_of_the_projects_own_chooses(given: str, chosen: list[str]) -> None:
+    before = "class Episodes:\n    def __iter__(self):\n        yield [0, 1]\nepisodes = Episodes()"
+    facts = Facts(script(before=before).replace("DataLoader(rows, batch_size=2)", f"DataLoader(rows, {given})"))
+    assert texts(found(facts).chosen) == chosen
+
+
 def test_the_loader_may_be_built_by_a_class_of_the_project() -> None:
     before = "class Loader(DataLoader):\n    def __init__(self, rows, batch_size):\n        super().__init__(rows)"
     text = script(before=before).replace("loader = DataLoader(rows, batch_size=2)", "loader = Loader(rows, 8)")

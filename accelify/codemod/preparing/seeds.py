@@ -8,11 +8,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import SEEDS, Effect
 from accelify.codemod.preparing.reach import Reach
+from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.outcomes import compared, truth
 from accelify.codemod.semantics.program import COMPREHENSIONS, LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.loops import Training
@@ -43,6 +46,20 @@ class Seeds:
         self.steps = {loop for listed in training.loops.values() for loop in listed[:1]}
         self.backwards = training.backwards
         self.effects = program.once(Effects)
+
+    @cached_property
+    def is_by_rank(self) -> bool:
+        """Whether the script seeds torch by the rank, so that no two processes draw alike."""
+        conditions = self.program.once(Conditions)
+        main, other = (next(iter(worlds_where(p, True, True))) for p in (Process.MAIN, Process.OTHER))
+        given = [
+            call.args[0]
+            for call in self.program.calls
+            if call.args and self.effects.of_call(call).effects & {Effect.SEEDS_TORCH}
+            if self.program.frame(call) in self.program.reachable and not self.program.flow.callees.get(call)
+        ]
+        outcomes = [(conditions.outcome(g, main), conditions.outcome(g, other)) for g in given]
+        return bool(given) and all(truth(compared(ast.Eq(), *pair)) is False for pair in outcomes)
 
     def after(self, statement: ast.stmt, depth: int = _DEPTH) -> ast.stmt:
         """The statement itself, or the one that runs it for the last time."""

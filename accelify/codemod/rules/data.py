@@ -193,7 +193,10 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         message = "training data are drawn at random, and Accelerate gives processes no random numbers of their own"
         yield Obstacle(NAME, script.path(backward), backward, message)
         return
-    places = _where_random_numbers_part(script)
+    places = [] if script.seeds.is_by_rank else _where_random_numbers_part(script)
+    if script.seeds.is_by_rank:
+        message = "each process draws its own data, as before: the script seeds each by its rank"
+        yield Remark(NAME, script.path(backward), backward, message, Tier.ADVICE)
     for each in places:
         accelerator = script.reach.expression(script.program.frame(each.statement))
         if each.is_drawn_from or (accelerator is None and each.statement not in {g.anchor for g in groups}):

@@ -97,3 +97,23 @@ def test_a_seed_where_the_function_is_called() -> None:
     facts = Facts(text + TRAIN)
     found = facts.script.seeds.again(facts.statement("built = True"))
     assert [ast.unparse(s.statement) for s in found] == ["torch.manual_seed(3)"]
+
+
+@pytest.mark.parametrize(
+    ("seed", "is_by_rank"),
+    [
+        ("torch.manual_seed(1337 + rank)", True),
+        ("torch.manual_seed(rank)", True),
+        ("seed = 3 + rank\ntorch.manual_seed(seed)", True),
+        ("torch.manual_seed(1337)", False),
+        ("torch.manual_seed(rank // 2)", False),
+        ("torch.manual_seed(3)\ntorch.manual_seed(3 + rank)", False),
+        ("random.seed(rank)", False),
+        ("", False),
+    ],
+)
+def test_a_script_that_seeds_by_the_rank(seed: str, is_by_rank: bool) -> None:
+    rank = "import os\nrank = int(os.environ.get('RANK', 0))\n"
+    seeds = Facts(rank + HEAD.replace("model =", f"{seed}\nmodel =") + TRAIN).script.seeds
+    assert isinstance(seeds, Seeds)
+    assert seeds.is_by_rank is is_by_rank

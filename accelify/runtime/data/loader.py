@@ -89,10 +89,14 @@ class _Prepared:
         except NO_LENGTH:
             length = None
         loader_pass: LoaderPass = own["_passages"].begin(
-            epoch, own["_device"], length, progress.end, _description(own["_loader"])
+            epoch, own["_device"], length, self._end, _description(own["_loader"])
         )
         progress.begin(start, loader_pass)
         return streams.loop(loader_pass, is_resumed=start.position > 0)
+
+    def _end(self) -> None:
+        """What a pass calls at its end; until then it keeps its loader, and so what `save_state` says of it, alive."""
+        vars(self)["_progress"].end()
 
     def begin_after(self, count: int) -> Iterator[Any]:
         """A pass without its first `count` batches, however far a loaded checkpoint was in it."""

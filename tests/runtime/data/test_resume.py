@@ -104,9 +104,7 @@ def test_workers_that_have_drawn_in_earlier_epochs_cannot_be_brought_back(tmp_pa
 
 def test_workers_that_live_on_cannot_be_brought_back_to_a_stream(tmp_path):
     accelerator = alone()
-    loader = accelerator.prepare(
-        DataLoader(generators.Stream(), batch_size=2, num_workers=1, persistent_workers=True)
-    )
+    loader = accelerator.prepare(DataLoader(generators.Stream(), batch_size=2, num_workers=1, persistent_workers=True))
     list(loader)
     accelerator.save_state(str(tmp_path / "here"))
     with pytest.warns(UserWarning, match="persistent_workers"):

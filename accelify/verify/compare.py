@@ -125,6 +125,15 @@ def numbers_differ(
     return None
 
 
+def numbers(line: str, like: str, value: float) -> list[float]:
+    """What stands in a line where another one of the same words has a value."""
+    line, like = mask_times(line), mask_times(like)
+    if _NUMBER.sub("#", line).split() != _NUMBER.sub("#", like).split():
+        return []
+    pairs = zip(_NUMBER.findall(line), _NUMBER.findall(like), strict=True)
+    return [float(number) for number, other in pairs if float(other) == value]
+
+
 def unstable_numbers(one: str, other: str) -> frozenset[int] | None:
     """Which numbers of a line differ between two runs of one script, after times were masked; None: the words do."""
     one, other = mask_times(one), mask_times(other)

@@ -11,7 +11,7 @@ from accelify.verify.judging.evidence import Evidence
 from accelify.verify.judging.launched import times
 from accelify.verify.runs import Limits, Order, Runner
 from accelify.verify.scratch import CannotVerify, Project, Rewritten
-from accelify.verify.trace import Backward, Run
+from accelify.verify.trace import Backward, Run, Trace
 
 # What can be taken away in all runs alike, so that runs over several processes can be compared.
 REMOVABLE = {
@@ -72,6 +72,7 @@ class Experiment:
         self._project = project
         self._rewritten = rewritten
         self._limits = replace(request.limits, reach=0.0)
+        self._evaluated: tuple[int, ...] = ()  # data sets, by number
 
     def evidence(self) -> Evidence:
         """What they showed. Raises: CannotVerify when the original itself does not run, or verify fails."""
@@ -132,7 +133,7 @@ class Experiment:
     def _many(self, comparable: bool, float64: bool = False) -> Order:
         processes = self._request.processes
         order = self._of_rewritten(f"rewritten, {processes} processes", comparable=comparable, float64=float64)
-        return replace(order, processes=processes)
+        return replace(order, processes=processes, whole=self._evaluated)
 
     def _over_several(self, baseline: Run, one: Run, made: tuple[str, ...], float64: bool) -> Compared:
         order = self._many(bool(made), float64)
@@ -179,6 +180,7 @@ class Experiment:
         finally:
             self._limits = exactly
         trace = run.ranks[0]
+        self._evaluated = _evaluated(trace)
         if trace.stopped_after is not None:
             self._limits = replace(exactly, steps=trace.stopped_after)
         elif exactly.steps is not None:  # it ended by itself: more than its steps are too many
@@ -279,6 +281,12 @@ def _check_original(run: Run, log: str) -> None:
         raise CannotVerify(f"the original itself ends {status}; its last output:\n{log[-2000:]}")
     if not trace.backwards:
         raise CannotVerify("the original ends without a backward pass: there is no training to compare")
+
+
+def _evaluated(trace: Trace) -> tuple[int, ...]:
+    """The data sets that the script only evaluates, drawing no random numbers: each rank would draw others."""
+    trained = {each.dataset for each in trace.passes if each.trains or each.draws or not each.is_over}
+    return tuple(sorted({each.dataset for each in trace.passes} - trained))
 
 
 def _shown(run: Run) -> list[str]:

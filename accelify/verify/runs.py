@@ -53,7 +53,8 @@ class Order:
     """One run: of which script in which project, and how.
 
     changed: what is put over files of the project. launched: ranks draw, and take batches, as `accelify launch` has
-    them. bare: nothing is watched. pretend: on pretend GPUs.
+    them. bare: nothing is watched. pretend: on pretend GPUs. whole: data sets, by number, whose batches ranks take
+    whole, as launched, though others are divided.
     """
 
     label: str
@@ -69,6 +70,7 @@ class Order:
     bare: bool = False
     launched: bool = False
     pretend: bool = False
+    whole: tuple[int, ...] = ()
     module: str | None = None
     synthetic: int = 0
     seed: int = 0
@@ -172,6 +174,7 @@ class Runner:
             "bare": order.bare,
             "launched": order.launched,
             "pretend": order.pretend,
+            "whole": order.whole,
             "module": order.module,
             "synthetic": order.synthetic,
             "seed": order.seed,

@@ -55,7 +55,13 @@ class Pass:
     at: str | None = None
     batches: list[tuple[Any, ...] | None] = field(default_factory=list)
     is_over: bool = False
-    trains: bool = False
+    backwards: int = 0  # backward passes that learn from its batches
+    draws: bool = False  # whether random numbers were drawn between its first batch and its end
+
+    @property
+    def trains(self) -> bool:
+        """Whether the training learns from it."""
+        return self.backwards > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +229,7 @@ class _Reader:
             events.append(made(**event))
         if kind == "backward":
             if self._last is not None:
-                self._last.trains = True
+                self._last.backwards += 1
         elif kind == "rates":
             self._rates[event["optimizer"]] = event
         elif kind == "step":
@@ -283,7 +289,7 @@ class _Reader:
             indices = event["indices"]
             self._last.batches.append(None if indices is None else tuple(indices))
         else:
-            self._open[key].is_over = True
+            self._open[key].is_over, self._open[key].draws = True, event["draws"]
 
 
 def _sketches(values: list[list[float]]) -> tuple[Sketch, ...]:

@@ -36,7 +36,7 @@ def evidence(original: Trace, *ranks: Trace, **more: object) -> Evidence:
 
 
 def passing(*batches: tuple[int, ...], **more: object) -> list[Pass]:
-    return [Pass(0, 0, "Data", 10, batches=list(batches), trains=True, is_over=True, **more)]  # type: ignore[arg-type]
+    return [Pass(0, 0, "Data", 10, batches=list(batches), backwards=1, is_over=True, **more)]  # type: ignore[arg-type]
 
 
 def sampled(*ranks: tuple[tuple[int, ...], ...], original: tuple[tuple[int, ...], ...] = WHOLE) -> tuple[Status, str]:
@@ -54,6 +54,32 @@ def test_batches_that_are_split_among_the_ranks() -> None:
 def test_batches_that_are_dealt_whole() -> None:
     status, _ = sampled(((0, 1, 2, 3), (8, 9)), ((4, 5, 6, 7), (0, 1)))
     assert status is Status.HOLDS
+
+
+def passed(backwards: int, rank: int = 0) -> Trace:
+    return traced(rank, passes=[Pass(0, 0, "Stream", batches=[None] * 4, backwards=backwards, is_over=True)])
+
+
+def test_a_pass_that_is_learned_from_less_loses_samples() -> None:
+    many = evidence(passed(4), *(replace(passed(2, rank), backwards=[Backward(1.0)] * 2) for rank in range(2)))
+    row = endings.work(many)
+    assert (row.status, row.words) == (
+        Status.DIFFERS,
+        "pass 1 over Stream: every rank takes 2 backward passes for 4, so that samples are lost, as where data are "
+        "sharded twice",
+    )
+    as_launched = replace(many, launched=many.many).as_launched
+    assert endings.work(as_launched).status is Status.HOLDS
+    assert endings.work(replace(as_launched, baseline=Run("original", (passed(8),)))).status is Status.DIFFERS
+
+
+def test_a_sum_over_the_ranks_counts_parts_of_batches_only_where_they_are_divided() -> None:
+    original = traced(prints=printing("loss 2.00"))
+    doubled = [traced(rank, prints=printing("loss 4.00")) for rank in range(2)]
+    found = evidence(original, *doubled)
+    for printed, status in (("loss 1.90", Status.NATURE), ("loss 3.80", Status.DIFFERS)):
+        launched = Run("launched", tuple(traced(rank, prints=printing(printed)) for rank in range(2)))
+        assert outputs.printed(replace(found, launched=launched)).status is status
 
 
 def test_where_ranks_stand_that_do_not_end() -> None:

@@ -97,8 +97,8 @@ def test_draws_and_prints_are_compared_by_line() -> None:
 
 
 def test_batches_of_one_sample_are_taken_whole() -> None:
-    ones = [Pass(0, 0, batches=[(number,) for number in range(4)], trains=True, is_over=True)]
-    ranks = [[Pass(0, 0, batches=[(rank,), (rank + 2,)], trains=True, is_over=True)] for rank in range(2)]
+    ones = [Pass(0, 0, batches=[(number,) for number in range(4)], backwards=1, is_over=True)]
+    ranks = [[Pass(0, 0, batches=[(rank,), (rank + 2,)], backwards=1, is_over=True)] for rank in range(2)]
     from accelify.verify.judging import data
 
     row = data.samples(evidence(traced(passes=ones), traced(passes=ranks[0]), traced(1, passes=ranks[1])))

@@ -74,7 +74,7 @@ def _watched(recorder: Recorder, order: dict[str, Any], ending: Ending) -> Abstr
             float64.install()
         natures.install(recorder, order["comparable"], order["rank"], notes_states=order["launched"])
         training.install(recorder, order["steps"], reach, ending.stop)
-        samples.install(recorder, reach)
+        samples.install(recorder, reach, order["whole"])
         prints.install(recorder, reach)
     folders = order["root"], order["protected"], order["own"], order["temporary"]
     writes.install(recorder, reach, *folders, looks_into=not order["bare"])
@@ -114,6 +114,8 @@ def _share_batches(recorder: Recorder, split: bool) -> None:
     """Have every Accelerator divide the script's batch among the ranks, so that the global batch is the original's."""
     if not split:
         return
+    import torch
+
     from accelify.runtime.accelerator import Accelerator
 
     real = Accelerator.__init__
@@ -126,7 +128,7 @@ def _share_batches(recorder: Recorder, split: bool) -> None:
     shard = Accelerator.shard
 
     def deal(self: Accelerator, elements: Any, *, even: bool = True) -> Any:
-        if even:  # uneven shares are for evaluation: nothing is learned from them
+        if even and torch.is_grad_enabled():  # nothing is learned in an evaluation
             recorder.write("shard", at=recorder.place())
         return shard(self, elements, even=even)
 

@@ -24,7 +24,7 @@ import numpy
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data._utils.fetch import _MapDatasetFetcher
+from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
 from accelify.runtime.data.streams import Loop, RankStreams
 from accelify.verify.inside.record import Recorder
@@ -250,6 +250,16 @@ def _watch_fetching(natures: Natures) -> None:
         return self.collate_fn(rows)
 
     _MapDatasetFetcher.fetch = fetch  # type: ignore[method-assign]
+    following: Any = _IterableDatasetFetcher.fetch
+
+    def fetch_next(self: Any, indices: Any) -> Any:
+        natures.is_fetching = True
+        try:
+            return following(self, indices)
+        finally:
+            natures.is_fetching = False
+
+    _IterableDatasetFetcher.fetch = fetch_next  # type: ignore[method-assign]
 
 
 def _seed_of(index: Any) -> int:

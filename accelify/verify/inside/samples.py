@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any  # torch's loader iterators are private and untyped
 
+import torch
 from torch.utils.data import dataloader
 
 from accelify.verify.inside.reach import Reach
@@ -21,12 +24,15 @@ class Samples:
         self._datasets: list[Any] = []
         self._passes: list[int] = []
 
+    def number_of(self, dataset: Any) -> int:
+        """The number of a data set: they are counted as passes over them begin."""
+        return next((n for n, known in enumerate(self._datasets) if known is dataset), len(self._datasets))
+
     def begin(self, iterator: Any, loader: Any) -> None:
         """A pass begins."""
         dataset = loader.dataset
-        number = next((n for n, known in enumerate(self._datasets) if known is dataset), None)
-        if number is None:
-            number = len(self._datasets)
+        number = self.number_of(dataset)
+        if number == len(self._datasets):
             self._datasets.append(dataset)
             self._passes.append(0)
         iterator._verified = (number, self._passes[number])
@@ -49,18 +55,23 @@ class Samples:
         """A batch was handed out."""
         dataset, number = iterator._verified
         self._reach.took_batch(iterator._verified)
+        if not hasattr(iterator, "_stream"):
+            iterator._stream = torch.get_rng_state()
         self._recorder.write("batch", dataset=dataset, number=number, indices=_plain(indices))
 
     def end(self, iterator: Any) -> None:
         """A pass is over."""
         dataset, number = iterator._verified
         self._reach.ended_pass(iterator._verified)
-        self._recorder.write("pass end", dataset=dataset, number=number)
+        draws = hasattr(iterator, "_stream") and not iterator._stream.equal(torch.get_rng_state())
+        self._recorder.write("pass end", dataset=dataset, number=number, draws=draws)
 
 
-def install(recorder: Recorder, reach: Reach) -> None:
-    """Record every DataLoader's passes from here on."""
+def install(recorder: Recorder, reach: Reach, whole: Sequence[int]) -> None:
+    """Record every DataLoader's passes from here on; batches of the data sets of these numbers are taken whole."""
     samples = Samples(recorder, reach)
+    if whole:
+        _take_whole(samples, whole)
     kind: Any = dataloader._BaseDataLoaderIter
     start, next_index, following = kind.__init__, kind._next_index, kind.__next__
 
@@ -95,6 +106,25 @@ def install(recorder: Recorder, reach: Reach) -> None:
     kind._next_index = drawn
     kind.__next__ = handed
     kind._reset = again
+
+
+def _take_whole(samples: Samples, whole: Sequence[int]) -> None:
+    """Have each rank take batches of its own of some data sets, although it takes its part of every batch of others."""
+    from accelify.runtime.data.loader import _Prepared
+    from accelify.runtime.data.sources import choose_source
+
+    real = _Prepared.begin
+
+    def begin(self: Any, start: Any) -> Any:
+        own = vars(self)
+        sharding = getattr(own["_source"], "_sharding", None)
+        dataset = getattr(own["_loader"], "dataset", None)
+        if sharding is not None and sharding.split_batches and samples.number_of(dataset) in whole:
+            sharding = replace(sharding, split_batches=False)
+            own["_source"] = choose_source(own["_loader"], sharding, own["_passages"].streams)
+        return real(self, start)
+
+    _Prepared.begin = begin  # type: ignore[method-assign]
 
 
 def _is_divided_by_batch() -> bool:

@@ -58,6 +58,9 @@ def samples(evidence: Evidence) -> Row:
         problem, dealt, added = _dealt(passed, present)
         if problem and told_same_data(evidence) and "seen by" in problem:
             return make_row("samples", many, NATURE, f"{problem}, as the rewrite says", present[0].at)
+        if problem and _is_reordered(evidence, key) and sees_each(passed, present):
+            seen, batches = seen + sum(len(batch or ()) for batch in passed.batches), batches + len(passed.batches)
+            continue
         if problem:
             return make_row("samples", many, DIFFERS, problem, present[0].at)
         seen, batches, filled = seen + dealt, batches + len(passed.batches), filled + added
@@ -67,6 +70,11 @@ def samples(evidence: Evidence) -> Row:
     return make_row(
         "samples", many, HOLDS, f"{counted(seen, 'sample')}, each as often as in the original and on one rank{more}"
     )
+
+
+def _is_reordered(evidence: Evidence, key: tuple[int, int]) -> bool:
+    """Whether a pass may have another order: numbers that are drawn for parts of batches move the stream otherwise."""
+    return key[1] > 0 and any(nature.kind == "draw" for nature in evidence.many.ranks[0].natures)
 
 
 def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
@@ -113,6 +121,20 @@ def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
     if passed.is_over and all(part.is_over for part in parts) and seen < total and not is_dropped:
         return f"{total - seen} of the {total} samples of {passed.name} are seen by no rank", seen, added
     return "", seen, added
+
+
+def sees_each(passed: Pass, parts: Sequence[Pass]) -> bool:
+    """Whether the ranks together see what the original sees, but for rows that fill up the last round."""
+    theirs = Counter(index for batch in passed.batches for index in batch or ())
+    ours = Counter(index for part in parts for batch in part.batches for index in batch or ())
+    round_of_all = sum(len(part.batches[0] or ()) for part in parts if part.batches)
+    lost, extra = theirs - ours, ours - theirs
+    if not passed.is_over:  # the original was stopped in it: what it would have seen is not known, but that it is once
+        extra = ours - Counter(dict.fromkeys(ours, max(theirs.values(), default=1)))
+    is_over = passed.is_over and all(part.is_over for part in parts)
+    # With drop_last, full batches that do not make up a round are left out.
+    is_dropped = len({len(batch or ()) for batch in passed.batches}) == 1 and sum(lost.values()) < round_of_all
+    return sum(extra.values()) < max(round_of_all, 1) and (not is_over or not lost or is_dropped)
 
 
 def data(evidence: Evidence) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelify.verify.judging.evidence import Evidence
+from accelify.verify.judging.evidence import Evidence, training_passes
 from accelify.verify.judging.words import DIFFERS, HOLDS, counted, make_row, named_ranks
 from accelify.verify.trace import Run, Trace
 from accelify.verify.verdict import Row
@@ -48,6 +48,28 @@ def _own_line(stack: str) -> str | None:
     return lines[-1].partition(" in ")[0] if lines else None
 
 
+def _fewer(evidence: Evidence) -> Row | None:
+    """A whole pass over data that is learned from in fewer backward passes than the original's."""
+    many, launched = evidence.many, evidence.many is evidence.launched
+    if many.ranks[0].shards or evidence.cannot_split:
+        return None
+    for key, passed in training_passes(evidence.baseline.ranks[0]).items():
+        parts = [part for part in (training_passes(trace).get(key) for trace in many.ranks) if part is not None]
+        if len(parts) < many.world or not passed.is_over or not all(part.is_over for part in parts):
+            continue
+        if launched:  # batches that do not make up a round for all ranks may be left out
+            mine = sum(part.backwards for part in parts)
+            slack = many.world * -(-passed.backwards // max(len(passed.batches), 1)) - 1
+        else:
+            mine, slack = parts[0].backwards, 0
+        if mine < passed.backwards - slack:
+            who = "all ranks together take" if launched else "every rank takes"
+            words = f"pass {key[1] + 1} over {passed.name}: {who} {counted(mine, 'backward pass')} for"
+            words += f" {passed.backwards}, so that samples are lost, as where data are sharded twice"
+            return make_row("work", many, DIFFERS, words, parts[0].at)
+    return None
+
+
 def ending_of_many(evidence: Evidence) -> Row:
     """Whether all of several ranks came to the same end as the original."""
     return ending(evidence.baseline, evidence.many)
@@ -63,6 +85,8 @@ def work(evidence: Evidence) -> Row:
     if len(set(steps)) > 1:
         words = ", ".join(f"rank {rank} took {counted(count, 'step')}" for rank, count in enumerate(steps))
         return make_row("work", many, DIFFERS, words)
+    if (lost := _fewer(evidence)) is not None:
+        return lost
     passes = [len(trace.backwards) for trace in many.ranks]
     return make_row(
         "work", many, HOLDS, f"every rank took {counted(steps[0], 'step')} and {counted(passes[0], 'backward pass')}"

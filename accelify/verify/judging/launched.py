@@ -5,7 +5,7 @@ Nothing is made comparable here, so numbers are not compared with the original's
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,21 +71,9 @@ def samples(evidence: Evidence) -> Row:
         return row
     for key, passed in training_passes(evidence.baseline.ranks[0]).items():
         parts = [trace.get(key) for trace in map(training_passes, evidence.many.ranks)]
-        if not _sees_each(passed, [part for part in parts if part is not None]):
+        if not data.sees_each(passed, [part for part in parts if part is not None]):
             return row
     return make_row("samples", evidence.many, HOLDS, "each pass sees every sample as often, in another order")
-
-
-def _sees_each(passed: Pass, parts: Sequence[Pass]) -> bool:
-    """Whether the ranks together see what the original sees, but for rows that fill up the last round."""
-    theirs = Counter(index for batch in passed.batches for index in batch or ())
-    ours = Counter(index for part in parts for batch in part.batches for index in batch or ())
-    round_of_all = sum(len(part.batches[0] or ()) for part in parts if part.batches)
-    lost, extra = theirs - ours, ours - theirs
-    if not passed.is_over:  # the original was stopped in it: what it would have seen is not known, but that it is once
-        extra = ours - Counter(dict.fromkeys(ours, max(theirs.values(), default=1)))
-    is_over = passed.is_over and all(part.is_over for part in parts)
-    return sum(extra.values()) < max(round_of_all, 1) and (not is_over or not lost)
 
 
 def batches(evidence: Evidence) -> Row:

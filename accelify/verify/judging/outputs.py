@@ -134,11 +134,36 @@ def _other_number(name: str, evidence: Evidence, line: Line, differ: tuple[str, 
         words += ": each rank prints a number of its own share, so it is not gathered"
         told = [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]
         return make_row(name, many, NATURE if told else DIFFERS, words, line.ours.at)
+    if not line.theirs.evaluation and _is_sum_over_ranks(evidence, line, differ):
+        words = f"a sum over the ranks, each of which here has parts of all batches and not batches of its own; {words}"
+        return make_row(name, many, NATURE, words, line.ours.at)
     uneven = next((size for size in batch_sizes(evidence.baseline.ranks[0]) if size % many.world), None)
     if uneven is not None and not line.theirs.evaluation and _is_near(differ):
         words = f"a batch of {uneven} is divided unevenly, so that the ranks' means are not of equal parts; {words}"
         return make_row(name, many, NATURE, words, line.ours.at)
     return make_row(name, many, DIFFERS, words, line.ours.at)
+
+
+def _is_sum_over_ranks(evidence: Evidence, line: Line, differ: tuple[str, str]) -> bool:
+    """Whether a number is the original's once for each rank, and as launched, with whole batches, is not."""
+    launched = evidence.launched
+    if launched is None or not launched.ranks[0].prints:
+        return False
+    site = [each for each in evidence.many.ranks[0].prints if each.at == line.ours.at]
+    there = [each for each in launched.ranks[0].prints if each.at == line.ours.at]
+    number = next(index for index, each in enumerate(site) if each is line.ours)
+    if number >= len(there):
+        return False
+    try:
+        ours, theirs = map(float, differ)
+    except ValueError:
+        return False
+    whole = theirs * evidence.many.world
+    if not compare.is_close(ours, whole, 1e-3 * abs(whole)):
+        return False
+    return any(
+        abs(each - theirs) < abs(each - whole) for each in compare.numbers(there[number].text, line.ours.text, ours)
+    )
 
 
 def _is_near(differ: tuple[str, str]) -> bool:

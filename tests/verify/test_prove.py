@@ -120,12 +120,6 @@ def test_a_batch_norm_that_has_only_the_batch_is_named_as_the_reason(proving: Pr
     assert row(verdict, "ranks agree").status is Status.HOLDS
 
 
-def test_a_fault_shows_also_where_runs_were_made_comparable(proving: Prove) -> None:
-    text = scripts.RANDOM_BY_NATURE_MIGRATED.replace("backward(loss)", "backward(loss / accelerator.num_processes)")
-    found = row(proving(scripts.RANDOM_BY_NATURE, text), "gradients")
-    assert (found.status, found.words) == (Status.DIFFERS, "the gradient of 0.weight is half the original's at step 1")
-
-
 def test_a_script_that_counts_on_its_batch_size_is_run_on_whole_batches(proving: Prove) -> None:
     fixed = scripts.WITH_A_LOSS_METHOD.replace("model.loss(x)", "model.loss(x.reshape(8, 4))")
     verdict = proving(fixed)

@@ -133,7 +133,8 @@ def sees_each(passed: Pass, parts: Sequence[Pass]) -> bool:
         extra = ours - Counter(dict.fromkeys(ours, max(theirs.values(), default=1)))
     is_over = passed.is_over and all(part.is_over for part in parts)
     # With drop_last, full batches that do not make up a round are left out.
-    is_dropped = len({len(batch or ()) for batch in passed.batches}) == 1 and sum(lost.values()) < round_of_all
+    is_full = len({len(batch or ()) for batch in passed.batches}) == 1
+    is_dropped = is_full and not extra and sum(lost.values()) < round_of_all
     return sum(extra.values()) < max(round_of_all, 1) and (not is_over or not lost or is_dropped)
 
 

@@ -58,7 +58,10 @@ def _loads(script: Script) -> Iterator[Remark]:
         function = call.func
         if not isinstance(function, ast.Attribute) or function.attr != "load_state_dict":
             continue
-        if script.program.frame(call) in script.run.run and _is_wrapped(script, function.value):
+        ways = _wrapped_on_each_way(script, function.value)
+        # Which of its values an attribute holds at that time is not known.
+        is_wrapped = bool(ways) and all(ways) if isinstance(function.value, ast.Attribute) else any(ways)
+        if script.program.frame(call) in script.run.run and is_wrapped:
             message = "what was saved of the wrapped model has `module.` before each key: take it off before this"
             strict = next((k.value for k in call.keywords if k.arg == "strict"), (*call.args, None, None)[1])
             if strict is not None and ast.unparse(strict) != "True":
@@ -133,12 +136,17 @@ def _saves(script: Script) -> Iterator[Remark]:
 
 def _is_wrapped(script: Script, model: ast.expr) -> bool:
     """Whether a model was in a wrapper where it is read; `raw = model.module` is not."""
+    return any(_wrapped_on_each_way(script, model))
+
+
+def _wrapped_on_each_way(script: Script, model: ast.expr) -> list[bool]:
+    """The same, for each of the ways by which the model gets there."""
     chains = ([model, *(b.value for b in chain if b.value is not None)] for chain in script.tracer.chains(model))
     parts = ([n for value in chain for n in ast.walk(value)] for chain in chains)
-    return any(
+    return [
         any(n in script.wrappers for n in nodes) and not any(getattr(n, "attr", "") == "module" for n in nodes)
         for nodes in parts
-    )
+    ]
 
 
 def _unwrap(script: Script, call: ast.Call) -> Change | Attempt:

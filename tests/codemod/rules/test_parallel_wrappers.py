@@ -100,6 +100,17 @@ def test_a_model_that_is_bare_when_it_is_loaded_has_these_keys(
     assert note.message.partition("load them without a wrapper")[2] == told
 
 
+KEEPER = """\
+class Keeper:
+    def __init__(self, model):
+        self.model = model
+        self.load()
+        self.model = nn.DataParallel(self.model)
+    def load(self):
+        self.model.load_state_dict(torch.load('a.pt'))
+keeper = Keeper(model)
+model = keeper.model
+"""
 LOADED = "def fill(net, path):\n    net.load_state_dict(torch.load(path)['net'], strict=False)\n"
 
 
@@ -111,6 +122,7 @@ LOADED = "def fill(net, path):\n    net.load_state_dict(torch.load(path)['net'],
         ({"before": LOADED.replace(", strict=False", ""), "model": f"{WRAP}\nfill(model, 'a.pt')"}, "take it off"),
         ({"model": f"{WRAP}\nmodel.load_state_dict(torch.load('a.pt'), False)"}, "without a word"),
         ({"model": f"model.load_state_dict(torch.load('a.pt'), strict=False)\n{WRAP}"}, ""),
+        ({"before": "rows = torch.randn(8, 2, 4)", "model": KEEPER}, ""),
         ({"model": "outer = nn.DataParallel(model)\nmodel.load_state_dict(torch.load('a.pt'), strict=False)"}, ""),
     ],
 )

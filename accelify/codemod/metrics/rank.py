@@ -149,7 +149,15 @@ class _Argument:
     name: str
 
 
-_Key = Definition | _Returned | _Filled | _Argument
+@dataclass(frozen=True, slots=True)
+class _OwnArgument:
+    """What the calls of a method by its own object, or of a model's method, give to a parameter."""
+
+    scope: Scope
+    name: str
+
+
+_Key = Definition | _Returned | _Filled | _Argument | _OwnArgument
 
 
 class Ranks:
@@ -239,6 +247,8 @@ class Ranks:
             return self._of_returned(key)
         if isinstance(key, _Filled):
             return self._of_filled(key)
+        if isinstance(key, _OwnArgument):
+            return self._of_own_argument(key)
         return self._of_argument(key)
 
     # Definitions.
@@ -733,7 +743,7 @@ class Ranks:
         found: set[_Label] = set()
         for label in labels:
             if isinstance(label, Given) and definition.variable.is_attribute:
-                found |= self._from_own_object(label)
+                found |= _part(self._get(_OwnArgument(label.scope, label.name)), label.at)
             elif isinstance(label, Given) and not self._is_enclosing(label.scope, node):
                 found |= self._resolved(frozenset({label}))
             else:
@@ -747,15 +757,15 @@ class Ranks:
             frame = frame.parent
         return frame is scope
 
-    def _from_own_object(self, label: Given) -> _Labels:
+    def _of_own_argument(self, key: _OwnArgument) -> _Labels:
         """What a parameter of another method of the object is given by calls of the object itself, or of a model."""
         found = _NONE
-        for call in self.program.calls_of(label.scope):
+        for call in self.program.calls_of(key.scope):
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
             is_own = isinstance(receiver, ast.Name) and is_self(self.program, receiver)
             if is_own or (receiver is not None and self.shards.is_alike(receiver)):
-                given = self.chains.given(call, label.scope, label.name)
-                found |= self._resolved(_part(self._of(given), label.at)) if given is not None else _NONE
+                given = self.chains.given(call, key.scope, key.name)
+                found |= self._resolved(self._of(given)) if given is not None else _NONE
         return found
 
     def _attribute(self, node: ast.Attribute) -> _Labels:

@@ -230,3 +230,20 @@ def test_batches_that_are_asked_for_in_rounds() -> None:
     ranks = Ranks(script.metrics.measured.chains, script.metrics.measured.shards(script.metrics.shared_loops))
     assert ranks.of(find(script, "print(total)")).of(Mark.RUNNING)
     assert ranks.of(find(script, "print(x)")).of(Mark.BATCH)
+
+
+def test_an_attribute_that_a_method_makes_of_itself() -> None:
+    text = """\
+class State:
+    def __init__(self):
+        self.put(0)
+    def put(self, x):
+        self.x = x
+    def grow(self):
+        self.put(self.x + 1)
+        return self.x
+state = State()
+"""
+    assert rank("state.grow()", before=text).is_same
+    assert rank("state.x", before=text.replace("grow(self)", "grow(self, y)").replace("x + 1", "x + y"),
+                batch="state.grow(loss.item())").is_own  # fmt: skip

@@ -200,6 +200,8 @@ class _Settled:
         """Whether what the script reduces is what a definition gave, on each way to where it is read."""
         if self.chains.variable(changed) != definition.variable or self.chains.program.inside(read, statements[0]):
             return False
+        if len({self.chains.program.path(n) for n in (read, definition.node, *statements)}) > 1:
+            return False  # an attribute that several files know
         return definition.node is statements[0] or not self.chains.flow(read).reaches(
             definition.node, read, without=statements
         )

@@ -110,3 +110,14 @@ def test_what_a_script_that_distributes_itself_does_not_reduce(
 ) -> None:
     text = BY_HAND.replace("{reduced}", reduced).replace("{returned}", returned).replace("{loss}", "averaged(loss)")
     assert [r.text for r in script_of(text).metrics.reports if r.about in (About.SUM, About.LIST)] == reported
+
+
+def test_an_attribute_that_two_files_know() -> None:
+    text = BY_HAND.replace("{reduced}", "loader.total = total; put(loader)").replace("{returned}", "loader.total")
+    state = """\
+    import torch.distributed as dist
+    def put(each):
+        dist.all_reduce(each.total)
+    """
+    text = "from state import put\n" + text.replace("{loss}", "loss")
+    assert [r.text for r in script_of(text, **{"state.py": state}).metrics.reports if r.about is About.SUM] == ["total"]

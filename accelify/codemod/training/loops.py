@@ -254,9 +254,9 @@ class Loops:
             for loop in loops
             if isinstance(loop, ast.For) and self.is_loader_loop(loop)
         ]
-        drawn = self._next_calls(loops)
+        drawn = [call for call in self._next_calls(loops) if not self._asks_for_a_round_s_own(call)]
         asked = [call for call in drawn if not self._searches(call, loops)]
-        found.extend(Data("loaders", loops[0], (call.args[0] if call.args else _receiver(call),)) for call in asked)
+        found.extend(Data("loaders", loops[0], (_asked_of(call),)) for call in asked)
         dealt = [d for d in found if not any(map(self.sources.experience.holds, d.sources))]
         if (drawn or found) and not dealt:
             return [Data("random", loops[0])]
@@ -331,10 +331,16 @@ class Loops:
         own = self.program.loops_round(call)
         return is_anew and bool(own) and isinstance(own[0], ast.While) and own[0] not in loops
 
+    def _asks_for_a_round_s_own(self, call: ast.Call) -> bool:
+        """Whether each round makes a loader and its data anew and asks it for a batch: a task, which is not divided."""
+        loops = self.stack(call)
+        loaders = [v for v in self.owners(_asked_of(call)) if self.roles.is_loader(v)]
+        return bool(loops and loaders) and all(self.anew.makes_data(loops[0], v) for v in loaders)
+
     def _asks_its_own(self, call: ast.Call) -> bool:
         """Whether `next` is asked of an object of the project's own, which asks the loaders that it holds."""
         asked = "__next__" if call.args or not isinstance(call.func, ast.Attribute) else call.func.attr
-        values = self.program.values(call.args[0] if call.args else _receiver(call))
+        values = self.program.values(_asked_of(call))
         return any(isinstance(v, Instance) and self.flow.method(v.cls, asked) for v in values)
 
     def _draws(self, loops: Sequence[Loop], backward: ast.Call) -> bool:
@@ -352,7 +358,10 @@ class Loops:
         return not loops and is_called_elsewhere and function_draws(self.program, frame)
 
 
-def _receiver(call: ast.Call) -> ast.expr:
+def _asked_of(call: ast.Call) -> ast.expr:
+    """The iterator of `next(batches)` or `batches.next()`."""
+    if call.args:
+        return call.args[0]
     assert isinstance(call.func, ast.Attribute)
     return call.func.value
 

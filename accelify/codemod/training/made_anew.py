@@ -53,6 +53,14 @@ class Anew:
         makers += [list(self._makers(v)) for v in trained]
         return bool(optimizers) and all(made and all(loop in self.stack(c) for c in made) for made in makers)
 
+    def makes_data(self, loop: ast.AST, loader: Value) -> bool:
+        """Whether each round of a loop makes a loader, and the data set that it is given."""
+        made = list(self._makers(loader))
+        given = [next((k.value for k in c.keywords if k.arg == "dataset"), c.args[0] if c.args else c) for c in made]
+        held = [v for node in given for v in self.program.values(node)]
+        calls = [list(self._makers(v)) for v in held]
+        return bool(held) and all(each and all(loop in self.stack(c) for c in each) for each in [made, *calls])
+
     def nested(
         self,
         loops: Mapping[ast.Call, Sequence[ast.AST]],

@@ -84,6 +84,12 @@ def test_a_backward_that_nothing_runs() -> None:
         ("for _ in range(10):\n        x = y = torch.randn(3)", "random"),
         ("for _ in range(10):\n        x = y = rows", "full"),
         ("while True:\n        x, y = next(it)", "loaders"),
+        ("for _ in range(10):\n        x, y = next(iter(DataLoader(rows)))", "loaders"),
+        # A task of each round's own is one batch, and is not divided.
+        ("for _ in range(10):\n        x, y = next(iter(DataLoader(TensorDataset(torch.randn(3)))))", "random"),
+        ("for _ in range(10):\n        own = iter(task(torch.randn(3)))\n        x, y = own.__next__()", "random"),
+        ("for _ in range(10):\n        x, y = next(iter(task(rows)))", "full"),
+        ("own = iter(task(rows))\n    for _ in range(10):\n        x, y = next(own)", "loaders"),
     ],
 )
 def test_what_a_loop_learns_from(head: str, kind: str) -> None:
@@ -91,7 +97,8 @@ def test_what_a_loop_learns_from(head: str, kind: str) -> None:
 import torch
 from torch import nn
 from tqdm import tqdm
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
+def task(drawn): return DataLoader(TensorDataset(drawn), 25)
 rows = load()
 model = nn.Linear(1, 1)
 optimizer = torch.optim.SGD(model.parameters())

@@ -261,20 +261,17 @@ class Grouper:
                 and ast.unparse(n) == base
                 for n in ast.walk(statement)
             )
-        return self._trains(statement)
+        return trains(self.program, self.training, statement)
 
-    def _trains(self, statement: ast.stmt) -> bool:
-        """Whether a statement has a backward pass, or calls what has one."""
-        if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
-            return False
-        if any(n in self.training.backwards for n in ast.walk(statement)):
-            return True
-        return any(
-            callee in self.training.frames
-            for n in ast.walk(statement)
-            if isinstance(n, ast.Call)
-            for callee in self.program.flow.callees.get(n, ())
-        )
+
+def trains(program: Program, training: Training, statement: ast.stmt) -> bool:
+    """Whether a statement has a backward pass, or calls what has one."""
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+        return False
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    if any(call in training.backwards for call in calls):
+        return True
+    return any(callee in training.frames for call in calls for callee in program.flow.callees.get(call, ()))
 
 
 def _simple_in(statement: ast.stmt) -> list[ast.stmt]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.preparing.grouping import Group, Grouper, Item
+from accelify.codemod.preparing.grouping import Group, Grouper, Item, trains
 from accelify.codemod.preparing.handed_back import handed_back, is_handed_through
 from accelify.codemod.preparing.optimizer_models import Owners, is_plain
 from accelify.codemod.preparing.reach import node_of
@@ -227,7 +227,17 @@ class Preparer:
         self.found.models |= {v for v in self.program.values(expression) if self.roles.is_model(v)}
         line = self._bound_line(expression)
         assigned = text != "self" and self._may_assign(text, binding.scope)
-        return Item("model", text, binding.scope, binding.statement, line, assigned, binding.text)
+        return Item("model", text, binding.scope, self._before_training(binding), line, assigned, binding.text)
+
+    def _before_training(self, binding: Binding) -> ast.stmt | None:
+        """The statement that binds an optimizer; the one before it where that trains: `train(net, SGD(...))`."""
+        found: ast.AST | None = binding.statement
+        while binding.kind == "inline" and isinstance(found, ast.stmt) and trains(self.program, self.training, found):
+            block = self.program.block(found)
+            if found is not block[0]:
+                return block[block.index(found) - 1]
+            found = self.program.parent(found)
+        return found if isinstance(found, ast.stmt) and found is not binding.scope.node else None
 
     def _bound_line(self, expression: ast.expr) -> int:
         named = [self.program.position(c[0].node) for c in self.tracer.chains(expression) if c]

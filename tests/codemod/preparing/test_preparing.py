@@ -218,3 +218,23 @@ TRAINED = [
 def test_of_the_loaders_that_a_generator_is_given_the_one_that_is_trained_on(trained: str) -> None:
     items = Facts(HEAD + GIVEN.format(trained)).script.preparation.items
     assert [i.text for i in items if i.kind == "loader"] == ["train_loader"]
+
+
+@pytest.mark.parametrize(
+    ("body", "after"),
+    [
+        ("net = Net()\ntrain(loader, net, SGD(net.parameters()))\n", "net = Net()"),
+        ("net = Net()\nwith ctx():\n    train(loader, net, SGD(net.parameters()))\n", "net = Net()"),
+        ("net = Net()\nif x:\n    net.a = 1\n    train(loader, net, SGD(net.parameters()))\n", "net.a = 1"),
+    ],
+)
+def test_a_model_is_prepared_before_the_call_that_makes_its_optimizer_and_trains(body: str, after: str) -> None:
+    """After that call, the model would have been trained unprepared: on the CPU, and by each process alone."""
+    head = (
+        "from torch.optim import SGD\nfrom torch.nn import Linear as Net\nfrom torch.utils.data import DataLoader\n"
+        "def train(loader, net, opt):\n    for x in loader:\n        opt.zero_grad()\n        net(x).sum().backward()\n"
+        "        opt.step()\n"
+    )
+    found = Facts(f"{head}loader = DataLoader(rows)\n{body}").script.preparation
+    (group,) = (g for g in found.groups if any(i.kind == "model" for i in g.items))
+    assert group.anchor is not None and ast.unparse(group.anchor) == after

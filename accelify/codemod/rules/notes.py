@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.batch_numbers import picked_by_number
 from accelify.codemod.metrics.decisions import decided_apart
 from accelify.codemod.metrics.progress import overlong_rounds, overstated_bars, shrunken_schedules
@@ -23,7 +23,7 @@ from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.scopes import names_in
+from accelify.codemod.semantics.scopes import Scope, main_guard, names_in
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
 
@@ -191,15 +191,38 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
         if "torch.cuda.set_device" in called and is_named:
             message = "every process would take this one GPU: take it out, `Accelerator()` chooses each process's own"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
-    for path in sorted(script.files):
-        for node in script.program.flow.parsed_of[path].parents:
-            is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-            if is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node):
-                choice = f"`{script.options.runtime.launch} --gpu-ids`"
-                message = f"every process sees only these GPUs: say {choice} instead"
-                if script.accelerator(node) is not None or not script.devices.is_early(node):
-                    message = f"`Accelerator()` has chosen the GPU by then, and this no longer does: {choice} does"
-                yield Remark(NAME, path, node, message, Tier.REVIEW)
+    for node in (n for parsed in script.program.files for n in parsed.parents if _chooses_gpus(n)):
+        for place in _run_by_files(script, node):
+            choice = f"`{script.options.runtime.launch} --gpu-ids`"
+            message = f"every process sees only these GPUs: say {choice} instead"
+            if script.accelerator(place) is not None or not script.devices.is_early(place):
+                message = f"`Accelerator()` has chosen the GPU by then, and this no longer does: {choice} does"
+            yield Remark(NAME, script.path(place), place, message, Tier.REVIEW)
+
+
+def _run_by_files(script: Script, node: ast.AST) -> list[ast.AST]:
+    """A node of the files that change; for one of a function elsewhere that they call, these calls."""
+    if script.path(node) in script.files:
+        return [node]
+    queue, found, seen = [script.program.frame(node)], list[ast.AST](), set[Scope]()
+    while queue:
+        frame = queue.pop()
+        calls = script.program.flow.callers.get(frame, set()) if frame not in seen else set()
+        seen.add(frame)
+        found += [c for c in calls if script.path(c) in script.files]
+        queue += [script.program.frame(c) for c in calls if script.path(c) not in script.files]
+    frame = script.program.frame(node)
+    is_imported = frame.kind == "module" and main_guard(frame) not in script.program.ancestors(node)
+    return found or ([node] if is_imported else [])
+
+
+def _chooses_gpus(node: ast.AST) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = gpu`, `os.environ.update(CUDA_VISIBLE_DEVICES=gpu)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        is_set = ast.unparse(node.func.value) == "os.environ" and methods.puts_in(node.func.attr)
+    else:
+        is_set = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    return is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node)
 
 
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:

@@ -237,4 +237,5 @@ def test_a_model_is_prepared_before_the_call_that_makes_its_optimizer_and_trains
     )
     found = Facts(f"{head}loader = DataLoader(rows)\n{body}").script.preparation
     (group,) = (g for g in found.groups if any(i.kind == "model" for i in g.items))
-    assert group.anchor is not None and ast.unparse(group.anchor) == after
+    assert group.anchor is not None
+    assert ast.unparse(group.anchor) == after

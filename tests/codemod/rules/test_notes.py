@@ -1,0 +1,50 @@
+"""What is said of the GPUs that a script lets itself see, wherever it does so."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from accelify.codemod.rules import notes
+from tests.codemod.facts import Facts
+
+MAIN = """\
+import torch
+from gpus import pick
+from options import args, rows
+def main():
+    pick(args.gpu)
+    model = torch.nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in torch.utils.data.DataLoader(rows):
+        optimizer.zero_grad()
+        model(x.cuda()).mean().backward()
+        optimizer.step()
+main()
+"""
+SET = "os.environ['CUDA_VISIBLE_DEVICES']"
+
+
+@pytest.mark.parametrize(
+    ("helper", "place", "words"),
+    [
+        (f"def pick(gpu):\n    {SET} = gpu\n", "pick(args.gpu)", "has chosen the GPU by"),
+        ("def pick(g):\n    os.environ.update(CUDA_VISIBLE_DEVICES=g)\n", "pick(args.gpu)", "has chosen the GPU by"),
+        (
+            f"def pick(gpu):\n    inner(gpu)\ndef inner(gpu):\n    {SET} = gpu\n",
+            "pick(args.gpu)",
+            "has chosen the GPU by",
+        ),
+        (f"{SET} = '1'\ndef pick(gpu): pass\n", SET, "sees only these"),
+        (f"def pick(gpu): pass\ndef other(gpu):\n    {SET} = gpu\n", None, ""),
+        (f"def pick(gpu): pass\nif __name__ == '__main__':\n    {SET} = '1'\n", None, ""),
+        (f"def pick(gpu):\n    print({SET})\n", None, ""),
+    ],
+)
+def test_visible_gpus_that_an_imported_file_sets(helper: str, place: str | None, words: str) -> None:
+    """The note is at the call in the script, where the reader can move it or take it out."""
+    script = Facts({"main.py": MAIN, "gpus.py": f"import os\n{helper}"}).script
+    found = [r for r in notes.find(script) if "--gpu-ids" in r.message]
+    assert [ast.unparse(r.node) for r in found] == ([place] if place is not None else [])
+    assert all(words in r.message for r in found)

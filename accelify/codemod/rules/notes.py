@@ -212,7 +212,7 @@ def _run_by_files(script: Script, node: ast.AST) -> list[ast.AST]:
         found += [c for c in calls if script.path(c) in script.files]
         queue += [script.program.frame(c) for c in calls if script.path(c) not in script.files]
     frame = script.program.frame(node)
-    is_imported = frame.kind == "module" and main_guard(frame) not in script.program.ancestors(node)
+    is_imported = frame.kind == "module" and main_guard(frame) not in list(script.program.ancestors(node))
     return found or ([node] if is_imported else [])
 
 

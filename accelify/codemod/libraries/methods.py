@@ -5,12 +5,19 @@ For code that does not know the kind of an object. Where it is known, `table.mem
 
 from __future__ import annotations
 
+import ast
 from functools import cache
 
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Effect, Row, Trait
 
 _CONTAINERS = ("list", "dict", "set", "deque", "queue", "counter", "module", "container", "optimizer", "transform")
+_OPERATORS: dict[str, ast.operator] = {
+    **dict.fromkeys(("add",), ast.Add()),
+    **dict.fromkeys(("sub", "subtract"), ast.Sub()),
+    **dict.fromkeys(("mul", "multiply"), ast.Mult()),
+    **dict.fromkeys(("div", "divide", "true_divide"), ast.Div()),
+}
 _SHOWN = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
 
 
@@ -54,6 +61,11 @@ def adds_a_hook(name: str) -> bool:
     """What has each forward pass, of a module or of all, call a function: `register_forward_hook`."""
     row = table.member("module", name) or table.function(f"torch.nn.modules.module.{name}")
     return row is not None and name.startswith("register_") and "forward" in name
+
+
+def operator(name: str) -> ast.operator | None:
+    """The operator that a method of tensors stands for: `/` for `div` and `div_`."""
+    return _OPERATORS.get(name.removesuffix("_"))
 
 
 def gives_parameters(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.program import Program
@@ -119,9 +120,13 @@ class Losses:
             is_given = bool(call.args or call.keywords)
             live = [v for v in returned(callees) if v is not None and self._may_run(v)]
             return is_given and any(self.is_sum(v, depth - 1) for v in live)
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "sum" or call.args or call.keywords:
+        if not isinstance(call.func, ast.Attribute):
             return False
-        return not self._is_stacked(call.func.value)
+        operator = methods.operator(call.func.attr)
+        if operator is not None and len(call.args) == 1:
+            return self._is_sum_of(operator, call.func.value, call.args[0], depth)
+        is_plain = call.func.attr == "sum" and not call.args and not call.keywords
+        return is_plain and not self._is_stacked(call.func.value)
 
     def _is_stacked(self, node: ast.expr) -> bool:
         """Whether what is summed are losses that the script put side by side."""

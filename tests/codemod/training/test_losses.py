@@ -46,6 +46,10 @@ def test_the_losses_of_a_backward_pass(call: str, losses: list[str]) -> None:
         ("-F.mse_loss(x, y, reduction='sum')", True),
         ("(x - y).pow(2).sum()", True),
         ("(x - y).pow(2).mean()", False),
+        ("F.mse_loss(x, y, reduction='sum').div_(2)", True),
+        ("(x - y).pow(2).sum().mul(0.5)", True),
+        ("F.mse_loss(x, y).add(F.l1_loss(x, y, reduction='sum'))", True),
+        ("F.mse_loss(x, y, reduction='sum').div(len(x))", False),
         ("unknown(x)", False),
         ("other", False),
         ("3", False),
@@ -95,6 +99,22 @@ def test_a_loss_that_a_function_returns() -> None:
     facts = Facts(f"{IMPORTS}{text}use(f(1), g(1))\n")
     losses = Losses(facts.program, facts.roles)
     assert [losses.is_sum(a) for a in facts.call("use(").args] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("init", "result", "is_sum"),
+    [
+        ("pass", "F.mse_loss(x, x, reduction='sum').div_(2)", True),
+        ("self.inner = nn.MSELoss(reduction='sum')", "0.5 * self.inner(x, x)", True),
+        ("self.inner = nn.MSELoss()", "self.inner(x, x)", False),
+        ("pass", "F.mse_loss(x, x, reduction='sum').div_(len(x))", False),
+    ],
+)
+@pytest.mark.parametrize("base", ["nn.Module", "nn.modules.loss._Loss", "nn.MSELoss"])
+def test_a_loss_of_a_module_of_the_script_s_own(init: str, result: str, is_sum: bool, base: str) -> None:
+    text = f"class Own({base}):\n    def __init__(self):\n        super().__init__()\n        {init}\n"
+    facts = Facts(f"{IMPORTS}{text}    def forward(self, x):\n        return {result}\nown = Own()\nuse(own(1))\n")
+    assert Losses(facts.program, facts.roles).is_sum(facts.call("use(").args[0]) is is_sum
 
 
 def test_what_a_function_inside_returns_is_no_loss() -> None:

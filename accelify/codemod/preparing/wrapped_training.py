@@ -24,7 +24,7 @@ from accelify.codemod.semantics.values import (
     Values,
 )
 from accelify.codemod.training.loops import Training
-from accelify.codemod.training.losses import losses_of
+from accelify.codemod.training.losses import losses_of, without_gradients
 from accelify.codemod.training.roles import Roles
 
 _CHANGED = {"batch_size": "None", "sampler": "another sampler", "batch_sampler": "another sampler"}
@@ -244,20 +244,6 @@ class Graphs:
             _Walk(self, found, self.program.frame(backward)).expression(loss, None)
         return found
 
-    def is_without_gradients(self, node: ast.AST) -> bool:
-        """Whether code runs under `torch.no_grad()`."""
-        for ancestor in self.program.ancestors(node):
-            if isinstance(ancestor, ast.With):
-                if any(self._says_so(item.context_expr) for item in ancestor.items):
-                    return True
-            elif isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                return any(self._says_so(d) for d in ancestor.decorator_list)
-        return False
-
-    def _says_so(self, node: ast.expr) -> bool:
-        function = node.func if isinstance(node, ast.Call) else node
-        return any(names.is_without_gradient(name) for name in self.program.externals(function))
-
     def reaching(self, owner: Scope, read: ast.Name) -> list[ast.AST]:
         """The assignments whose value a name may have where it is read."""
         return self.program.reaching(read, self.tracer.writes(owner, read.id))
@@ -298,7 +284,7 @@ class _Walk:
     def _call(self, node: ast.Call, site: ast.AST | None) -> None:
         if isinstance(node.func, ast.Attribute) and methods.ends_graph(node.func.attr):
             return
-        if self.graphs.is_without_gradients(node):
+        if without_gradients(self.program, node) is not None:
             return
         for given in [*node.args, *[k.value for k in node.keywords]]:
             self.expression(given, site)
@@ -372,7 +358,7 @@ class _Walk:
         self._outside = outside
 
     def _written(self, write: ast.AST, site: ast.AST | None) -> None:
-        if self.graphs.is_without_gradients(write):
+        if without_gradients(self.program, write) is not None:
             return
         statement = self.program.statement(write)
         assigned = self.graphs.tracer.assigned(write) if isinstance(write, ast.expr) else None
@@ -409,5 +395,5 @@ def calls_between(graphs: Graphs, item: Item, frame: Scope, first: ast.AST, last
     program = graphs.program
     for call in program.calls:
         between = program.frame(call) is frame and program.before(first, call) and program.before_end(call, last)
-        if between and item in graphs.wrapping.held(call.func) and not graphs.is_without_gradients(call):
+        if between and item in graphs.wrapping.held(call.func) and without_gradients(graphs.program, call) is None:
             yield call

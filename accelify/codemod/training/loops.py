@@ -26,6 +26,7 @@ from accelify.codemod.semantics.values import (
 )
 from accelify.codemod.training.draws import Passes, draws, function_draws
 from accelify.codemod.training.experience import Experience
+from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.made_anew import Anew, Nested
 from accelify.codemod.training.phases import Phase
 from accelify.codemod.training.roles import Roles, stepped
@@ -471,10 +472,22 @@ class Sources:
     def _deals_out(self, loop: ast.For) -> bool:
         """Whether a counter picks data: it indexes or slices something that is read."""
         counters = _with_derived(names_in(loop.target), list(nodes_in(loop)))
-        picked = [p for node in nodes_in(loop) for p in self._picked(node, counters)]
+        picked = [p for node in nodes_in(loop) for p in self._picked(node, counters) if not self._evaluates(node, loop)]
         if any(self.roles.learns(v) for p in picked for v in self.program.values(p)):
             return False  # which network is trained is no choice of data
         return any(not self.program.inside(p, loop) or not self._is_only_shown(p, loop) for p in picked)
+
+    def _evaluates(self, node: ast.AST, loop: ast.For) -> bool:
+        """Whether a node of a loop is under a `with torch.no_grad():` that gives the rest of the loop nothing."""
+        block = without_gradients(self.program, node)
+        if not isinstance(block, ast.With) or not self.program.inside(block, loop):
+            return False
+        given = {n.id for n in ast.walk(block) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        kept = any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in ast.walk(block))
+        reads = [n for n in nodes_in(loop) if isinstance(n, ast.Name) and n.id in given and isinstance(n.ctx, ast.Load)]
+        later = [n for n in reads if not self.program.inside(n, block)]
+        found = (d.node for n in later for d in self.program.definitions(n).definitions(n))
+        return not kept and not any(self.program.inside(d, block) for d in found)
 
     def _picked(self, node: ast.AST, counters: set[str]) -> Iterator[ast.Subscript]:
         """What a counter indexes or slices, here or in a function that is given it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.program import Program
@@ -39,6 +39,23 @@ def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
     if not isinstance(listed, (ast.List, ast.Tuple)) or any(isinstance(e, ast.Starred) for e in listed.elts):
         return ()
     return tuple(listed.elts)
+
+
+def without_gradients(program: Program, node: ast.AST) -> ast.With | ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The innermost `with torch.no_grad():` round code, or the function round it that is decorated so."""
+    for ancestor in program.ancestors(node):
+        if isinstance(ancestor, ast.With):
+            said: list[ast.expr] = [item.context_expr for item in ancestor.items]
+        elif isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            said = ancestor.decorator_list
+        else:
+            continue
+        functions = [s.func if isinstance(s, ast.Call) else s for s in said]
+        if any(names.is_without_gradient(name) for function in functions for name in program.externals(function)):
+            return ancestor
+        if not isinstance(ancestor, ast.With):
+            return None
+    return None
 
 
 class Losses:

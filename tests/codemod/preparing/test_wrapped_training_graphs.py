@@ -46,9 +46,3 @@ def test_where_gradients_end(end: str) -> None:
 def test_a_model_by_its_old_name() -> None:
     found = graph(STEP.replace("model(x)", "inner(x)"), model="inner = model\n")
     assert texts(found.bypasses) == ["inner(x)"]
-
-
-def test_code_without_gradients() -> None:
-    end = "with torch.no_grad():\n    a()\nwith other():\n    b()\n@torch.no_grad()\ndef f():\n    c()\n"
-    found, facts = graphs(end=end)
-    assert [found.is_without_gradients(facts[c]) for c in ("a()", "b()", "c()")] == [True, False, True]

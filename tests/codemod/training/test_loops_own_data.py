@@ -38,6 +38,13 @@ def own(loop: str) -> tuple[str, str] | None:
         (f"for i in range(9):  {MARK}\n    f(pick(i))\n", "sequence", "range(9)"),
         (f"for i in reversed(range(9)):  {MARK}\n    f(rows[i])\n", "sequence", "range(9)"),
         (f"for x in rows:  {MARK}\n    f(x)\n", "sequence", "rows"),
+        # What is calculated without gradients may be what is trained on.
+        (
+            f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        x = g(rows[i])\n    f(x)\n",
+            "sequence",
+            "range(9)",
+        ),
+        (f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        a.x = rows[i]\n", "sequence", "range(9)"),
         (f"for i, x in enumerate(rows):  {MARK}\n    f(x)\n", "sequence", "rows"),
         (f"for x in Batches():  {MARK}\n    f(x)\n", "loaders", "Batches()"),
         (f"for x in Items():  {MARK}\n    f(x)\n", "sequence", "Items()"),
@@ -59,6 +66,9 @@ def test_what_a_loop_shares_out(loop: str, kind: str, source: str) -> None:
         f"for x in rows:  {MARK}\n    print(x)\n",
         f"for net in nets:  {MARK}\n    net(x)\n",
         f"while rows:  {MARK}\n    f(rows.pop())\n",
+        f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        f(rows[:i])\n",
+        f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        f(pick(i))\n",
+        f"for i in range(9):  {MARK}\n    with torch.no_grad():\n        x = rows[:i]\n    x = g()\n    f(x)\n",
         f"for batch in rows:\n    for x in batch:  {MARK}\n        f(x)\n",
     ],
 )

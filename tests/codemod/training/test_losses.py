@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.training.losses import Losses, is_by_function, losses_of
+from accelify.codemod.training.losses import Losses, is_by_function, losses_of, without_gradients
 from tests.codemod.facts import Facts, texts
 
 IMPORTS = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
@@ -159,3 +159,11 @@ def test_a_branch_that_the_options_of_a_loss_rule_out_adds_nothing_up(body: str,
     main = f"from losses import Focal\ncriterion = Focal({given})\nloss = criterion(x, y)\nuse(loss)\n"
     facts = Facts({"main.py": main, "losses.py": FOCAL.format(body=body)})
     assert Losses(facts.program, facts.roles).is_sum(facts.call("use(loss)").args[0]) is is_sum
+
+
+def test_code_without_gradients() -> None:
+    facts = Facts(
+        "import torch\nwith torch.no_grad():\n    a()\nwith other():\n    b()\n@torch.no_grad()\ndef f():\n    c()\n"
+    )
+    found = [without_gradients(facts.program, facts[c]) for c in ("a()", "b()", "c()")]
+    assert found == [facts["with torch.no_grad"], None, facts.program.frame(facts["c()"]).node]

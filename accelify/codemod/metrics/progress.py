@@ -103,6 +103,14 @@ class StepCounts:
             if self._ends(node, within) and self._is_at_counts(node.test):
                 yield node
 
+    def checks(self) -> Iterator[ast.stmt]:
+        """The assertions about a count of steps, and the conditions on one that raise an error."""
+        for parsed in self.program.files:
+            for node in parsed.parents:
+                is_check = isinstance(node, ast.Assert) or (isinstance(node, ast.If) and _raises(node))
+                if is_check and self.program.frame(node) in self.program.reachable and self._is_at_counts(node.test):
+                    yield node
+
     def _ends(self, node: ast.If, loops: Collection[ast.AST]) -> bool:
         """Whether a branch of a condition leaves one of some loops."""
         leaving = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
@@ -232,6 +240,11 @@ class StepCounts:
         assigned = self.script.tracer.assigned(node) if isinstance(node, ast.expr) else None
         value = parent.value if isinstance(parent, ast.AugAssign) else assigned
         return value is not None and self._follows(value, whole=whole)
+
+
+def _raises(node: ast.If) -> bool:
+    """Whether a branch of a condition ends in an error."""
+    return any(branch and isinstance(branch[-1], ast.Raise) for branch in (node.body, node.orelse))
 
 
 def _is_remainder(node: ast.expr) -> bool:

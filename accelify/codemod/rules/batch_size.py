@@ -37,6 +37,7 @@ def find(script: Script) -> Iterator[Remark]:
     counts = StepCounts(script)
     ends = tuple((script.path(node), node) for node in counts.limits() if script.distribution is None)
     counted = tuple(place for n in counts.intervals() if (place := (script.path(n), n)) not in ends)
+    checked = tuple((script.path(node), node) for node in counts.checks() if script.distribution is None)
     shown = tuple((script.path(r.node), r.node) for r in script.metrics.reports if r.about is About.BATCH)
     taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
     elsewhere = "" if not others else " (and of {0})" if first in places else " (their size: {0})"
@@ -46,9 +47,11 @@ def find(script: Script) -> Iterator[Remark]:
     message, tier = _of_loaders(script, learned) if sizes.loaders else (_of_loops(script, learned), Tier.REVIEW)
     if ends and "1/N" in message:
         message += ". A limit ({3}) counts what one process does: N times the data come before it"
+    if checked and "1/N" in message:
+        message += ". A check of that number ({4}) may fail on N processes, though it holds in one"
     if shown and script.distribution is None:
         message += ". What is shown of single batches ({2}) is of one process's own"
-    yield Remark(NAME, *first, message, tier, lines=(tuple(others), counted, shown, ends))
+    yield Remark(NAME, *first, message, tier, lines=(tuple(others), counted, shown, ends, checked))
     yield from _fixed(script)
 
 

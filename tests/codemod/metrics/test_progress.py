@@ -201,3 +201,22 @@ for epoch in range(9):
 def test_limits_of_steps_and_samples(test: str, outer: str, found: list[str]) -> None:
     text = script().partition("for epoch in")[0] + LIMITED.format(test=test, outer=outer)
     assert [f"if {ast.unparse(node.test)}" for node in StepCounts(Facts(text).script).limits()] == found
+
+
+CHECKED = "n = len(loader)\n{check}\nfor epoch in"
+
+
+@pytest.mark.parametrize(
+    ("check", "found"),
+    [
+        ("assert n % args.every == 0, 'must divide'", ["assert n % args.every == 0, 'must divide'"]),
+        ("if len(loader) % 50:\n    raise ValueError(n)", ["if len(loader) % 50"]),
+        ("if n > 20:\n    print(n)\nelse:\n    raise ValueError(n)", ["if n > 20"]),
+        ("assert n > 0", []),
+        ("assert len(rows) % 50 == 0", []),
+        ("if n % 50:\n    print(n)", []),
+    ],
+)
+def test_checks_of_the_number_of_batches(check: str, found: list[str]) -> None:
+    text = script(imports="from settings import args").replace("for epoch in", CHECKED.format(check=check))
+    assert [t.partition(":")[0] for t in texts(StepCounts(Facts(text).script).checks())] == found

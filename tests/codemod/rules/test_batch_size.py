@@ -118,6 +118,9 @@ def test_it_names_what_counts_steps(test: str) -> None:
     result = run(script(before="rows = torch.randn(8, 2, 4)\nn = 0", batch=batch))
     (number,) = re.findall(r"\(counted in line (\d+)\)", note(result).message)
     assert line(result, int(number)) == f"if {test}:"
+    checked = run(script(before="rows = torch.randn(8, 2, 4)", set_up="assert len(loader) % 2 == 0"))
+    (number,) = re.findall(r"A check of that number \(line (\d+)\)", note(checked).message)
+    assert line(checked, int(number)) == "assert len(loader) % 2 == 0"
     assert "counted in" not in note(run(script(before="rows = torch.randn(8, 2, 4)\nn = 0"))).message
 
 

@@ -12,6 +12,7 @@ from tests.codemod.pairs import run, script
 
 SAVE = "torch.save(model.state_dict(), path)"
 LOAD = "model.load_state_dict(torch.load(path))"
+WHERE = 'map_location={"cuda:0": str(accelerator.device)}'
 LOADED = "model.load_state_dict(torch.load(path, map_location=accelerator.device))"
 PATH = "path = 'out' + '.pt'"
 
@@ -364,7 +365,21 @@ def test_a_script_that_knows_of_devices_saves_as_before(tmp_path: Path, monkeypa
         ("optimizer.load_state_dict(torch.load('out.pt'))", "torch.load('out.pt', map_location=accelerator.device)"),
         ("model.load_state_dict(torch.load('other.pt'))", "torch.load('other.pt'))"),
         ("model.load_state_dict(torch.load('out.pt', 'cpu'))", "torch.load('out.pt', 'cpu'))"),
+        (
+            "model.load_state_dict(torch.load('out.pt')['net'])",
+            "torch.load('out.pt', map_location=accelerator.device)['n",
+        ),
         ("kept = torch.load('out.pt')", "kept = torch.load('out.pt')"),
+        (
+            "kept = torch.load('out.pt')\nmodel.load_state_dict(kept)\nprint(kept)",
+            f"kept = torch.load('out.pt', {WHERE})",
+        ),
+        (
+            "kept = torch.load('out.pt')\nmodel.load_state_dict(kept['a'])\nn = kept['n']",
+            f"torch.load('out.pt', {WHERE})",
+        ),
+        ("kept = torch.load('out.pt')\nkept = f()\nmodel.load_state_dict(kept)", "kept = torch.load('out.pt')\n"),
+        ("rows = torch.load('out.pt')\nmodel(rows)", "rows = torch.load('out.pt')\n"),
     ],
 )
 def test_what_was_saved_is_loaded_to_the_processs_own_gpu(load: str, comes_out: str) -> None:

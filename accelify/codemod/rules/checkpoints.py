@@ -64,26 +64,56 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
     saved = [s.call.args[1] for s in script.written.saves if len(s.call.args) > 1]
     texts, known = set(map(ast.unparse, saved)), {n for path in saved for n in stored.names(path)}
     for load in script.program.calls:
-        accelerator, taker = script.accelerator(load), script.program.parent(load)
+        accelerator = script.accelerator(load)
         is_plain = "torch.load" in script.program.called(load) and len(load.args) == 1
-        is_taken = isinstance(taker, ast.Call) and ast.unparse(taker.func).endswith(".load_state_dict")
-        if not is_plain or not is_taken or accelerator is None or script.path(load) not in script.files:
+        if not is_plain or accelerator is None or script.path(load) not in script.files:
             continue
         is_said = any(k.arg in ("map_location", None) for k in load.keywords)
-        if not is_said and (ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known):
+        is_saved = ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known
+        is_taken = _is_taken(script, load)
+        if not is_said and is_saved and (is_taken or _holds_weights(script, load)):
+            device = f"{accelerator}.device"
+            # What was saved from the CPU, as the state of a random number generator is, stays there.
+            place = device if is_taken else f'{{"cuda:0": str({device})}}'
             keeps = (load.func, *load.args, *[k.value for k in load.keywords])
-            make = partial(loaded_to, device=f"{accelerator}.device")
-            edits = (Replace(load, make, keeps=keeps, reads=(accelerator.split(".")[0],)),)
+            edits = (Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=(accelerator.split(".")[0],)),)
             reason = "process 0 saved it from its own GPU"
             yield Change(NAME, script.path(load), load.lineno, reason, edits)
 
 
-def loaded_to(call: cst.CSTNode, device: str) -> cst.BaseExpression:
+def _is_taken(script: Script, node: ast.expr) -> bool:
+    """Whether a value, or an item of it, is all that a `load_state_dict` gets."""
+    parent = script.program.parent(node)
+    while isinstance(parent, ast.Subscript) and parent.value is node:
+        node, parent = parent, script.program.parent(parent)
+    return isinstance(parent, ast.Call) and ast.unparse(parent.func).endswith(".load_state_dict")
+
+
+def _holds_weights(script: Script, load: ast.Call) -> bool:
+    """Whether what a variable is given is a prepared model, or state that a `load_state_dict` gets."""
+    parent = script.program.parent(load)
+    targets = parent.targets if isinstance(parent, ast.Assign) else []
+    if len(targets) != 1 or not isinstance(targets[0], (ast.Name, ast.Attribute)):
+        return False
+    facts, (target,) = script.program.definitions(load), targets
+    given = (d for read in _reads(script, target) for d in facts.definitions(read) if _is_taken(script, read))
+    return script.prepared.is_model(target) or any(d.node is target for d in given)
+
+
+def _reads(script: Script, target: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+    """The reads, in the same file, of what is written like the target of an assignment."""
+    text = ast.unparse(target)
+    for node in script.program.parsed(target).parents:
+        if isinstance(node, type(target)) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == text:
+            yield node
+
+
+def loaded_to(call: cst.CSTNode, place: str) -> cst.BaseExpression:
     """`torch.load(path, map_location=accelerator.device)`."""
     assert isinstance(call, cst.Call)
     bare = cst.SimpleWhitespace("")
     equal = cst.AssignEqual(bare, bare)
-    given = cst.Arg(cst.parse_expression(device), keyword=cst.Name("map_location"), equal=equal)
+    given = cst.Arg(cst.parse_expression(place), keyword=cst.Name("map_location"), equal=equal)
     return call.with_changes(args=snippets.with_last(call.args, given))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.decisions import decided_apart, goes_by_size
+from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
@@ -30,6 +31,7 @@ def obstacles_of(script: Script) -> Found:
     yield from _single_steps(script)
     yield from _for_one_batch(training)
     yield from _stepping_by_size(script)
+    yield from _built_from_a_shard(script)
     yield from _several_devices(program, script.files)
     yield from _in_processes(program, training)
     yield from _without_a_loss(program)
@@ -51,6 +53,23 @@ def updates_by_hand(program: Program, training: Training) -> bool:
         isinstance(node, ast.Attribute) and node.attr == "grad" and program.frame(node) in training.frames
         for node in program.flow.values
     )
+
+
+def _built_from_a_shard(script: Script) -> Found:
+    """Models that are told what a pass over a prepared loader has found: its longest text, its largest label."""
+    message = (
+        "this model is built from what a process found in its own shard of the data, so each would build another: find "
+        "it in a loader that no training loop uses, or in the data set"
+    )
+    for call in script.program.calls if script.distribution is None else ():
+        if (
+            script.program.frame(call) in script.program.reachable
+            and script.program.values(call) & script.preparation.models
+        ):
+            given = [*call.args, *(k.value for k in call.keywords)]
+            found = [o for a in given for o in script.metrics.ranks.of(a).of(Mark.BATCH, Mark.RUNNING) if o.differs]
+            if any(not script.program.inside(call, o.node) for o in found):
+                yield call, "prepare", message
 
 
 def _for_one_batch(training: Training) -> Iterator[tuple[ast.AST, str, str]]:

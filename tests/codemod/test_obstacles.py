@@ -49,3 +49,36 @@ def test_training_beside_the_script(start: str, name: str) -> None:
 )
 def test_what_else_runs_beside_a_script_is_no_obstacle(start: str) -> None:
     assert not [o for o in Facts(f"{TRAINING}{start}\n").verdict.obstacles if o[1] == "distributed"]
+
+
+BUILT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+{start}
+loader = DataLoader(rows)
+{found}
+model = nn.Embedding({size}, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("found", "size", "is_obstacle"),
+    [
+        ("longest = max(x.max().item() for x, y in loader)", "int(longest) + 1", True),
+        ("seen = set()\nfor x, y in loader:\n    seen.update(x.tolist())", "len(seen)", True),
+        ("longest = max(x.max().item() for x, y in other)", "int(longest) + 1", False),
+        ("width = next(iter(loader))[1].shape[1]", "width", False),
+        ("largest = 0\nfor x, y in loader:\n    largest = max(largest, int(x.max()))", "largest", False),  # reduced
+        ("", "len(loader.dataset)", False),
+    ],
+)
+def test_a_model_that_is_built_from_a_shard(found: str, size: str, is_obstacle: bool) -> None:
+    text = BUILT.format(start="other = DataLoader(held_out)", found=found, size=size)
+    obstacles = [m for _, _, m in Facts(text).verdict.obstacles if "in its own shard" in m]
+    assert len(obstacles) == is_obstacle

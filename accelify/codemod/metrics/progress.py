@@ -107,8 +107,9 @@ class StepCounts:
         """The assertions about a count of steps, and the conditions on one that raise an error."""
         for parsed in self.program.files:
             for node in parsed.parents:
-                is_check = isinstance(node, ast.Assert) or (isinstance(node, ast.If) and _raises(node))
-                if is_check and self.program.frame(node) in self.program.reachable and self._is_at_counts(node.test):
+                if not isinstance(node, (ast.Assert, ast.If)) or self.program.frame(node) not in self.program.reachable:
+                    continue
+                if (isinstance(node, ast.Assert) or _raises(node)) and self._is_at_counts(node.test):
                     yield node
 
     def _ends(self, node: ast.If, loops: Collection[ast.AST]) -> bool:

@@ -92,10 +92,10 @@ def _is_taken(script: Script, node: ast.expr) -> bool:
 def _holds_weights(script: Script, load: ast.Call) -> bool:
     """Whether what a variable is given is a prepared model, or state that a `load_state_dict` gets."""
     parent = script.program.parent(load)
-    targets = parent.targets if isinstance(parent, ast.Assign) else []
-    if len(targets) != 1 or not isinstance(targets[0], (ast.Name, ast.Attribute)):
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    if not isinstance(target, (ast.Name, ast.Attribute)):
         return False
-    facts, (target,) = script.program.definitions(load), targets
+    facts = script.program.definitions(load)
     given = (d for read in _reads(script, target) for d in facts.definitions(read) if _is_taken(script, read))
     return script.prepared.is_model(target) or any(d.node is target for d in given)
 

@@ -163,11 +163,29 @@ class Settings:
         writes: list[ast.AST] = [
             w
             for w in self.program.attribute_writes.get(node.attr, ())
-            if ast.unparse(w.value).rpartition(".")[2] == last
+            if ast.unparse(w.value).rpartition(".")[2] == last and not self._is_kept_by(w, node.attr)
         ]
         if not all(self._is_written_by(w) for w in writes):
             return None
         return ast.Attribute(base, node.attr, ast.Load())
+
+    def _is_kept_by(self, write: ast.Attribute, option: str) -> bool:
+        """Whether an option is only given what it comes to: `args.cuda = args.cuda and torch.cuda.is_available()`."""
+        value = self.tracer.assigned(write)
+        is_elsewhere = self.program.frame(write) is not self.frame
+        return value is not None and is_elsewhere and self._comes_to(value, option, _DEPTH) is True
+
+    def _comes_to(self, node: ast.expr, option: str, depth: int) -> bool | None:
+        """Whether a value is an option where there is a GPU; None where it is nothing but the question for a GPU."""
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+            parts = [self._comes_to(v, option, depth) for v in node.values]
+            return False if False in parts else True if True in parts else None
+        if isinstance(node, ast.Attribute) and node.attr == option:
+            return True
+        if isinstance(node, ast.Call) and any(map(self.roles.is_cuda_test, self.program.values(node))):
+            return None
+        value = self.tracer.only_value(node) if depth else None
+        return False if value is None else self._comes_to(value, option, depth - 1)
 
     def _is_filled(self, read: ast.expr, base: ast.expr) -> bool:
         """Whether options have their values from some statement on: `FLAGS(sys.argv)`, `cfg.merge_from_file(path)`."""

@@ -96,3 +96,35 @@ def test_a_global_that_only_the_home_sets() -> None:
     assert found is not None
     assert (found.text, texts(found.after)) == ("args.amp", ["args = argparse.ArgumentParser().parse_args()"])
     assert setting(GLOBAL + "def other():\n    global args\n    args = 1\n") is None
+
+
+KEPT = """\
+import argparse, torch
+args = argparse.ArgumentParser().parse_args()
+class Trainer:
+    def __init__(self, p):
+        self.p = p
+        self.use_cuda = torch.cuda.is_available() and self.p.cuda
+    def fit(self):
+        use(self.p.cuda)
+        self.p.cuda = {0}
+need()
+Trainer(args).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        ("self.use_cuda", True),
+        ("self.p.cuda and torch.cuda.is_available()", True),
+        ("torch.cuda.is_available()", False),
+        ("self.p.cuda and self.p.fast", False),
+        ("False", False),
+        ("self.p.cuda or other", False),
+    ],
+)
+def test_an_option_that_is_given_what_it_comes_to(value: str, is_kept: bool) -> None:
+    """It still says what the user wants, from the beginning on."""
+    found = settled(value, KEPT)
+    assert (found is not None and [a for a in found.after if "fit" in texts([a])[0]] == []) is is_kept

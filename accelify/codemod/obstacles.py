@@ -62,10 +62,9 @@ def _built_from_a_shard(script: Script) -> Found:
         "it in a loader that no training loop uses, or in the data set"
     )
     for call in script.program.calls if script.distribution is None else ():
-        if (
-            script.program.frame(call) in script.program.reachable
-            and script.program.values(call) & script.preparation.models
-        ):
+        made = script.program.values(call) & script.preparation.models
+        is_new = all(callee.name == "__init__" for callee in script.program.flow.callees.get(call, ()))
+        if made and is_new and script.program.frame(call) in script.program.reachable:
             given = [*call.args, *(k.value for k in call.keywords)]
             found = [o for a in given for o in script.metrics.ranks.of(a).of(Mark.BATCH, Mark.RUNNING) if o.differs]
             if any(not script.program.inside(call, o.node) for o in found):

@@ -76,6 +76,12 @@ for x, y in loader:
         ("width = next(iter(loader))[1].shape[1]", "width", False),
         ("largest = 0\nfor x, y in loader:\n    largest = max(largest, int(x.max()))", "largest", False),  # reduced
         ("", "len(loader.dataset)", False),
+        (
+            "def same(net, x): return net\nfor x, y in loader:\n    n = x.max()\nmodel = nn.Linear(4, 2)\n"
+            "kept = same(model, n)",
+            "9",
+            False,
+        ),
     ],
 )
 def test_a_model_that_is_built_from_a_shard(found: str, size: str, is_obstacle: bool) -> None:

@@ -104,12 +104,14 @@ class StepCounts:
                 yield node
 
     def checks(self) -> Iterator[ast.stmt]:
-        """The assertions about a count of steps, and the conditions on one that raise an error."""
+        """The assertions about the number of batches, and the conditions on it that raise an error."""
         for parsed in self.program.files:
             for node in parsed.parents:
                 if not isinstance(node, (ast.Assert, ast.If)) or self.program.frame(node) not in self.program.reachable:
                     continue
-                if (isinstance(node, ast.Assert) or _raises(node)) and self._is_at_counts(node.test):
+                parts = [n for n in ast.walk(node.test) if isinstance(n, ast.expr)]
+                is_of_length = any(_has_length(self.script, part) for part in parts)
+                if (isinstance(node, ast.Assert) or _raises(node)) and is_of_length and self._is_at_counts(node.test):
                     yield node
 
     def _ends(self, node: ast.If, loops: Collection[ast.AST]) -> bool:

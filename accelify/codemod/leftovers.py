@@ -1,4 +1,4 @@
-"""Take out what only the removed code used.
+"""Remove what only the removed code used.
 
     import torch                                   ->    (nothing), when only `torch.device(...)` read it
     use_cuda = torch.cuda.is_available()           ->    (nothing), when only the removed moves read it
@@ -85,7 +85,7 @@ def settle(found: Sequence[Found], uses: Uses) -> Plan:
     plan = ledger.plan()
     places = {(uses.program.statement(n), variable) for n, variable in left}
     for statement, (_, name) in sorted(places, key=lambda one: (uses.program.position(one[0]), one[1][1])):
-        message = f"`{name}` would be left over, as nothing but this line reads it: take it out by hand first"
+        message = f"`{name}` would be left without use, as only this line still reads it: remove it by hand first"
         plan.obstacles.append(Obstacle(NAME, uses.program.path(statement), statement, message))
     return plan
 

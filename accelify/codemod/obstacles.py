@@ -74,12 +74,12 @@ def _built_from_a_shard(script: Script) -> Found:
 def _for_one_batch(training: Training) -> Iterator[tuple[ast.AST, str, str]]:
     """Optimizers that each batch makes for itself, and that cannot be left as they are."""
     alone = (
-        "the optimizer and all that it trains are made anew for each batch: processes that take different batches have "
-        "nothing in common to train"
+        "the optimizer and all that it trains are created anew for each batch: processes that take different batches "
+        "have nothing in common to train"
     )
     mixed = (
-        "this backward pass trains the weights, and what is made anew for each batch: the gradients of the former have "
-        "to be averaged over the processes, those of the latter must not be; give each a backward pass of its own"
+        "this backward pass trains the weights, and parameters that are created anew for each batch: the gradients of "
+        "the former have to be averaged across processes, those of the latter must not; use two backward passes"
     )
     for each in training.nested:
         if not each.is_within:
@@ -101,7 +101,7 @@ def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
 def _dealt_by_hand(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     """Data that processes train on, and that no sampler deals out to them: each may have a share of its own already."""
     assert script.distribution is not None
-    message = "no sampler deals these data out to the processes: each may have a share of its own already"
+    message = "no DistributedSampler shards these data: each process may have a shard of its own already"
     dealt = script.distribution.samplers
     for _, source in script.preparation.sharded:
         yield source, "distributed", message
@@ -175,7 +175,9 @@ def _is_fallback(program: Program, node: ast.AST) -> bool:
 
 def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AST, str, str]]:
     """Training that runs in processes or threads of the script's own: a class of them, or a function they are given."""
-    reason = "runs this beside others: call it in turn, and start it by `accelify launch`"
+    reason = (
+        "runs this in a process or thread of its own: call it directly, and start the script with `accelify launch`"
+    )
     for backward in training.backwards:
         scope: Scope | None = program.frame(backward)
         while scope is not None and scope.kind != "class":
@@ -208,8 +210,8 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
         owners = {v.owner for i in inputs for v in program.values(i) if isinstance(v, Parameters)}
         if any(roles.is_model(o) and o not in script.preparation.models for o in owners):
             message = (
-                "these gradients train a model without an optimizer: nothing averages them over the processes; "
-                "step it by an optimizer, or average them by `accelerator.reduce`"
+                "these gradients train a model without an optimizer: nothing averages them across processes; "
+                'update it with an optimizer, or average them with `accelerator.reduce(gradients, "mean")`'
             )
             yield call, "backward", message
 

@@ -100,17 +100,22 @@ def _with_callers(
     """Rewrite files and the scripts that set up what they train as one program, or leave all of them alone."""
     listed = ", ".join(sorted(c.path for c in callers))
     if not options.follow:
-        message = f"what this trains is set up in {listed}: name that too, or follow imports"
+        message = f"the model that this trains is set up in {listed}: name that file too, or leave out `--no-follow`"
         return _declined(named, [Obstacle("callers", p.path, p.tree, message) for p in named])
     if len(callers) > _MOST_CALLERS:
-        message = f"what this trains is set up in any of {listed}: name those that are to be migrated too"
+        message = (
+            f"the model that this trains is set up in several files ({listed}): name those that are to be migrated too"
+        )
         return _declined(named, [Obstacle("callers", p.path, p.tree, message) for p in named])
     results = _rewrite([*named, *callers], project, options, with_callers=False)
     if not any(r.status is Status.DECLINED for r in results):
         return results
     own = {p.path for p in named}
     note = Note(
-        1, "callers", Tier.ADVICE, f"what this trains is set up in {listed}, which would have to change with it"
+        1,
+        "callers",
+        Tier.ADVICE,
+        f"the model that this trains is set up in {listed}, which would have to change with it",
     )
     return [replace(r, notes=(*r.notes, note)) for r in results if r.path in own]
 
@@ -144,7 +149,7 @@ def _rewrite(
     if made is None:
         return unchanged
     if made.is_trial and (trainers := [c.path for c in project.importers(named) if ".backward" in c.text]):
-        message = f"this only tries itself out; what trains with it is {', '.join(trainers)}: name that"
+        message = f"the main block of this file is only a trial; it is trained by {', '.join(trainers)}: name that file"
         return [replace(u, notes=(Note(1, "callers", Tier.ADVICE, message),)) for u in unchanged]
     callers = project.importers(named) if made.waits and with_callers else []
     if len(callers) > _MOST_CALLERS:  # a module that many notebooks try out need not wait for them
@@ -181,7 +186,7 @@ def _started_elsewhere(named: Sequence[Parsed], project: Project, options: Optio
     importers = [i for i in project.importers(named) if any(sign in i.text for sign in _BESIDE)]
     plans = [(i.path, _plan(project.program([i], options.follow), project, [i], options)) for i in importers]
     found = sorted(path for path, made in plans if made and any(o.rule == "distributed" for o in made.obstacles))
-    message = f"{' and '.join(found)}: trains with this in processes or threads that it starts"
+    message = f"{' and '.join(found)}: trains with this file in processes or threads that it starts"
     return [Obstacle("distributed", named[0].path, named[0].tree, message)] if found else []
 
 

@@ -145,7 +145,7 @@ def test_a_meter_of_time_stays_with_its_process() -> None:
     )
     assert SUMMED in after
     assert "took.sum" not in after
-    assert notes == ["what is shown here is of this process's share of the batches, until the loop is over"]
+    assert notes == ["until the loop is over, what is shown here is computed from this process's shard only"]
 
 
 @pytest.mark.parametrize(
@@ -289,4 +289,4 @@ def test_what_trains_is_run_by_every_process_whoever_calls_it() -> None:
 def test_accelerate_has_no_such_share() -> None:
     after, notes = rewritten(Options(runtime=ACCELERATE))
     assert "for x, y in loader:" in after
-    assert any("stays whole" in note for note in notes)
+    assert any("is not sharded" in note for note in notes)

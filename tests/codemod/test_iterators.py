@@ -207,5 +207,5 @@ def test_a_generator_whose_loader_is_not_seen_is_declined(made: str) -> None:
     result = run(
         ASKED.format(ask="rows = next(loader)", made=made).replace("model = nn", "        yield rows\nmodel = nn", 1)
     )
-    assert [n.message for n in result.notes if "generator makes these batches" in n.message]
+    assert [n.message for n in result.notes if "batches come from a generator" in n.message]
     assert result.before == result.after

@@ -432,7 +432,7 @@ def test_of_what_a_function_chose_only_the_device_may_be_left() -> None:
 def test_a_choice_that_does_more_than_choose_stays() -> None:
     result = run(CHOSEN.replace('print("there', 'open("log", "w").write("there'))
     assert result.status is Status.DECLINED
-    assert "would be left over" in result.notes[0].message
+    assert "would be left without use" in result.notes[0].message
 
 
 SPREAD = """\
@@ -468,7 +468,7 @@ def test_a_parameter_that_only_wrapped_the_model_goes_from_every_call() -> None:
 def test_a_parameter_that_others_may_give_stays_and_is_named() -> None:
     result = run(SPREAD.replace("main(data_parallel=False)", "import fire\nfire.Fire(main)"))
     assert result.status is Status.DECLINED
-    assert "`data_parallel` would be left over" in result.notes[0].message
+    assert "`data_parallel` would be left without use" in result.notes[0].message
 
 
 PAIRS = """\
@@ -574,7 +574,7 @@ def test_one_of_several_functions_is_chosen_by_a_name() -> None:
     text = migrated(STEPS_BY_NAME)
     assert text.count("accelerator.backward(") == 2
     assert "train(args, model, loader, optimizer, accelerator)" in text
-    left_alone(STEPS_BY_NAME.replace("= huber", "= compiled(huber)"), "handed on as a value")
+    left_alone(STEPS_BY_NAME.replace("= huber", "= compiled(huber)"), "passed on as a value")
 
 
 def test_a_method_keeps_its_object() -> None:

@@ -179,7 +179,7 @@ def test_the_cpu_where_the_accelerator_does_not_reach_is_told() -> None:
 )
 def test_a_sum_that_each_batch_begins_anew_is_no_share(lines: str, is_told: bool) -> None:
     result = run(script(prepared="total = 0", batch=lines + "\nprint(total)"))
-    assert any("adds up this process's share" in n.message for n in result.notes) is is_told
+    assert any("adds up this process's shard" in n.message for n in result.notes) is is_told
 
 
 def test_what_a_loop_deals_out_is_not_carried_from_batch_to_batch() -> None:
@@ -270,7 +270,7 @@ for step in range(10):
 )
 def test_parts_of_a_batch_are_no_loader_that_stays_whole(lines: str, is_told: bool) -> None:
     held = "held = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)"
-    told = [m for m in messages(script(before=held, end=lines)) if m.startswith("stays whole")]
+    told = [m for m in messages(script(before=held, end=lines)) if m.startswith("this loop is not sharded")]
     assert len(told) == is_told
 
 
@@ -333,7 +333,7 @@ def test_what_counts_steps_is_decided_alike(test: str, is_told: bool) -> None:
 )
 def test_a_bar_that_counts_the_steps_of_one_process_is_told(loop: str, is_told: bool) -> None:
     text = script(imports="from tqdm import tqdm", prepared="steps = len(loader.dataset) // 2")
-    told = [m for m in messages(text.replace("for x, y in loader:", loop)) if "its share of these steps" in m]
+    told = [m for m in messages(text.replace("for x, y in loader:", loop)) if "its shard of these steps" in m]
     assert len(told) == is_told
 
 

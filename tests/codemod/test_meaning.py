@@ -76,17 +76,17 @@ def test_a_loader_that_only_evaluates_is_not_prepared() -> None:
         script(before=VALID, prepared=EVALUATE.replace("return right", "return x, right"), end="accuracy(valid)")
     )
     assert f"{VALID}\n" in whole.after.decode()
-    assert told(whole, "stays whole")
+    assert told(whole, "is not sharded")
 
 
 def test_a_loader_that_trains_and_evaluates_is_told_where_its_batches_are_counted() -> None:
     both = "accuracy(loader)\naccuracy(valid)"
     result = run(script(before=VALID, prepared=EVALUATE, end=both))
     assert "accelerator.shard(data, even=False)" in result.after.decode()
-    assert not told(result, "share only", "share of")
+    assert not told(result, "shard only", "shard of")
     result = run(script(before=VALID, prepared=EVALUATE.replace("len(data.dataset)", "len(data)"), end=both))
-    assert told(result, "share only", "share of")
-    assert not told(result, "stays whole: every process")
+    assert told(result, "shard only", "shard of")
+    assert not told(result, "is not sharded: every process")
 
 
 def test_a_loader_that_trains_and_is_then_gone_over_is_reduced() -> None:
@@ -127,7 +127,7 @@ def test_a_sum_that_goes_on_through_the_epochs_is_told() -> None:
     text = text.replace(
         "        optimizer.step()\n", "        optimizer.step()\n        total += loss.item()\n    print(total)\n"
     )
-    assert told(run(text), "share only")
+    assert told(run(text), "shard only")
 
 
 # Data without a loader.

@@ -68,7 +68,7 @@ def rewritten(
     text = SCRIPT.format(begin=begin, add=add, end=end, call=call, parameter=parameter, before=before)
     result = run(text, Options(keep_global_batch=splits))
     return result.after.decode(), [
-        n.message for n in result.notes if "share" in n.message or "own batches" in n.message
+        n.message for n in result.notes if " shard " in n.message or "own batches" in n.message
     ]
 
 
@@ -230,13 +230,13 @@ def test_a_sum_over_several_epochs_is_reduced_after_them() -> None:
 def test_a_sum_that_cannot_be_shown_is_told(changes: dict[str, str]) -> None:
     after, notes = rewritten(**changes)  # type: ignore[arg-type]  # the names of its parameters
     assert "accelerator.reduce" not in after
-    assert any("`total` adds up this process's share only" in note for note in notes)
+    assert any("`total` adds up this process's shard only" in note for note in notes)
 
 
 def test_what_the_loop_shows_is_told() -> None:
     after, notes = rewritten(add="total += loss.item()\n        print(total / (i + 1))")
     assert REDUCED in after
-    assert notes == ["`total` is of this process's own batches only"]
+    assert notes == ["`total` is computed from this process's own batches only"]
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_any_other_evaluation_stays_whole(slots: dict[str, str]) -> None:
     after, notes = evaluated(**slots)
     assert "gather_for_metrics" not in after
     assert "shard" not in after
-    assert any("stays whole" in note for note in notes)
+    assert any("is not sharded" in note for note in notes)
 
 
 # Decisions.
@@ -557,7 +557,7 @@ def metered(
     begin: str = "losses = AverageMeter()", update: str = "losses.update(loss.item(), len(x))", **end: str
 ) -> str:
     result = run(METERS.format(begin=begin, update=update, end=end.get("end", "print(losses.avg)")))
-    notes = [n.message for n in result.notes if "share" in n.message or "own batches" in n.message]
+    notes = [n.message for n in result.notes if " shard " in n.message or "own batches" in n.message]
     return result.after.decode() + "".join(f"note: {n}\n" for n in notes)
 
 
@@ -601,7 +601,7 @@ def test_meters_that_are_not_meant_of_all_the_data_stay(slots: dict[str, str]) -
 def test_meters_that_cannot_be_put_together_are_told(slots: dict[str, str]) -> None:
     after = metered(**slots)
     assert "reduce" not in after
-    assert "note: `losses` collects this process's share only" in after
+    assert "note: `losses` collects this process's shard only" in after
 
 
 TORCHMETRICS = """\
@@ -634,9 +634,9 @@ for epoch in range(2):
 def test_metrics_that_add_up_over_the_processes_themselves_are_told() -> None:
     result = run(TORCHMETRICS)
     told = [n.message for n in result.notes]
-    assert not any("this process's share only" in m for m in told)
-    (whole,) = (m for m in told if m.startswith("stays whole"))
-    assert "each of `seen` adds up over the processes by itself" in whole
+    assert not any("this process's shard only" in m for m in told)
+    (whole,) = (m for m in told if m.startswith("this loop is not sharded"))
+    assert "`seen` sums across processes by itself" in whole
     (written,) = (m for m in told if "every process writes this" in m)
     assert written.endswith("but ask for `mean.compute()` before that, as all processes must")
 
@@ -652,7 +652,7 @@ def test_metrics_that_add_up_over_the_processes_themselves_are_told() -> None:
 )
 def test_a_sum_written_out_is_told_like_any_other(batch: str, end: str, is_told: bool) -> None:
     notes = run(script(prepared="right = 1", batch=batch, end=end)).notes
-    assert any(n.message.startswith("`right` adds up this process's share only") for n in notes) is is_told
+    assert any(n.message.startswith("`right` adds up this process's shard only") for n in notes) is is_told
 
 
 @pytest.mark.parametrize(

@@ -280,10 +280,10 @@ def test_apex_at_its_first_level_is_the_accelerators() -> None:
 @pytest.mark.parametrize(
     ("slots", "reason"),
     [
-        ({"start": O1.replace("O1", "O3")}, "not plainly `O1`"),
-        ({"start": O1.replace("verbosity=0", "loss_scale=128.0")}, "settings of its own"),
-        ({"start": O1.replace("'O1'", "level")}, "not plainly `O1`"),
-        ({"start": "model = amp.initialize(model, opt_level='O1')"}, "give a model and an optimizer back"),
+        ({"start": O1.replace("O1", "O3")}, "its level is `O1`"),
+        ({"start": O1.replace("verbosity=0", "loss_scale=128.0")}, "options that have no counterpart"),
+        ({"start": O1.replace("'O1'", "level")}, "its level is `O1`"),
+        ({"start": "model = amp.initialize(model, opt_level='O1')"}, "does not return one model and one optimizer"),
         ({"inside": "scaled.backward(); print(scaled)"}, "more than its backward pass"),
         ({"end": "torch.save(amp.state_dict(), 'amp.pt')"}, "`amp.state_dict()` is used"),
         ({"end": "print(amp.master_params(optimizer))"}, "more than clipping"),

@@ -104,14 +104,16 @@ def test_an_optimizer_made_for_each_epoch_is_prepared() -> None:
 
 def test_where_nothing_else_is_trained_there_is_nothing_to_share() -> None:
     head = HEAD.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "")
-    left_alone(f"{head}for x, y in loader:\n{indent(ATTACK, '    ')}    print(delta)\n", "made anew for each batch")
+    left_alone(f"{head}for x, y in loader:\n{indent(ATTACK, '    ')}    print(delta)\n", "created anew for each batch")
 
 
 def test_gradients_for_another_model_that_are_set_by_hand() -> None:
     by_hand = "    for p in model.parameters():\n        p.grad = delta.mean()\n    optimizer.step()\n"
-    left_alone(f"{HEAD}for x, y in loader:\n{indent(ATTACK, '    ')}{by_hand}", "made anew for each batch")
+    left_alone(f"{HEAD}for x, y in loader:\n{indent(ATTACK, '    ')}{by_hand}", "created anew for each batch")
 
 
 def test_one_backward_pass_for_both() -> None:
     both = ATTACK.replace("inner.step()", "inner.step()\n    optimizer.step()")
-    left_alone(f"{HEAD}for x, y in loader:\n{indent(both, '    ')}", "and what is made anew for each batch")
+    left_alone(
+        f"{HEAD}for x, y in loader:\n{indent(both, '    ')}", "and parameters that are created anew for each batch"
+    )

@@ -139,8 +139,8 @@ def test_a_question_is_put_to_the_accelerator(question: str, comes_out: str) -> 
 @pytest.mark.parametrize(
     ("slots", "reason"),
     [
-        ({"model": "if args.ddp: model = DDP(model); model.extra = 1"}, "`model.extra = 1` runs only where"),
-        ({"model": "model = DDP(model) if args.ddp else nn.Linear(4, 2)"}, "more than the accelerator does"),
+        ({"model": "if args.ddp: model = DDP(model); model.extra = 1"}, "`model.extra = 1` runs only when"),
+        ({"model": "model = DDP(model) if args.ddp else nn.Linear(4, 2)"}, "more than what the accelerator does"),
         ({"loader": "shuffle=args.mixed, sampler=sampler"}, "in which order"),
         (
             {"end": "if args.ddp: raise ValueError(model)\n        dist.broadcast(loss, 0)"},
@@ -151,7 +151,7 @@ def test_a_question_is_put_to_the_accelerator(question: str, comes_out: str) -> 
             {"call": "mp.spawn(main, nprocs=2, args=(args,)); mp.spawn(main, nprocs=2, args=(args,))"},
             "in several places",
         ),
-        ({"call": "mp.spawn(main, nprocs=2, args=(args,), join=False)"}, "goes on while"),
+        ({"call": "mp.spawn(main, nprocs=2, args=(args,), join=False)"}, "continues while"),
     ],
 )
 def test_what_is_not_understood_is_declined_with_the_line(slots: dict[str, str], reason: str) -> None:

@@ -124,8 +124,8 @@ def test_a_trainer_prepares_the_model_under_the_name_that_it_keeps() -> None:
 
 
 def test_training_past_the_wrapper_is_declined() -> None:
-    declined(LOOP.format(loss="model.loss(x, y)", end=""), "past its wrapper", "loss = model.loss(x, y)")
-    declined(LOOP.format(loss="model.layer(x).mean()", end=""), "past its wrapper", "loss = model.layer(x).mean()")
+    declined(LOOP.format(loss="model.loss(x, y)", end=""), "without the wrapper", "loss = model.loss(x, y)")
+    declined(LOOP.format(loss="model.layer(x).mean()", end=""), "without the wrapper", "loss = model.layer(x).mean()")
 
 
 def test_an_earlier_name_of_the_model_is_declined() -> None:
@@ -154,7 +154,7 @@ def test_parameters_of_no_model_are_declined() -> None:
 
 def test_a_loader_that_is_not_torchs_is_declined() -> None:
     own = "class Loader(DataLoader):\n    pass\n" + LOOP.format(loss=PLAIN, end="")
-    declined(own.replace("data = loader()", "data = Loader([1, 2])"), "no plain", "data = Loader([1, 2])")
+    declined(own.replace("data = loader()", "data = Loader([1, 2])"), "not a plain", "data = Loader([1, 2])")
 
 
 def test_what_a_prepared_loader_hides_is_declined() -> None:
@@ -164,7 +164,7 @@ def test_what_a_prepared_loader_hides_is_declined() -> None:
 def test_what_only_our_runtime_has_is_declined() -> None:
     text = LOOP.format(loss="model(x[i : i + 2]).mean()", end="").replace("data = loader()", "x = torch.ones(8, 4)")
     line = "for i in range(0, len(x), 2):"
-    declined(text.replace("for x, y in data:", line), "deals out loaders only", line)
+    declined(text.replace("for x, y in data:", line), "shards loaders only", line)
     drawn = LOOP.format(loss="model(torch.randn(4, 4)).mean()", end="").replace("for x, y in data:", "while True:")
     declined(drawn, "drawn at random", "loss.backward()")
 

@@ -380,7 +380,7 @@ def test_a_file_on_another_library_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("torch.distributed.init_process_group('gloo')", "no sampler deals"),
+        ("torch.distributed.init_process_group('gloo')", "no DistributedSampler shards"),
         ("model = nn.parallel.DistributedDataParallel(model)", "DistributedDataParallel"),
     ],
 )

@@ -148,7 +148,7 @@ for x, y in halves(loader):
 """
     result = run(HEAD + text.replace("    STEP\n", indent(STEP, "    ")))
     assert result.status is Status.DECLINED
-    assert "would be dealt out twice" in result.notes[0].message
+    assert "would be sharded twice" in result.notes[0].message
 
 
 def test_a_prefetcher_is_given_a_prepared_loader() -> None:

@@ -77,7 +77,8 @@ class Distributions:
         if not self._is_started and self.found.is_understood:
             node, name = next(self._signs())
             self.found.refuse(
-                node, f"`{name}`: the script already distributes itself, and where that starts cannot be told"
+                node,
+                f"`{name}`: the script already distributes itself, but cannot tell where it calls `init_process_group`",
             )
         return self.found
 
@@ -92,12 +93,14 @@ class Distributions:
     def _starts(self, calls: list[ast.Call]) -> None:
         starts = [c for c in calls if "torch.distributed.init_process_group" in self.program.called(c)]
         if len(starts) > 1:
-            self.found.refuse(starts[1], "there are several process groups to start")
+            self.found.refuse(starts[1], "the script starts several process groups")
         self._is_started = bool(starts)
         for call in starts:
             statement = self.program.statement(call)
             if {k.arg for k in call.keywords} - _START or not self.place.is_alone(call):
-                self.found.refuse(call, "the process group is started in a way of its own")
+                self.found.refuse(
+                    call, "the process group is started with options that have no counterpart, or inside an expression"
+                )
             elif self._is_conditional(call):
                 self.found.refuse(call, "the process group is started under a condition: start it always, or never")
             self.found.remove(statement)
@@ -188,7 +191,7 @@ class Distributions:
 
     def _wrapper(self, call: ast.Call) -> None:
         if {k.arg for k in call.keywords} - _WRAPPER or not call.args:
-            self.found.refuse(call, f"`{ast.unparse(call.func)}` has settings of its own")
+            self.found.refuse(call, f"`{ast.unparse(call.func)}` has options that have no counterpart")
         elif self.place.is_optional(call):
             self.found.refuse(call, "the model is wrapped under a condition: wrap it always, or never")
         self.found.knows(call)
@@ -305,7 +308,9 @@ class Ranks:
         is_number = isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id == "int"
         default = read.args[1] if isinstance(read, ast.Call) and len(read.args) > 1 else None
         if not is_number or (default is not None and ast.unparse(default).strip("'\"") not in ("0", "1")):
-            self.found.refuse(read, f"`{ast.unparse(read)}` may say that there is one process only")
+            self.found.refuse(
+                read, f"`{ast.unparse(read)}` is not `int(...)` of the variable, with 0 or 1 as its default"
+            )
             return
         assert isinstance(outer, ast.Call)
         self.found.ranks[outer] = _VARIABLES[str(key)]
@@ -319,7 +324,7 @@ class Ranks:
         own = [n for n in read if not self._is_self(n.value)]
         set_anew = [n for n in own if isinstance(n.ctx, ast.Store)]
         if set_anew:
-            self.found.refuse(set_anew[0], "`--local_rank` is also set by the script")
+            self.found.refuse(set_anew[0], "the script also assigns `local_rank` itself")
             return
         for call in options:
             if readers := self.place.readers(call, "local_rank"):
@@ -380,7 +385,7 @@ class Ranks:
             elif isinstance(node, ast.Subscript) and "os.environ" in self.program.externals(node.value):
                 is_read = isinstance(node.ctx, ast.Load) and self.program.parent(node) not in self.found.ranks
                 if is_read and isinstance(node.slice, ast.Constant) and node.slice.value in _VARIABLES:
-                    self.found.refuse(node, f"`{ast.unparse(node)}` is not taken for a number")
+                    self.found.refuse(node, f"`{ast.unparse(node)}` is not converted to a number: write `int(...)`")
 
     def _question(self, node: ast.Compare) -> None:
         other = ast.unparse(node.comparators[0])
@@ -390,7 +395,9 @@ class Ranks:
             negation = "" if isinstance(node.ops[0], ast.Eq) else "not "
             self.found.firsts[node] = negation + _FIRST[rank]
         elif "-1" in other and ast.unparse(node.left).endswith("rank"):
-            self.found.refuse(node, "whether there are several processes is asked by a rank of -1")
+            self.found.refuse(
+                node, "a rank of -1 stands for a single process here: compare the number of processes instead"
+            )
 
 
 class Samplers:
@@ -411,9 +418,7 @@ class Samplers:
         branches = self.place.branches(call)
         is_always = all(branches <= self.place.branches(n) for n in users)
         if not isinstance(shuffle, ast.Constant) or (branches and not is_always):
-            self.found.refuse(
-                call, "how the data are shared out depends on a condition: use the sampler always, or never"
-            )
+            self.found.refuse(call, "how the data are sharded depends on a condition: use the sampler always, or never")
             return
         statement = self.program.statement(call)
         if isinstance(statement, ast.Assign) and statement.value is call and len(statement.targets) == 1:
@@ -449,7 +454,7 @@ class Samplers:
         is_told = isinstance(parent, ast.Attribute) and parent.attr == "set_epoch"
         is_asked = isinstance(parent, (ast.Compare, ast.Assign))
         if not is_told and not is_asked:
-            self.found.refuse(node, "a sampler is used for more than one loader's `sampler=`")
+            self.found.refuse(node, "this sampler is used for more than the `sampler=` of a loader")
 
     def uses(self) -> None:
         """`sampler.set_epoch(epoch)`: a loader that shuffles draws each epoch anew."""

@@ -171,23 +171,23 @@ def _reads(parsed: Parsed, attribute: str) -> bool:
     )
 
 
-_START = "starts the processes: call the function itself, and start the script by `accelify launch`"
+_START = "starts processes: call the function directly, and start the script with `accelify launch`"
 _WAYS_OUT = {
-    "all_reduce": "`accelerator.reduce(x)` is the same, in one process too",
-    "reduce": "`accelerator.reduce(x)` is the same, in one process too",
-    "all_gather": "`accelerator.gather(x)` is the same, in one process too",
-    "all_gather_into_tensor": "`accelerator.gather(x)` is the same, in one process too",
-    "all_gather_object": "`gather_object(x)` of the runtime is the same, in one process too",
-    "gather": "`accelerator.gather(x)` is the same, in one process too",
-    "broadcast": "`broadcast(x)` of the runtime is the same, in one process too",
-    "broadcast_object_list": "`accelerator.broadcast_object_list(x)` is the same, in one process too",
-    "DistributedDataParallel": "take the wrapper out, `prepare` does its part",
-    "DistributedSampler": "take the sampler out, `prepare` deals the data out",
-    "get_rank": "`accelerator.process_index` is the same, in one process too",
-    "get_world_size": "`accelerator.num_processes` is the same, in one process too",
-    "barrier": "`accelerator.wait_for_everyone()` is the same, in one process too",
+    "all_reduce": "`accelerator.reduce(x)` does the same, also in one process",
+    "reduce": "`accelerator.reduce(x)` does the same, also in one process",
+    "all_gather": "`accelerator.gather(x)` does the same, also in one process",
+    "all_gather_into_tensor": "`accelerator.gather(x)` does the same, also in one process",
+    "all_gather_object": "`gather_object(x)` of the runtime does the same, also in one process",
+    "gather": "`accelerator.gather(x)` does the same, also in one process",
+    "broadcast": "`broadcast(x)` of the runtime does the same, also in one process",
+    "broadcast_object_list": "`accelerator.broadcast_object_list(x)` does the same, also in one process",
+    "DistributedDataParallel": "remove the wrapper: `prepare` replaces it",
+    "DistributedSampler": "remove the sampler: `prepare` shards the data",
+    "get_rank": "`accelerator.process_index` does the same, also in one process",
+    "get_world_size": "`accelerator.num_processes` does the same, also in one process",
+    "barrier": "`accelerator.wait_for_everyone()` does the same, also in one process",
 }
-_OTHERWISE = "take this out, or leave the script as it is: `torchrun` starts it"
+_OTHERWISE = "remove this, or keep the script as it is and start it with `torchrun`"
 
 
 def reason_for(name: str) -> str:

@@ -67,7 +67,7 @@ class LauncherChanges:
         elif own:
             for statement in own:
                 what = ast.unparse(statement).partition("\n")[0]
-                message = f"`{what}` runs only where the script does, or does not, distribute itself"
+                message = f"`{what}` runs only when the script is distributed, or only when it is not"
                 self.found.refuse(statement, f"{message}: do the same in both cases")
         else:
             self._take(node, chain, chosen)
@@ -259,7 +259,7 @@ class Questions:
             self.found.goes(off)
             self.look(on)
         elif self.arms.is_structural([ast.Expr(on), ast.Expr(off)]):
-            self.found.refuse(node, f"`{ast.unparse(node)}` is more than the accelerator does")
+            self.found.refuse(node, f"`{ast.unparse(node)}` differs by more than what the accelerator does")
         else:
             self.look(node.test)
             self.look(on)
@@ -372,7 +372,7 @@ class Orders:
             for loader in self._loaders(key):
                 orders = {self._order_in_one(loader, value) for value in otherwise or [ast.Constant(None)]}
                 if None in orders or len(orders) > 1:
-                    self.found.refuse(loader, "cannot tell in which order this goes over its data in one process")
+                    self.found.refuse(loader, "cannot tell in which order this loader yields its data in one process")
                 elif self.arms.shuffles(sampler, None) not in orders:
                     self.found.orders[sampler] = bool(orders.pop())
 

@@ -270,12 +270,12 @@ def spawned(place: Place, call: ast.Call) -> Spawn | str:
     join = given.get("join")
     listed = given.get("args", ast.Tuple([], ast.Load()))
     if len(workers) != 1 or not isinstance(listed, (ast.Tuple, ast.List)) or not place.is_alone(call):
-        return "cannot tell which function is started in each process, and with what"
+        return "cannot tell which function is started in each process, and with which arguments"
     foreign = [name for name in given if name is not None and name not in _TAKEN]
     if foreign:
-        return f"`{foreign[0]}` is nothing that `spawn` takes: put what the function is given into `args`"
+        return f"`{foreign[0]}` is no parameter of `spawn`: pass the function's arguments in `args`"
     if isinstance(join, ast.Constant) and join.value is False:
-        return "the script goes on while the processes that it starts run"
+        return "the script continues while the processes that it starts run"
     if not next(iter(workers)).parameters:
-        return "the function that is started takes no number of its process"
+        return "the function that is started has no parameter for the rank"
     return Spawn(call, workers.pop(), given.get("nprocs"), tuple(listed.elts))

@@ -76,12 +76,12 @@ class Apex:
         things = [*call.args, *(given.pop(name) for name in _THINGS[len(call.args) :] if name in given)]
         self._level(call, given.pop("opt_level", ast.Constant("O1")))
         if any(ast.unparse(value) not in _USUAL.get(str(name), ()) for name, value in given.items()):
-            raise NotUnderstood(call, "it has settings of its own")
+            raise NotUnderstood(call, "it has options that have no counterpart")
         statement = self.program.statement(call)
         target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         names = [ast.unparse(thing) for thing in things]
         if not isinstance(target, ast.Tuple) or [ast.unparse(e) for e in target.elts] != names or len(names) != 2:
-            raise NotUnderstood(call, "it does not give a model and an optimizer back under their names")
+            raise NotUnderstood(call, "it does not return one model and one optimizer under their old names")
         self.found.bindings.append(statement)
 
     def _level(self, call: ast.Call, given: ast.expr) -> None:
@@ -92,7 +92,7 @@ class Apex:
             level = self.settings.tracer.assigned(writes[0]) or given
         value = self._default(level.attr) if isinstance(level, ast.Attribute) else getattr(level, "value", None)
         if value not in LEVELS:
-            raise NotUnderstood(call, "its level is not plainly `O1` or `O2`")
+            raise NotUnderstood(call, "cannot tell that its level is `O1` or `O2`")
         self.found.level = str(value)
         self.found.level_option = level if isinstance(level, ast.Attribute) else None
 

@@ -110,7 +110,7 @@ class Precisions:
                 raise NotUnderstood(call, "a part of the training is switched to full precision")
             return
         if "cache_enabled" in given or any(isinstance(a, ast.Starred) for a in call.args):
-            raise NotUnderstood(call, "`autocast` has settings of its own")
+            raise NotUnderstood(call, "`autocast` has options that have no counterpart")
         place: ast.expr = call
         parent = self.program.parent(call)
         if isinstance(parent, ast.IfExp):
@@ -309,7 +309,7 @@ class Scaler:
     def _follow(self, scaler: ast.Call) -> None:
         given = {k.arg for k in scaler.keywords} - {"enabled", "device"}
         if given or len(scaler.args) > 1:
-            raise NotUnderstood(scaler, "the scaler has settings of its own")
+            raise NotUnderstood(scaler, "the scaler has options that have no counterpart")
         enabled = next((k.value for k in scaler.keywords if k.arg == "enabled"), None)
         conditions = self.switches.conditions(scaler, [enabled] if enabled is not None else [])
         for node in list(self.program.flow.values):

@@ -316,7 +316,7 @@ class Preparer:
             if container is not None and binding.kind != "item":
                 self._loader_in(container, binding, source)
             elif self._is_generator(binding):
-                message = "a generator makes these batches, and what it takes them from is not seen to be a loader"
+                message = "these batches come from a generator, and cannot tell from which loader it takes them"
                 self.found.obstacles.append((binding.node, message))
             elif binding.kind == "inline":
                 assert isinstance(binding.node, ast.expr)
@@ -463,4 +463,4 @@ def dealt_twice(tracer: Tracer, sources: Sequence[ast.expr], items: Sequence[Ite
             statement = binding.statement if binding.kind != "parameter" else None
             if any((i.text, i.frame, i.statement) == (binding.text, binding.scope, statement) for i in loaders):
                 text = binding.text
-                yield source, f"`{text}` is dealt out by another loop: what is made of it would be dealt out twice"
+                yield source, f"`{text}` is sharded by another loop: what is made of it would be sharded twice"

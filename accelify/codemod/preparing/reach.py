@@ -286,7 +286,10 @@ class Reacher:
             self.found.homes.append(node)
             if node in self.flow.lost and not self.flow.callers.get(node) and self._only_trains(node):
                 self.found.obstacles.append(
-                    (node.node, f"`{node.name}` is handed on as a value, and what it trains is set up elsewhere")
+                    (
+                        node.node,
+                        f"`{node.name}` is passed on as a value, and its model and optimizer are set up elsewhere",
+                    )
                 )
             return
         self._settle_function(node)
@@ -361,7 +364,7 @@ class Reacher:
             self.found.obstacles.append(
                 (
                     function.node,
-                    f"`{function.name}` is handed on as a value, so its callers cannot be given the accelerator",
+                    f"`{function.name}` is passed on as a value, so its calls cannot be given the accelerator",
                 )
             )
         self.found.parameters.append(function)

@@ -74,7 +74,7 @@ class WrappedTraining:
                 yield (
                     call,
                     (
-                        f"`{ast.unparse(call.func)}` trains through a method of the model's own, past its wrapper: "
+                        f"`{ast.unparse(call.func)}` trains without `forward`, and so without the wrapper: "
                         "each process would train alone. Let `forward` call it, or rewrite with `--runtime accelify`"
                     ),
                 )
@@ -82,7 +82,7 @@ class WrappedTraining:
             yield backward, "cannot tell through which wrapped model this backward pass goes"
 
     def _goes_twice(self, backward: ast.Call, graph: Graph) -> Found:
-        """A second backward pass through what one forward pass has made is not brought together."""
+        """A second backward pass through one forward pass: its gradients are not averaged."""
         frame = self.program.frame(backward)
         loop = innermost_loop(self.program, backward)
         for item, sites in graph.forwards.items():
@@ -102,13 +102,14 @@ class WrappedTraining:
                 yield (
                     backward,
                     (
-                        f"this may be a second backward pass through one forward pass of `{item.text}`, which its "
-                        "wrapper does not bring together: add the losses up, or rewrite with `--runtime accelify`"
+                        f"this may be a second backward pass through one forward pass of `{item.text}`, whose "
+                        "gradients the wrapper does not average: add the losses up, or rewrite with "
+                        "`--runtime accelify`"
                     ),
                 )
 
     def _taken_apart(self) -> Found:
-        """A wrapper cannot be looped over or indexed, and what is inside must not be trained past it."""
+        """A wrapper cannot be looped over or indexed, and what is inside must not be trained without it."""
         for node in list(self.program.flow.values):
             parent = self.program.parent(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
             if parent is None or not self.program.values(node) & self.preparation.models:
@@ -118,7 +119,7 @@ class WrappedTraining:
             walked = isinstance(parent, ast.Call) and any(names.iteration(n) for n in self.program.called(parent))
             assert isinstance(node, (ast.Name, ast.Attribute))
             if (looped or indexed or walked) and self.wrapping.is_wrapper(node):
-                yield node, f"`{ast.unparse(node)}` is taken apart here, and so trained past its wrapper"
+                yield node, f"`{ast.unparse(node)}` is taken apart here, and so trained without its wrapper"
 
     # What is stepped.
 
@@ -171,7 +172,7 @@ class WrappedTraining:
     # What is wrapped besides.
 
     def _loaders(self) -> Found:
-        message = "this is no plain `torch.utils.data.DataLoader`: it might not be dealt out"
+        message = "this is not a plain `torch.utils.data.DataLoader`: it might not be sharded"
         for item in (i for i in self.preparation.items if i.kind == "loader"):
             values = self._values_of(item) or frozenset(self.preparation.loaders)
             if not self._are_plain(values):

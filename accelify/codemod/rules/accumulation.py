@@ -1,4 +1,4 @@
-"""Say where gradients are accumulated by hand in a way that the accelerator has a word for.
+"""Point out gradient accumulation by hand that `accelerator.accumulate` can replace.
 
     loss = loss / 4
     loss.backward()

@@ -37,13 +37,13 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
             continue
         accelerator = script.accelerator(call)
         if accelerator is None:
-            yield Obstacle(NAME, path, call, "the accelerator cannot be handed to this backward pass")
+            yield Obstacle(NAME, path, call, "the accelerator cannot be passed to this backward pass")
             continue
         yield Change(
             rule=NAME,
             path=path,
             line=call.lineno,
-            reason="the accelerator scales the loss, and brings the gradients of all processes together",
+            reason="the accelerator scales the loss, and averages the gradients across processes",
             edits=(
                 Replace(
                     call,

@@ -1,4 +1,4 @@
-"""Say what the batch size means on N processes, once for a program; and which models take no other size.
+"""Say what the batch size means on N processes, and which models take no other size.
 
     loader = DataLoader(data, batch_size=64)    each of N processes takes 64 samples for a step: 64 * N together
 

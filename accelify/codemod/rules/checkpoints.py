@@ -1,4 +1,4 @@
-"""Save from one process, whole or not at all.
+"""Save from one process, completely or not at all.
 
     torch.save(model.state_dict(), path)    ->    accelerator.save(model.state_dict(), path)
 
@@ -140,7 +140,7 @@ def _saved(script: Script, save: Save, saver: str, imported: set[Scope]) -> Iter
         if root not in imported:
             edits.append(script.access.import_edit(root, f"import {saver}"))
         imported.add(root)
-    yield Change(NAME, script.path(call), call.lineno, "written by one process, and whole or not at all", tuple(edits))
+    yield Change(NAME, script.path(call), call.lineno, "written by one process, completely or not at all", tuple(edits))
 
 
 def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:

@@ -1,4 +1,4 @@
-"""Create the accelerator, and hand it to the functions and classes that need it.
+"""Create the accelerator, and pass it to the functions and classes that need it.
 
     accelerator = Accelerator()
 
@@ -6,7 +6,7 @@ Why: at module level when the script's set-up is there; at the top of the functi
 that importing the file starts nothing. A `device` parameter whose uses are all gone becomes `accelerator`, at the
 definition and at every call; else a parameter is added, the last one, so that no other moves. A class that owns its
 loop keeps `self.accelerator`.
-Left alone: functions that are handed on as values: their callers are not known, so the file is declined.
+Left alone: functions that are passed on as values: their callers are not known, so the file is declined.
 """
 
 from __future__ import annotations

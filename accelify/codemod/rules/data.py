@@ -1,12 +1,12 @@
-"""Deal the data out where the script has no `DataLoader`.
+"""Shard the data where the script has no `DataLoader`.
 
     for i in range(0, len(x), batch_size):    ->    for i in accelerator.shard(range(0, len(x), batch_size)):
 
-Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is dealt out, an
+Why: wrapped blindly, every process would train on the same data. A loop over indices, slices or items is sharded, an
 equal number to each process. Batches drawn at random get random numbers of their own in each process; for
-loops over sharded data, and data sets that draw what they hand out, the runtime does that. A loop that ends before a
+loops over sharded data, and data sets that draw their samples, the runtime does that. A loop that ends before a
 last batch that is not full (`if i == len(data) // 64: break`) counts the rounds of one process.
-Left alone: the mini-batches of what an environment told this process, which no other has; and a full batch, which more
+Left alone: the mini-batches of what this process alone has collected from an environment; and a full batch, which more
 processes cannot divide. A note says so.
 """
 
@@ -42,17 +42,17 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         accelerator = script.accelerator(source)
         path = script.path(source)
         if not script.options.runtime.has("shard"):
-            message = "Accelerate deals out loaders only: put a `DataLoader` round this loop's data"
+            message = "Accelerate shards loaders only: use a `DataLoader` for this loop's data"
             yield Obstacle(NAME, path, source, message)
             continue
         if accelerator is None:
-            yield Obstacle(NAME, path, source, "the accelerator cannot be handed to the loop that deals out the data")
+            yield Obstacle(NAME, path, source, "the accelerator cannot be passed to the loop that shards the data")
             continue
         yield Change(
             rule=NAME,
             path=path,
             line=source.lineno,
-            reason="the loop deals out the data: each process takes its share, one process takes all",
+            reason="the loop's data are sharded: each process takes its shard; one process takes all",
             edits=(
                 Replace(
                     source,
@@ -97,7 +97,7 @@ def _same(script: Script) -> Iterator[Remark]:
     for source in asked:
         accelerator = script.reach.name
         message = (
-            f"`{ast.unparse(source)}` is not sharded: every process goes over all that it yields. Have its library "
+            f"`{ast.unparse(source)}` is not sharded: every process takes all that it yields. Have its library "
             f"shard it, by `{accelerator}.process_index` of `{accelerator}.num_processes`, or gain no speed"
         )
         yield Remark(NAME, script.path(source), source, message, Tier.REVIEW)
@@ -123,12 +123,14 @@ def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Itera
     for node, steers in numbers.asked(loop) if script.prepared.is_dealt_by_hand(loop) else ():
         if steers:
             message = (
-                "the training goes by the number of an item here, and each process has items of its own: "
+                "the training depends on the index of an item here, and each process has a shard of the items: "
                 "count the rounds, as in `for step, i in enumerate(range(n)):`, or end the range before"
             )
             yield Obstacle(NAME, script.path(node), node, message)
         else:
-            message = "each process has only its own share of this counter's values, so some may never get here"
+            message = (
+                "each process has only its own shard of this counter's values, so some values may never occur here"
+            )
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
     is_divided = script.options.keep_global_batch and not script.prepared.is_dealt_by_hand(loop)
     for whole in numbers.never_counted(loop, script.prepared.is_loader) if not is_divided else ():

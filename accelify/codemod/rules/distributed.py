@@ -1,4 +1,4 @@
-"""Take apart what a script does by hand to run on several processes.
+"""Replace what a script does by hand to run on several processes.
 
     dist.init_process_group("nccl")                        ->    (nothing)
     torch.cuda.set_device(local_rank)                      ->    (nothing)
@@ -11,8 +11,8 @@
     dist.all_reduce(total)                                 ->    total = accelerator.reduce(total)
     dist.destroy_process_group()                           ->    (nothing)
 
-Why: the same script then runs on a CPU, one GPU or many: `accelify launch` starts the processes, `prepare` shares the
-data out and wraps nothing. Batch sizes stay those of one process. A loader that shuffles draws its order from torch's
+Why: the same script then runs on a CPU, one GPU or many: `accelify launch` starts the processes, `prepare` shards the
+data and wraps nothing. Batch sizes stay those of one process. A loader that shuffles draws its order from torch's
 random numbers now, no more from the sampler's own.
 Left alone: everything, where a part is not understood (processes spawned by the script itself, a group of its own,
 collectives of other kinds, distribution that is optional); the file is declined, with the list.
@@ -64,7 +64,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 
 
 def _remove(script: Script, statement: ast.stmt, gone: set[ast.stmt]) -> Iterator[Change]:
-    reason = "the accelerator starts and ends the processes, and deals out the data"
+    reason = "the accelerator starts and ends the processes, and shards the data"
     parent = script.program.parent(statement)
     while isinstance(parent, ast.If) and script.changes_nothing(parent.test) and {*parent.body, *parent.orelse} <= gone:
         gone.add(parent)
@@ -87,7 +87,7 @@ def _reduce(script: Script, call: ast.Call, kind: str) -> Iterator[Change | Obst
     accelerator = script.accelerator(call)
     path, statement = script.path(call), script.program.statement(call)
     if accelerator is None:
-        yield Obstacle(NAME, path, call, "the accelerator cannot be handed to where values are reduced")
+        yield Obstacle(NAME, path, call, "the accelerator cannot be passed to where values are reduced")
         return
     tensor = next((k.value for k in call.keywords if k.arg == "tensor"), None) or call.args[0]
     name = ast.unparse(tensor)
@@ -104,8 +104,8 @@ def _loader(script: Script, loader: ast.Call, shuffles: bool) -> Iterator[Change
     keeps = (loader.func, *loader.args, *(k.value for k in loader.keywords if k.arg not in ("sampler", "shuffle")))
     edit = Replace(loader, partial(own_order, shuffles=shuffles), keeps=keeps)
     is_prepared = any(isinstance(v, Made) and v.node is loader for v in script.preparation.loaders)
-    alone = "only the main process goes over these data, so it goes over all of them"
-    reason = "a prepared loader gives each process its share" if is_prepared else alone
+    alone = "only the main process reads these data, so it reads all of them"
+    reason = "a prepared loader gives each process its shard" if is_prepared else alone
     yield Change(NAME, path, loader.lineno, reason, (edit,), Tier.REVIEW)
     if shuffles:
         message = "shuffled by torch's random numbers now, and anew in each epoch; the sampler had an order of its own"

@@ -1,9 +1,9 @@
-"""Point out what stays in files that change, but not for it.
+"""Point out device moves and distributed calls that stay in files that change for another reason.
 
-    def batchify(data): return data.cuda()    in a file of which only a folder's making changes
+    def batchify(data): return data.cuda()    in a file where only `os.makedirs` changes
     def init(rank): dist.init_process_group(...)    in a changed file, where the script never calls it
 
-Why: a file that was changed is taken for migrated, and what it still moves, wraps or distributes is never hidden.
+Why: a reader takes a changed file for a migrated one, so whatever it still moves, wraps or distributes is listed.
 Left alone: all of it; each process has a GPU of its own as the current one.
 """
 
@@ -24,7 +24,7 @@ _BY_HAND = _DISTRIBUTING | {"backward", "DataParallel", "GradScaler"}
 def find(script: Script) -> Iterator[Remark]:
     """A note for each such call in a file that the plan changes and that no training code gets to."""
     files = {p.path for p in script.program.files} - script.files
-    message = "stays: the training code of the script never hands the accelerator to this file"
+    message = "stays: the training code of the script never passes the accelerator to this file"
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
         yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):

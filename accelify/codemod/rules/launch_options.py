@@ -1,4 +1,4 @@
-"""Take out the settings that only told a script how to start its processes.
+"""Remove the options that only said how the script starts its processes.
 
     parser.add_argument("--dist-url", ...)                 ->    (nothing)
     args.world_size = ngpus * args.world_size              ->    (nothing)
@@ -53,7 +53,7 @@ def _settings(script: Launched, settings: _Settings) -> Iterator[Change | Remark
     for after, target, word in script.edits.numbers:
         if settings.is_read(target):
             code = f"{ast.unparse(target)} = {script.group(after)}.{word}()"
-            reason = "a process is told its number by the accelerator"
+            reason = "the accelerator knows the rank of the process"
             yield Change(NAME, script.path(after), after.lineno, reason, (Insert(after, "after", code),))
     for statement in settings.statements():
         yield Change(NAME, script.path(statement), statement.lineno, _REASON, (Remove(statement),))

@@ -1,4 +1,4 @@
-"""Count over all processes what a loop over shared data counts.
+"""Combine across processes what a sharded loop counts.
 
     for x, y in train_loader:
         ...
@@ -15,17 +15,17 @@
     losses = accelerator.gather_for_metrics(losses, per="batch")    # added
     print(np.mean(losses))
 
-Why: each process adds up its own share; what is printed, returned or decided from the sums is meant of all the data.
+Why: each process adds up its own shard; what is printed, returned or decided from the sums is meant for all data.
 What the script divides by `len(train_loader)`, which counts the batches of one process, is reduced by its mean. The
 rows that a prepared loader adds to even out the last step of an epoch are trimmed off before rows are counted, where
 nothing else in the loop needs them.
-The meters of a loop, objects whose `update` adds to sums, are put together where they are read after it. So are lists
+The meters of a loop, objects whose `update` adds to sums, are combined where they are read after it. So are lists
 that get one number from each batch, where their mean is read.
-A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag tells, is dealt out like the
+A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag says, is sharded like the
 latter where it evaluates: `for x, y in loader if training else accelerator.shard(loader, even=False)`.
-A loop that evaluates, where all that leaves it is added up or collected, has its batches shared out as they are, and
-sums, meters and lists are put together after the loop: the numbers are those of one process. Any other evaluation stays
-whole in every process, which is right but no faster.
+A loop that evaluates, where all that leaves it is added up or collected, has its batches sharded as they are, and
+sums, meters and lists are combined after the loop: the numbers are those of one process. Any other evaluation is not
+sharded: every process evaluates all of it, which is right but no faster.
 Left alone: a sum that does not begin at zero just outside its loop, or that is read nowhere after it; one whose use
 after the loop cannot be followed. A note names each.
 """
@@ -103,7 +103,7 @@ def _dealt(script: Script, dealing: Dealing) -> Change:
         rule=NAME,
         path=script.path(dealing.loop),
         line=dealing.loop.lineno,
-        reason="each batch is evaluated in one process, and what is added up and collected is of all of them",
+        reason="each batch is evaluated by one process; sums and lists are combined across processes after the loop",
         edits=(deal, *inserted),
     )
 
@@ -150,7 +150,7 @@ def _share(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.CSTNode
 def _shown(script: Script, dealing: Dealing) -> Iterator[Remark]:
     """What the loop itself shows before it is over."""
     for read in dealing.shown[:1]:
-        message = "what is shown here is of this process's share of the batches, until the loop is over"
+        message = "until the loop is over, what is shown here is computed from this process's shard only"
         yield Remark(NAME, script.path(read), read, message, Tier.ADVICE)
 
 

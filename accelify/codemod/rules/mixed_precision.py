@@ -1,4 +1,4 @@
-"""Let the accelerator do the mixed precision that the script arranges by hand.
+"""Let the accelerator do the mixed precision that the script does by hand.
 
     scaler = torch.amp.GradScaler("cuda", enabled=args.amp)    ->    (nothing)
     with torch.autocast("cuda", enabled=args.amp):             ->    with accelerator.autocast():
@@ -115,7 +115,7 @@ def _of_apex(script: Script, found: Precision) -> Iterator[Change | Obstacle]:
     for block, loss in found.scaled.items():
         accelerator = script.accelerator(block)
         if accelerator is None:
-            yield Obstacle(NAME, script.path(block), block, "the accelerator cannot be handed to this backward pass")
+            yield Obstacle(NAME, script.path(block), block, "the accelerator cannot be passed to this backward pass")
         elif block not in inside:
             code = f"{accelerator}.backward({ast.unparse(loss)})"
             edits: tuple[Edit, ...] = (Remove(block), Insert(block, "after", code))
@@ -129,7 +129,7 @@ def _of_apex(script: Script, found: Precision) -> Iterator[Change | Obstacle]:
         accelerator = script.accelerator(clip)
         if accelerator is None:
             yield Obstacle(
-                NAME, script.path(clip), clip, "the accelerator cannot be handed to where gradients are clipped"
+                NAME, script.path(clip), clip, "the accelerator cannot be passed to where gradients are clipped"
             )
         elif clip not in inside:
             yield _clip(script, clip, accelerator)
@@ -175,7 +175,7 @@ def _unscale(script: Script, call: ast.Call, statement: ast.stmt) -> Iterator[Ch
     """Clipping by the accelerator unscales first; where nothing clips, unscaling stays."""
     path, accelerator = script.path(call), script.accelerator(call)
     if accelerator is None:
-        yield Obstacle(NAME, path, call, "the accelerator cannot be handed to where gradients are unscaled")
+        yield Obstacle(NAME, path, call, "the accelerator cannot be passed to where gradients are unscaled")
         return
     reads = (accelerator.split(".")[0],)
     block = script.program.block(statement)

@@ -8,7 +8,7 @@
 
 Why: the option names one GPU, as `cuda:0` is, and each process has another.
 Left alone: an option that the script gives a value itself, where `devices` does it; functions that do more with it than
-move things there; places that the accelerator does not reach.
+move tensors there; places that the accelerator does not reach.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """List what a person should look at: right as it stands, or not ours to decide.
 
-    total += loss.item()                  a sum over one process's share
+    total += loss.item()                  a sum over one process's shard
     for x, y in test_loader:              evaluated in full by every process
-    output, hidden = model(x, hidden)     a state carried from one share's batch to its next
+    output, hidden = model(x, hidden)     a state carried from one batch of a shard to the next
 
 Why: what a migrated script still holds is never hidden; "0 notes" means it.
 Left alone: all of it.
@@ -28,36 +28,36 @@ from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
 
 NAME = "notes"
-_STEPS = "each process takes only its share of these steps: `len` of the prepared loader is how many"
+_STEPS = "each process takes only its shard of these steps: `len` of the prepared loader counts them"
 _FEWER = (
     "`len` of a prepared loader counts this process's batches, fewer with more processes: so does this schedule, which "
     "steps once an epoch"
 )
 _OF_SHARDS = (About.SUM, About.LIST, About.RUNNING)
-_OWN_BATCHES = "{} is of this process's own batches only"
+_OWN_BATCHES = "{} is computed from this process's own batches only"
 _OWN = {
     About.SUM: (
-        "{} adds up this process's share only: reduce it over the processes where the whole is meant",
+        "{} adds up this process's shard only: reduce it across processes where the sum over all data is meant",
         Tier.REVIEW,
     ),
-    About.LIST: ("{} collects this process's share only: gather it where the whole is meant", Tier.REVIEW),
+    About.LIST: ("{} collects this process's shard only: gather it where all data are meant", Tier.REVIEW),
     About.RUNNING: (
-        "{} is worked out from this process's share only: reduce it over the processes where the whole is meant",
+        "{} is computed from this process's shard only: reduce it across processes where all data are meant",
         Tier.REVIEW,
     ),
     About.UNFINISHED: (_OWN_BATCHES, Tier.ADVICE),
     About.BATCH: (_OWN_BATCHES, Tier.ADVICE),
     About.STATE: (
-        "later steps compute with {}, and each process puts only its share of the data into it: gather it over them",
+        "later steps compute with {}, and each process puts only its shard of the data into it: gather it",
         Tier.REVIEW,
     ),
     About.CARRIED: (
-        "{} is carried from one batch to the next, and each process takes only its share of them, in turn",
+        "{} is carried from one batch to the next, and each process takes only every N-th batch",
         Tier.REVIEW,
     ),
     About.LAST: (_OWN_BATCHES, Tier.ADVICE),
 }
-_SHARE = "where this is given a prepared loader it goes over this process's share only: so do its sums"
+_SHARE = "called with a prepared loader, this loop sees this process's shard only, and so do its sums"
 
 
 def find(script: Script) -> Iterator[Remark]:
@@ -232,12 +232,12 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark
         yield Remark(NAME, script.path(loop), loop, _SHARE, Tier.REVIEW)
     elif metrics := sorted(_metrics_in(script, loop)):
         message = (
-            f"stays whole, but each of {', '.join(metrics)} adds up over the processes by itself: sums and counts "
-            "come out N times as large, means as they are"
+            f"this loop is not sharded, but {', '.join(metrics)} sums across processes by itself: sums and counts "
+            "come out N times as large, means are unchanged"
         )
         yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
     else:
-        message = "stays whole: every process goes over all of it, which is right but no faster"
+        message = "this loop is not sharded: every process evaluates all of it, which is right but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
 
 

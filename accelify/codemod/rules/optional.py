@@ -1,4 +1,4 @@
-"""Take away the choice between one process and several: the accelerator does for both what each branch did for one.
+"""Remove the choice between one process and several: the accelerator serves both.
 
     if args.distributed:                                   ->    (nothing)
         dist.init_process_group("nccl")

@@ -1,4 +1,4 @@
-"""Point out calls that look like torch's but are answered by the project's own methods.
+"""Point out calls that look like torch's but are the project's own methods.
 
     net.cuda()          class Net defines `cuda`: the call stays, and moves what that method moves
     criterion.backward() class Loss defines `backward`: the backward pass inside it is what changes

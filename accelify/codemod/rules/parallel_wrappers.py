@@ -1,4 +1,4 @@
-"""Take `nn.DataParallel` off.
+"""Remove `nn.DataParallel`.
 
     model = nn.DataParallel(model)    ->    (nothing)
     model.module.state_dict()         ->    model.state_dict()

@@ -39,7 +39,7 @@ def _statement(script: Script, group: Group) -> Iterator[Change | Obstacle]:
     path = script.path(first)
     names = ", ".join(i.text for i in group.items)
     if accelerator is None:
-        yield Obstacle(NAME, path, first, f"the accelerator cannot be handed to where {names} would be prepared")
+        yield Obstacle(NAME, path, first, f"the accelerator cannot be passed to where {names} would be prepared")
         return
     code = snippets.call_statement(names, f"{accelerator}.prepare", names, first.col_offset)
     where = "after" if anchor is not None else "before"
@@ -61,7 +61,7 @@ def _bare(script: Script, item: Item) -> Iterator[Change | Obstacle]:
             NAME,
             script.path(statement),
             statement,
-            f"the accelerator cannot be handed to where {item.text} would be prepared",
+            f"the accelerator cannot be passed to where {item.text} would be prepared",
         )
         return
     yield Change(
@@ -84,7 +84,7 @@ def _wrap(script: Script, kind: str, node: ast.expr) -> Iterator[Change | Obstac
     accelerator = script.accelerator(node)
     path = script.path(node)
     if accelerator is None:
-        yield Obstacle(NAME, path, node, f"the accelerator cannot be handed to where this {kind} is built")
+        yield Obstacle(NAME, path, node, f"the accelerator cannot be passed to where this {kind} is built")
         return
     yield Change(
         rule=NAME,

@@ -1,4 +1,4 @@
-"""Decide learning rates from what all processes have seen.
+"""Keep learning rates equal on all processes.
 
     scheduler.step(loss)    ->    scheduler.step(accelerator.reduce(loss, "mean"))
 

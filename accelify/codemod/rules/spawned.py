@@ -56,14 +56,12 @@ def _worker(script: Launched, spawn: Spawn) -> Iterator[Change]:
             edits.append(Replace(reads[0], partial(snippets.coded, code=code), reads=(code.partition(".")[0],)))
         elif reads:
             edits.append(Insert(first, "before", f"{name} = {code}"))
-    yield Change(NAME, script.path(node), node.lineno, "a process is told its number by the accelerator", tuple(edits))
+    yield Change(NAME, script.path(node), node.lineno, "the accelerator knows the rank of the process", tuple(edits))
     for other in script.program.flow.callers.get(spawn.worker, ()):
         if other not in script.edits.gone:
             arguments = [script.tracer.argument(other, spawn.worker, name) for name in dropped]
             drops = tuple(DropArgument(other, a) for a in arguments if a is not None)
-            yield Change(
-                NAME, script.path(other), other.lineno, "a process is told its number by the accelerator", drops
-            )
+            yield Change(NAME, script.path(other), other.lineno, "the accelerator knows the rank of the process", drops)
 
 
 def _is_docstring(statement: ast.stmt) -> bool:

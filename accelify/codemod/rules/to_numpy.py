@@ -1,4 +1,4 @@
-"""Bring to the CPU what NumPy or a plot reads, and what the script computes there.
+"""Move to the CPU what NumPy or a plot reads, and what the script computes there.
 
     losses.append(loss.data.numpy())    ->    losses.append(loss.data.cpu().numpy())
     np.array(y)                         ->    np.array(y.cpu())

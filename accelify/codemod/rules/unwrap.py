@@ -4,7 +4,7 @@
     model.sample(8)                         ->    accelerator.unwrap_model(model).sample(8)
 
 Why: over many processes Accelerate's `prepare` gives back a wrapper, which has none of the model's own attributes and
-methods, and whose state has other keys. Called as `model(x)`, the wrapper brings all processes' gradients together.
+methods, and whose state has other keys. Called as `model(x)`, the wrapper averages the gradients across processes.
 Left alone: calls of the model, and what the wrapper answers as the model does; code that reads the model from before it
 was prepared. Training past the wrapper, through a method of the model's own, is declined. Where Accelerate's processes
 or its loaders draw other random numbers than ours would, a note says so.
@@ -44,7 +44,7 @@ def _random_numbers(script: Script) -> Iterator[Remark]:
     """What Accelerate leaves to the script, or does in another order."""
     backward = script.training.backwards[0]
     if not any(names.is_seed(name) for call in script.program.calls for name in script.program.called(call)):
-        message = "nothing seeds torch: what each process draws beside its loader, a split or a permutation, is its own"
+        message = "nothing seeds torch: a split or a permutation that the script draws differs between processes"
         yield Remark(NAME, script.path(backward), backward, f"{message}; `accelerate.utils.set_seed`", Tier.REVIEW)
     zipped = {c for c in script.program.calls if script.program.called(c) == {"zip"} and script.prepared.is_loader(c)}
     for call in sorted(zipped, key=script.program.position):

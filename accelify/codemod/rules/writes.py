@@ -1,4 +1,4 @@
-"""Write from one process what one process would write.
+"""Write files, plots and logs from one process only.
 
     writer.add_scalar("loss", loss.item(), step)    ->    if accelerator.is_main_process:
                                                               writer.add_scalar("loss", loss.item(), step)

@@ -24,7 +24,7 @@ def test_the_common_training_loop() -> None:
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        (STEP.replace("model(x)", "model.encode(x)"), "past its wrapper"),
+        (STEP.replace("model(x)", "model.encode(x)"), "without the wrapper"),
         (STEP.replace("model(x)", "inner(x)"), "from before it was prepared"),
         (STEP.replace("model(x)", "x"), "cannot tell through which wrapped model"),
     ],

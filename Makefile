@@ -42,7 +42,7 @@ $(DOCS_STAMP): $(STAMP) requirements/docs.txt
 
 docs: $(DOCS_STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "built: build/site/index.html"
+	@echo "built: build/site/index.html; to search it: $(BIN)/python -m http.server --directory build/site"
 
 # Compiled once, here, and not by each of the many processes that the tests start where Python may write no bytecode.
 test: venv

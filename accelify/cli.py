@@ -22,13 +22,13 @@ INTERRUPTED = 130  # 128 plus SIGINT, as shells count
 COMMANDS = {
     "rewrite": "Migrate training scripts, or show and check what would change.",
     "explain": "Print what a rule of the rewriter does, and why.",
-    "why": "Print what the rewriter knows of a line, and why it changes or stays.",
+    "why": "Print what is known about a line, and why it changes or stays.",
     "launch": "Run a script on one process or many, on one machine or many.",
     "verify": "Prove by running that the migrated script trains the same model.",
-    "config": "Ask how this project is to be launched, and write it down.",
-    "env": "Print what a bug report needs.",
-    "test": "Check on several processes that training works here.",
-    "completion": "Make your shell complete commands and options.",
+    "config": "Ask how to launch this project, and save the answers.",
+    "env": "Print versions, devices and settings, for a bug report.",
+    "test": "Check that training on several processes works on this machine.",
+    "completion": "Install or print shell completion for bash, zsh and fish.",
 }
 
 

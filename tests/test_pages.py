@@ -240,4 +240,4 @@ def test_every_link_leads_to_a_file() -> None:
 def test_every_page_is_in_the_navigation() -> None:
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):
-        assert f"- {page.relative_to(ROOT / 'docs').as_posix()}\n" in listed
+        assert f" {page.relative_to(ROOT / 'docs').as_posix()}\n" in listed

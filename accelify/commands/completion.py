@@ -13,7 +13,7 @@ _VARIABLE = "_ACCELIFY_COMPLETE"
 _COMPINIT = "#compdef accelify\n(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
 
 
-@click.command(short_help="Make your shell complete commands and options.")
+@click.command(short_help="Install or print shell completion for bash, zsh and fish.")
 @click.argument("shell", required=False, type=click.Choice(SHELLS))
 @click.option("--install", is_flag=True, help="Install it for you, rather than printing it.")
 def command(shell: str | None, install: bool) -> None:

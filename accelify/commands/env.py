@@ -21,7 +21,7 @@ VARIABLES = (
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--devices", is_flag=True, help="Import torch and say what it sees, too.")
+@click.option("--devices", is_flag=True, help="Import torch and print the devices that it sees, too.")
 def command(devices: bool) -> None:
     """Print versions, devices, settings with their origins, and the torchrun command of a launch from here."""
     for name, value in _facts():

@@ -84,16 +84,16 @@ class Mode:
     metavar="FILE",
     help="Write the report into this file.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say only what is left for a person.")
-@click.option("-v", "--verbose", is_flag=True, help=f"Say all of each file, though there are more than {FEW}.")
-@click.option("--statistics", is_flag=True, help="Count by rule what was done, noted and declined, instead.")
+@click.option("-q", "--quiet", is_flag=True, help="Report only what is left for a person.")
+@click.option("-v", "--verbose", is_flag=True, help=f"Report every change, also of more than {FEW} files.")
+@click.option("--statistics", is_flag=True, help="Print counts by rule, instead of the report.")
 @click.option("-n", "--no-cache", is_flag=True, help="Neither read nor keep results of earlier runs.")
 @click.option(
     "--cache-dir",
     type=click.Path(path_type=Path, file_okay=False),
     envvar="ACCELIFY_CACHE_DIR",
     metavar="DIR",
-    help="Where to keep them.  [default: .accelify_cache beside the pyproject.toml, or at the repository's top]",
+    help="Where to keep these results.  [default: .accelify_cache beside pyproject.toml, or at the repository's top]",
 )
 @click.option("--verify", is_flag=True, help="Run each script before and after, and change only what is proven.")
 @click.option("--stdin-filename", default="-", metavar="NAME", help="What to call the script that `-` reads.")

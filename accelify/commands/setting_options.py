@@ -33,7 +33,9 @@ _OPTIONS = (
         "--exclude", multiple=True, metavar="PATTERN,...", help="What to skip in folders, instead of the default."
     ),
     click.option("--extend-exclude", multiple=True, metavar="PATTERN,...", help="What to skip in folders besides."),
-    click.option("--force-exclude/--no-force-exclude", default=None, help="Skip a file even if it is named."),
+    click.option(
+        "--force-exclude/--no-force-exclude", default=None, help="Skip excluded files even if they are named."
+    ),
     click.option(
         "--follow/--no-follow",
         default=None,
@@ -47,7 +49,7 @@ _OPTIONS = (
     click.option(
         "--runtime",
         type=click.Choice(["accelify", "accelerate"]),
-        help="The library that migrated scripts import: ours, or Hugging Face Accelerate.  [default: accelify]",
+        help="The library that migrated scripts import: accelify's own, or Hugging Face Accelerate.  [default: accelify]",
     ),
     click.option(
         "--config",

@@ -19,16 +19,23 @@ OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the s
 @click.command(short_help="Prove by running that the migrated script trains the same model.", context_settings=OPTIONS)
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--against", type=click.Path(path_type=Path, exists=True), metavar="NEW", help="The migrated script.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="NEW",
+    help="A migrated script to compare with, instead of accelify's.",
+)
 @click.option("--also", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help="Rewrite this file too.")
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, package.train, run as by `python -m`.")
-@click.option("--processes", type=click.IntRange(min=2), default=2, show_default=True, help="Of the third run.")
+@click.option(
+    "--processes", type=click.IntRange(min=2), default=2, show_default=True, help="Processes of the third run."
+)
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help=STEPS)
-@click.option("--full", is_flag=True, help="Let the runs end by themselves.")
+@click.option("--full", is_flag=True, help="Run until the script ends, instead of some steps.")
 @click.option("--synthetic", is_flag=True, help="Small made-up data for datasets that are not here.")
 @click.option("--pretend-gpu", is_flag=True, help="All steps on pretend GPUs, too, not two.")
 @click.option(
-    "--timeout", type=SECONDS, default=600.0, show_default=True, metavar="SECONDS", help="The most of one run."
+    "--timeout", type=SECONDS, default=600.0, show_default=True, metavar="SECONDS", help="Longest time for one run."
 )
 @click.option(
     "--silence",
@@ -36,10 +43,15 @@ OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the s
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="When ranks count as hanging.",
+    help="After this time without progress a rank counts as hanging.",
 )
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write a report there.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write an HTML report into this file.",
+)
 def command(
     script: Path,
     arguments: tuple[str, ...],

@@ -63,6 +63,20 @@ class Accelerator:
 
     In one process it adds nothing: the same objects, the same numbers. Over several, `prepare` gives each rank its
     shard of the data, and gradients agree on all ranks after `backward`.
+
+    Examples:
+        >>> import torch
+        >>> accelerator = Accelerator(cpu=True)
+        >>> model = torch.nn.Linear(2, 1)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> loader = torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=4)
+        >>> loader, model, optimizer = accelerator.prepare(loader, model, optimizer)
+        >>> for batch in loader:
+        ...     optimizer.zero_grad()
+        ...     accelerator.backward(model(batch).pow(2).mean())
+        ...     optimizer.step()
+        >>> accelerator.num_processes
+        1
     """
 
     def __init__(
@@ -195,6 +209,15 @@ class Accelerator:
         is, where nothing has to be done. Those in a short list, tuple or dict are prepared, too, and None passes
         through. `device_placement` says for each object whether it is moved.
         Raises: CannotPrepare for anything else, with what to give instead.
+
+        Examples:
+            >>> import torch
+            >>> model, data = torch.nn.Linear(2, 1), torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=4)
+            >>> prepared_data, prepared_model = Accelerator(cpu=True).prepare(data, model)
+            >>> prepared_model is model
+            True
+            >>> len(prepared_data)  # on two processes: 1
+            2
         """
         places = list(device_placement or [None] * len(objects))
         # Models first: what an optimizer steps beside them is looked at by itself.
@@ -259,6 +282,10 @@ class Accelerator:
         has none (a generator) loses an incomplete last round. With `even=False` each element is exactly one rank's,
         and some ranks may have one fewer; a loader is then sharded by its own batches. That is for evaluation, in which
         no rank waits for another: what each adds up, `reduce` makes the sum of one process.
+
+        Examples:
+            >>> list(Accelerator(cpu=True).shard(range(4)))  # on two processes: [0, 2] and [1, 3]
+            [0, 1, 2, 3]
         """
         return self._data.shard(elements, is_even=even)
 
@@ -308,12 +335,32 @@ class Accelerator:
 
         `weight` is how much this loss, a mean, stands for (its count of tokens): the step then takes the weighted mean
         over the window's micro-batches and over the ranks. The other options are those of `Tensor.backward`.
+
+        Examples:
+            >>> import torch
+            >>> accelerator = Accelerator(cpu=True)
+            >>> model = accelerator.prepare(torch.nn.Linear(2, 1, bias=False))
+            >>> accelerator.backward(model(torch.ones(3, 2)).mean())
+            >>> model.weight.grad
+            tensor([[1., 1.]])
         """
         step, may_end = self._data.passes.step, self._rank_seed.is_used
         self._training.backward(loss, step, weight=weight, may_end=may_end, **options)
 
     def accumulate(self, *models: nn.Module) -> AbstractContextManager[None]:
-        """One micro-batch of these models inside; `step` and `zero_grad` take effect when their window is complete."""
+        """One micro-batch of these models inside; `step` and `zero_grad` take effect when their window is complete.
+
+        Examples:
+            >>> import torch
+            >>> accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+            >>> model = torch.nn.Linear(2, 1)
+            >>> model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+            >>> for batch in torch.ones(4, 3, 2):  # four batches, two steps
+            ...     with accelerator.accumulate(model):
+            ...         accelerator.backward(model(batch).mean())
+            ...         optimizer.step()
+            ...         optimizer.zero_grad()
+        """
         return self._accumulation.window(models)
 
     def no_sync(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
@@ -367,6 +414,14 @@ class Accelerator:
         they are.
         With `use_gather_object` each element of a list is a row, whatever it is: tensors of many shapes, too.
         Raises: CannotGather for rows that may be of a loop which added some.
+
+        Examples:
+            >>> import torch
+            >>> accelerator = Accelerator(cpu=True)
+            >>> loader = accelerator.prepare(torch.utils.data.DataLoader(torch.arange(5), batch_size=2))
+            >>> rows = [accelerator.gather_for_metrics(batch) for batch in loader]
+            >>> torch.cat(rows)  # on any number of processes
+            tensor([0, 1, 2, 3, 4])
         """
         return self._metrics.gather(input_data, by_element=use_gather_object, per=per)
 

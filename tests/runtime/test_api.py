@@ -1,5 +1,6 @@
 """A script written for Hugging Face Accelerate finds every name and argument that it uses."""
 
+import doctest
 import gc
 import inspect
 import pickle
@@ -11,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import accelify.runtime
+import accelify.runtime.accelerator
 from accelify.runtime import (
     Accelerator,
     DataLoaderConfiguration,
@@ -46,6 +48,12 @@ def test_every_name_is_there():
         assert name in dir(accelify.runtime)
     with pytest.raises(AttributeError):
         accelify.runtime.nothing  # noqa: B018  # reading it is the test
+
+
+def test_the_examples_of_the_reference_give_what_they_show():
+    outcome = doctest.testmod(accelify.runtime.accelerator)
+    assert outcome.attempted > 20
+    assert outcome.failed == 0
 
 
 def test_methods_and_arguments_are_those_of_accelerate():

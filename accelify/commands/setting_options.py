@@ -49,7 +49,7 @@ _OPTIONS = (
     click.option(
         "--runtime",
         type=click.Choice(["accelify", "accelerate"]),
-        help="The library that migrated scripts import: accelify's own, or Hugging Face Accelerate.  [default: accelify]",
+        help="The library that migrated scripts import: accelify's own, or Accelerate.  [default: accelify]",
     ),
     click.option(
         "--config",

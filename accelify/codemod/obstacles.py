@@ -13,7 +13,7 @@ from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Argument, Collection, External, Instance, Made, Parameters
+from accelify.codemod.semantics.values import Argument, ClassValue, Collection, External, Instance, Made, Parameters
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles, stepped
 
@@ -62,13 +62,20 @@ def _built_from_a_shard(script: Script) -> Found:
         "it in a loader that no training loop uses, or in the data set"
     )
     for call in script.program.calls if script.distribution is None else ():
-        made = script.program.values(call) & script.preparation.models
-        is_new = all(callee.name == "__init__" for callee in script.program.flow.callees.get(call, ()))
-        if made and is_new and script.program.frame(call) in script.program.reachable:
+        if _makes_a_model(script, call) and script.program.frame(call) in script.program.reachable:
             given = [*call.args, *(k.value for k in call.keywords)]
             found = [o for a in given for o in script.metrics.ranks.of(a).of(Mark.BATCH, Mark.RUNNING) if o.differs]
             if any(not script.program.inside(call, o.node) for o in found):
                 yield call, "prepare", message
+
+
+def _makes_a_model(script: Script, call: ast.Call) -> bool:
+    """Whether a call makes a model that is prepared: by a class of the script's own, or one of a library's."""
+    function, made = script.program.values(call.func), script.program.values(call) & script.preparation.models
+    if any(isinstance(v, Made) and v.node is call and names.is_module(v.name) for v in made):
+        return True
+    is_of_class = bool(function) and all(isinstance(v, ClassValue) for v in function)
+    return is_of_class and any(isinstance(v, Instance) for v in made)
 
 
 def _for_one_batch(training: Training) -> Iterator[tuple[ast.AST, str, str]]:

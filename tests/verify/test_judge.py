@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from accelify.codemod.metrics.reports import About
+from accelify.codemod.rules.notes import _OWN
 from accelify.verify.judging import data, endings, outputs, training
-from accelify.verify.judging.evidence import Evidence
+from accelify.verify.judging.evidence import OWN_OUTPUT, Evidence
 from accelify.verify.trace import (
     Backward,
     Checkpoint,
@@ -284,3 +286,8 @@ def test_an_end_by_error_is_that_of_the_rank_whose_fault_it_is() -> None:
     own = replace(traced(1), end=End("error", 1, "ValueError: no", "train.py:8"))
     row = endings.ending(Run("original", (traced(),)), Run("many", (lost, own)))
     assert (row.words, row.at) == ("rank 1 fails: ValueError: no", "train.py:8")
+
+
+def test_every_note_on_a_value_of_one_shard_is_known() -> None:
+    messages = [message for about, (message, _) in _OWN.items() if about is not About.CARRIED]
+    assert [message for message in messages if not any(words in message for words in OWN_OUTPUT)] == []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from accelify.verify.trace import Pass, Run, Trace
 
 # How the notes of the rewrite say that what is shown is one process's own.
-OWN_OUTPUT = ("of one process's own", "of this process's own", "this process's share")
+OWN_OUTPUT = ("of one process's own", "this process's own batches", "this process's shard", "only its shard")
 OWN_RANDOM_NUMBERS = "each rank draws random numbers of its own"
 
 

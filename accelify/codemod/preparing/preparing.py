@@ -194,7 +194,7 @@ class Preparer:
                 item = self._item("model", self._outermost(given))
                 models.setdefault(item.text, item)
                 self.found.models |= set(self.program.values(expression))
-        for model in models.values():
+        for model in _whole(models).values():
             model = replace(model, without_optimizer=is_optional)
             if not any(
                 (i.text, i.frame, i.statement) == (model.text, model.frame, model.statement) for i in self._items
@@ -447,6 +447,11 @@ class Preparer:
                     if values and all(self.roles.is_torch_loader(v) for v in values):
                         statement = self.program.statement(write)
                         self._add_loader(Item("loader", name, frame, statement, write.lineno))
+
+
+def _whole(models: dict[str, Item]) -> dict[str, Item]:
+    """The models without those that are parts of others, by their texts: `model` for `model.head` and `model`."""
+    return {text: m for text, m in models.items() if not any(text.startswith((f"{o}.", f"{o}[")) for o in models)}
 
 
 def _within(chain: Chain) -> Chain:

@@ -239,3 +239,11 @@ def test_a_model_is_prepared_before_the_call_that_makes_its_optimizer_and_trains
     (group,) = (g for g in found.groups if any(i.kind == "model" for i in g.items))
     assert group.anchor is not None
     assert ast.unparse(group.anchor) == after
+
+
+def test_a_part_of_a_model_that_is_prepared_is_not_prepared_beside_it() -> None:
+    model = "model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))\nif x:\n    model[1] = nn.Linear(4, 2)"
+    groups = "[{'params': model[1].parameters(), 'lr': 1.0}] if x else model.parameters()"
+    optimizer = f"{model}\noptimizer = torch.optim.SGD({groups}, lr=0.1)"
+    found = Facts(script().replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", optimizer))
+    assert [i.text for i in found.script.preparation.items if i.kind == "model"] == ["model"]

@@ -27,6 +27,7 @@ class Project:
         self._given = {absolute(path): data for path, data in (given or {}).items()}
         self._is_on_disk = given is None
         self._parsed: dict[str, Parsed | None] = {}
+        self._errors: dict[str, FileError] = {}
         self._exists: dict[Path, bool] = {}
         self._resolved: dict[tuple[str, str, int], str | None] = {}
         self._search: dict[Path, list[Path]] = {}
@@ -58,8 +59,8 @@ class Project:
         if key not in self._parsed:
             try:
                 self.load(path)
-            except FileError:
-                self._parsed[key] = None
+            except FileError as error:
+                self._parsed[key], self._errors[key] = None, error
         return self._parsed[key]
 
     def program(self, named: Sequence[Parsed], follow: bool) -> list[Parsed]:
@@ -174,18 +175,28 @@ class Project:
             absolute, self._imported(importer)
         )
 
+    def unreadable(self, parsed: Parsed) -> Iterator[tuple[ast.AST, FileError]]:
+        """The imports in a file of files of the project that cannot be parsed, and why they cannot."""
+        for node in parsed.nodes:
+            for path in self._imported_at(parsed.path, node):
+                if self._try(path) is None:
+                    yield node, self._errors[absolute(path)]
+
     def _imported(self, parsed: Parsed) -> Iterator[str]:
         for node in parsed.nodes:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield from self._packages(parsed.path, alias.name, 0)
-            elif isinstance(node, ast.ImportFrom):
-                yield from self._packages(parsed.path, node.module or "", node.level)
-                for alias in node.names:
-                    name = f"{node.module}.{alias.name}" if node.module else alias.name
-                    path = self.resolve(parsed.path, name, node.level)
-                    if path is not None:
-                        yield path
+            yield from self._imported_at(parsed.path, node)
+
+    def _imported_at(self, importer: str, node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from self._packages(importer, alias.name, 0)
+        elif isinstance(node, ast.ImportFrom):
+            yield from self._packages(importer, node.module or "", node.level)
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}" if node.module else alias.name
+                path = self.resolve(importer, name, node.level)
+                if path is not None:
+                    yield path
 
     def _packages(self, importer: str, name: str, level: int) -> Iterator[str]:
         path = self.resolve(importer, name, level)

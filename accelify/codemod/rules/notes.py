@@ -96,6 +96,15 @@ def find(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(picked), picked, message, Tier.REVIEW)
     yield from _summed(script)
     yield from _particular_devices(script)
+    yield from _not_parsed(script)
+
+
+def _not_parsed(script: Script) -> Iterator[Remark]:
+    """Files of the project that no Python of today can import, and so no script that imports them runs."""
+    for path in sorted(script.files) if script.options.follow else ():
+        for node, error in script.program.flow.project.unreadable(script.program.flow.parsed_of[path]):
+            message = f"this imports a file that cannot be parsed ({error}): it was not read; mend it and migrate again"
+            yield Remark(NAME, path, node, message, Tier.REVIEW)
 
 
 def _elsewhere(script: Script) -> Iterator[Remark]:

@@ -1,11 +1,13 @@
-"""What is said of the GPUs that a script lets itself see, wherever it does so."""
+"""What is said of the GPUs that a script lets itself see, and of files that were not read."""
 
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.codemod.rules import notes
 from tests.codemod.facts import Facts
 
@@ -48,3 +50,14 @@ def test_visible_gpus_that_an_imported_file_sets(helper: str, place: str | None,
     found = [r for r in notes.find(script) if "--gpu-ids" in r.message]
     assert [ast.unparse(r.node) for r in found] == ([place] if place is not None else [])
     assert all(words in r.message for r in found)
+
+
+def test_an_import_of_what_cannot_be_parsed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.py").write_text(MAIN)
+    Path("gpus.py").write_text("def pick(gpu):\n    return x.cuda(async=True)\n")
+    Path("options.py").write_text("args, rows = 1, []\n")
+    (result,) = rewrite_together(("main.py",), Options())
+    (note,) = [n for n in result.notes if "cannot be parsed" in n.message]
+    assert result.after.decode().split("\n")[note.line - 1] == "from gpus import pick"
+    assert "gpus.py:2:" in note.message

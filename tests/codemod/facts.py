@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from textwrap import dedent
@@ -116,11 +117,16 @@ class Facts:
         return described(self.program.flow.variable(self.scope(scope), name))
 
 
+def spelling(node: ast.AST) -> str:
+    """The text of a node, as Python 3.11 and later give it: `for x, y in z`, `lambda: x`."""
+    return re.sub(r"^for \((.*?)\) in ", r"for \1 in ", ast.unparse(node)).replace("lambda :", "lambda:")
+
+
 def find(trees: Iterable[ast.AST], text: str, kind: type[Node]) -> Node:
     """The first node of a kind that is spelled like a text or, if none is, starts so; `x#2` is the second."""
     text, _, number = text.partition("#")
     nodes = [n for t in trees for n in _in_order(t) if isinstance(n, kind) and not isinstance(n, ast.Expr)]
-    spelled = {n: ast.unparse(n) for n in nodes if isinstance(n, (ast.stmt, ast.expr, ast.arg, ast.alias))}
+    spelled = {n: spelling(n) for n in nodes if isinstance(n, (ast.stmt, ast.expr, ast.arg, ast.alias))}
     found = [n for n in nodes if spelled.get(n) == text] or [n for n in nodes if spelled.get(n, "").startswith(text)]
     assert found, f"nothing is spelled {text!r}"
     return found[int(number or 1) - 1]
@@ -137,7 +143,7 @@ def _place(node: ast.AST) -> tuple[int, ...]:
 
 def texts(nodes: Iterable[ast.AST]) -> list[str]:
     """Nodes as the user wrote them."""
-    return [node.arg if isinstance(node, ast.arg) else ast.unparse(node) for node in nodes]
+    return [node.arg if isinstance(node, ast.arg) else spelling(node) for node in nodes]
 
 
 def values(text: str | Mapping[str, str], node: str) -> set[str]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from accelify.codemod.semantics.control_flow import evaluation_order
 from accelify.codemod.semantics.flow_graph import Graph, immediate_dominators
+from tests.codemod.facts import spelling
 from tests.codemod.semantics.random_flow import Run, programs
 from tests.codemod.semantics.sources import Source
 
@@ -398,4 +399,4 @@ def test_what_has_run_whenever_a_statement_is_done() -> None:
 )
 def test_the_order_of_evaluation(code: str, order: list[str]) -> None:
     nodes = [n for n in evaluation_order(ast.parse(code).body[0]) if not isinstance(n, (ast.expr_context, ast.Expr))]
-    assert [ast.unparse(n) for n in nodes] == order
+    assert [spelling(n) for n in nodes] == order

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from accelify.codemod.training.loops import Loops, Training
-from tests.codemod.facts import Facts, texts
+from tests.codemod.facts import Facts, spelling, texts
 from tests.codemod.training_scripts import training
 
 
@@ -24,7 +24,7 @@ def test_the_common_training_loop() -> None:
     assert data.kind == "loaders"
     assert texts(data.sources) == ["loader"]
     (loops,) = found.loops.values()
-    assert [ast.unparse(n).partition(":")[0] for n in loops] == ["for x, y in loader", "for epoch in range(2)"]
+    assert [spelling(n).partition(":")[0] for n in loops] == ["for x, y in loader", "for epoch in range(2)"]
 
 
 def test_a_script_that_does_not_train() -> None:

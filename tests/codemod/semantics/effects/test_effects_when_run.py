@@ -10,13 +10,14 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.effects import Effects
 from tests.codemod.semantics.programs import program
+
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.slow
 

@@ -41,7 +41,7 @@ def obstacles_of(script: Script) -> Found:
         yield from ((node, "unwrap", message) for node, message in passed)
     if script.distribution is not None:
         yield from ((node, "distributed", reason) for node, reason in script.distribution.foreign)
-        yield from _dealt_by_hand(script)
+        yield from _maybe_sharded_already(script)
         yield from _gone_over_by_one(script, script.distribution)
     files = script.files | {p.path for p in program.named}
     yield from _by_hand(program, files, is_known=script.distribution is not None)
@@ -56,7 +56,7 @@ def updates_by_hand(program: Program, training: Training) -> bool:
 
 
 def _built_from_a_shard(script: Script) -> Found:
-    """Models that are told what a pass over a prepared loader has found: its longest text, its largest label."""
+    """Models sized by what a pass over a prepared loader has found: its longest text, its largest label."""
     message = (
         "this model is built from what a process found in its own shard of the data, so each would build another: find "
         "it in a loader that no training loop uses, or in the data set"
@@ -105,16 +105,16 @@ def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
             yield home.node, "accelerator", message
 
 
-def _dealt_by_hand(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
-    """Data that processes train on, and that no sampler deals out to them: each may have a share of its own already."""
+def _maybe_sharded_already(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
+    """Data that processes train on, and that no sampler shards for them: each may have a shard of its own already."""
     assert script.distribution is not None
     message = "no DistributedSampler shards these data: each process may have a shard of its own already"
-    dealt = script.distribution.samplers
+    sharded = script.distribution.samplers
     for _, source in script.preparation.sharded:
         yield source, "distributed", message
     made = [v for v in script.preparation.loaders if isinstance(v, (Made, Instance))]
     for loader in made:
-        if not isinstance(loader, Made) or loader.node not in dealt:
+        if not isinstance(loader, Made) or loader.node not in sharded:
             yield getattr(loader, "node", script.training.backwards[0]), "distributed", message
     if script.preparation.loaders and not made:
         yield script.training.backwards[0], "distributed", message

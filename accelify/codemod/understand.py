@@ -11,7 +11,7 @@ from accelify.codemod.devices.moves import Moves
 from accelify.codemod.devices.options import Cpu, CpuSetting
 from accelify.codemod.distributed.distribution import Distributions
 from accelify.codemod.files_written.facts import written_of
-from accelify.codemod.metrics.batch_evaluations import Batchwise, Dealing
+from accelify.codemod.metrics.batch_evaluations import Batchwise, ShardedEvaluation
 from accelify.codemod.metrics.facts import Measured, metrics_of
 from accelify.codemod.obstacles import obstacles_of, updates_by_hand
 from accelify.codemod.options import Options
@@ -94,7 +94,7 @@ class _Code:
 class _Layout:
     """What is prepared, where the accelerator has to be, and how it gets there.
 
-    dealt: the evaluation loops whose batches are sharded. reached: what the accelerator has to reach for a move,
+    sharded: the evaluation loops whose batches are sharded. reached: what the accelerator has to reach for a move,
     besides.
     """
 
@@ -104,7 +104,7 @@ class _Layout:
     reach: Reach
     access: Access
     files: frozenset[str]
-    dealt: tuple[Dealing, ...] = ()
+    sharded: tuple[ShardedEvaluation, ...] = ()
     reached: tuple[ast.AST, ...] = ()
     precision: Precision | None = None
     cpu: CpuSetting | None = None
@@ -112,7 +112,7 @@ class _Layout:
 
 def _laid(
     code: _Code,
-    dealt: tuple[Dealing, ...] = (),
+    sharded: tuple[ShardedEvaluation, ...] = (),
     reached: tuple[ast.AST, ...] = (),
 ) -> _Layout:
     """What is prepared, and how the accelerator gets there and to some loops and moves."""
@@ -127,7 +127,7 @@ def _laid(
         *((i.frame, i.statement or i.frame.node) for i in preparation.bare_models),
         *((program.frame(n), n) for _, n in [*preparation.wrapped, *preparation.sharded]),
         *((program.frame(n), n) for n in replaced),
-        *((program.frame(n), n) for n in [*(d.loop for d in dealt), *reached]),
+        *((program.frame(n), n) for n in [*(d.loop for d in sharded), *reached]),
     ]:
         # The first of all, and so before any guard.
         needs[frame] = min(needs.get(frame, node), node, key=program.position)
@@ -144,7 +144,7 @@ def _laid(
     files |= {n.module for n in reach.nodes} | {h.module for h in reach.homes}
     files |= {program.path(node) for _, node in preparation.wrapped}
     prepared, access = Prepared(program, tracer, preparation), Access(program, reach, tuple(sites))
-    return _Layout(preparation, prepared, wrapping, reach, access, frozenset(files), dealt, reached)
+    return _Layout(preparation, prepared, wrapping, reach, access, frozenset(files), sharded, reached)
 
 
 def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) -> _Layout:
@@ -195,9 +195,9 @@ def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
         layout.prepared,
         measured.sums(measured.shared_loops(layout.files, ())),
     )
-    dealt = tuple(batchwise.find(layout.files))
-    near = tuple(d for d in dealt if layout.access.at(d.loop) is not None)
-    for some in filter(None, dict.fromkeys((dealt, near))):
+    sharded = tuple(batchwise.find(layout.files))
+    near = tuple(d for d in sharded if layout.access.at(d.loop) is not None)
+    for some in filter(None, dict.fromkeys((sharded, near))):
         found = _further(layout, _laid(code, some))
         if found is not layout:
             return found
@@ -218,7 +218,7 @@ def _reaching_own_tensors(code: _Code, layout: _Layout) -> _Layout:
     unreached = tuple(brought(layout.access, is_settled=False).unreached)
     if not unreached:
         return layout
-    found = _further(layout, _laid(code, layout.dealt, unreached), files=True)
+    found = _further(layout, _laid(code, layout.sharded, unreached), files=True)
     is_brought = found is not layout and found.preparation.has_model
     return found if is_brought and brought(found.access, is_settled=True).bringing else layout
 
@@ -244,7 +244,7 @@ def _further(base: _Layout, more: _Layout, *, files: bool = False) -> _Layout:
         and more.preparation.obstacles == base.preparation.obstacles
         and more.preparation.wrapped == base.preparation.wrapped
     )
-    is_there = all(more.access.at(d.loop) is not None for d in more.dealt)
+    is_there = all(more.access.at(d.loop) is not None for d in more.sharded)
     return more if is_same and is_there else base
 
 
@@ -280,7 +280,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         access=access,
         devices=devices_of(own, files, access, own.tensor() if not by_hand else None, layout.cpu, by_hand=by_hand),
         precision=layout.precision,
-        metrics=metrics_of(measured, files, access, layout.dealt, by_hand=by_hand),
+        metrics=metrics_of(measured, files, access, layout.sharded, by_hand=by_hand),
         written=written_of(
             *(program, roles, tracer, code.effects, files, access, run, options),
             together=_together(code, layout) if not by_hand else None,
@@ -295,7 +295,7 @@ def _together(code: _Code, layout: _Layout) -> list[ast.AST]:
     preparation, training = layout.preparation, code.training
     found: list[ast.AST] = [node for _, node in [*preparation.wrapped, *preparation.sharded]]
     found += [g.anchor for g in preparation.groups if g.anchor is not None]
-    return [*found, *training.backwards, *training.steps, *(d.loop for d in layout.dealt)]
+    return [*found, *training.backwards, *training.steps, *(d.loop for d in layout.sharded)]
 
 
 # What the program is.

@@ -227,7 +227,7 @@ def _said(outcome: Batch, mode: Mode) -> Iterator[tuple[bool, str]]:
     An unchanged file is mentioned if it was named or something was noted in it.
     """
     results = outcome.results()
-    told = [r for r in results if _is_told(r, mode, only_named=outcome.only_named)]
+    told = [r for r in results if _is_reported(r, mode, only_named=outcome.only_named)]
     is_long = mode.verbose or len(told) <= FEW
     style = _style(mode)
     for result in told:
@@ -242,7 +242,7 @@ def _said(outcome: Batch, mode: Mode) -> Iterator[tuple[bool, str]]:
         yield False, text.summary(results, style).replace("\n", f"{hint}\n")
 
 
-def _is_told(result: FileResult, mode: Mode, *, only_named: bool) -> bool:
+def _is_reported(result: FileResult, mode: Mode, *, only_named: bool) -> bool:
     if result.status is Status.MIGRATED:
         return bool(result.notes) or not mode.quiet
     if result.status is Status.UNCHANGED:

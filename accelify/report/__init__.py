@@ -1,1 +1,1 @@
-"""What the user is told about a run: results in, text or JSON out. Nothing here decides anything."""
+"""What the user reads about a run: results in, text or JSON out. Nothing here decides anything."""

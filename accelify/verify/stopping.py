@@ -1,4 +1,4 @@
-"""What happens when verify itself is told to stop: what it started ends, and its scratch folders go."""
+"""What happens when verify itself is stopped: what it started ends, and its scratch folders go."""
 
 from __future__ import annotations
 

@@ -38,14 +38,14 @@ def after(text: str) -> str:
     return result.after.decode()
 
 
-def test_a_loop_over_agents_deals_out_no_data() -> None:
+def test_a_loop_over_agents_shards_no_data() -> None:
     text = after(
         AGENT + "agents = [Agent() for _ in range(2)]\nfor agent in agents:\n    agent.update(torch.randn(2, 4))\n"
     )
     assert "shard" not in text
 
 
-def test_a_counter_that_chooses_the_agent_deals_out_no_data() -> None:
+def test_a_counter_that_chooses_the_agent_shards_no_data() -> None:
     text = after(
         AGENT
         + """\
@@ -570,7 +570,7 @@ def test_a_loader_that_is_none_at_first_is_prepared_where_it_is_made() -> None:
     assert "self.loader = None\n        self.model" in text
 
 
-def test_a_meter_of_a_training_loop_is_told_of() -> None:
+def test_a_meter_of_a_training_loop_is_reported() -> None:
     result = run(
         dedent("""\
         import torch

@@ -1,4 +1,4 @@
-"""Evaluation by batches: dealt out where no batch needs another and all that is left is added up; whole otherwise."""
+"""Evaluation by batches: sharded where no batch needs another and all that is left is added up; whole otherwise."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ SETTINGS = (
     "options, others = parser.parse_known_args(); every = int(options.every)",
 )
 LIST = {"begin": "rows = []", "end": "return np.mean(rows)"}
-DEALT = "accelerator.shard(loader, even=False)"
+SHARDED = "accelerator.shard(loader, even=False)"
 SUMMED = '    total = accelerator.reduce(total, "sum")\n'
 
 
@@ -123,7 +123,7 @@ def rewritten(options: Options | None = None, **slots: str) -> tuple[str, list[s
 )
 def test_sums_are_reduced_after_the_loop(slots: dict[str, str]) -> None:
     after, notes = rewritten(**slots)
-    assert DEALT in after
+    assert SHARDED in after
     assert SUMMED in after
     assert "\nloader, model, optimizer = accelerator.prepare(loader, model, optimizer)\n" in after
     assert not notes
@@ -171,12 +171,12 @@ def test_a_meter_of_time_stays_with_its_process() -> None:
 )
 def test_lists_are_put_together_after_the_loop(metric: str, options: str) -> None:
     after, notes = rewritten(**LIST, metric=metric)
-    assert DEALT in after
+    assert SHARDED in after
     assert f"    rows = accelerator.gather_for_metrics(rows{options})\n    return np.mean(rows)\n" in after
     assert not notes
 
 
-def test_what_the_loop_shows_is_told() -> None:
+def test_what_the_loop_shows_is_reported() -> None:
     for shown in ("print(i, total / (i + 1))", "if i % 2 == 0: print(total)", "mean = total / (i + 1); print(mean)"):
         after, notes = rewritten(target="i, (x, y)", source="enumerate(loader)", metric=f"total += 1\n        {shown}")
         assert SUMMED in after

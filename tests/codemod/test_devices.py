@@ -36,7 +36,7 @@ def test_a_gpu_that_is_chosen_for_the_process_goes(lines: str) -> None:
     assert not told(result, "this one GPU")
 
 
-def test_a_gpu_that_is_chosen_among_other_things_is_told() -> None:
+def test_a_gpu_that_is_chosen_among_other_things_is_reported() -> None:
     both = "if torch.cuda.is_available():\n    torch.cuda.set_device(1)\nelse:\n    print('no GPU')"
     assert told(changed(before=both), "this one GPU") == 1
 
@@ -53,7 +53,7 @@ def test_a_gpu_that_is_chosen_among_other_things_is_told() -> None:
         },
     ],
 )
-def test_an_option_that_chose_the_cpu_is_told_once(slots: dict[str, str]) -> None:
+def test_an_option_that_chose_the_cpu_is_reported_once(slots: dict[str, str]) -> None:
     result = run(script(imports=ARGS, **slots))
     assert result.status is Status.MIGRATED
     text = result.after.decode()
@@ -110,7 +110,7 @@ def test_a_move_to_one_of_several_gpus_goes_to_the_processs_own(move: str) -> No
     changed(f"-{move}", "+w = w.to(accelerator.device)", batch=f"w = torch.ones(1)\n{move}")
 
 
-def test_a_move_to_one_gpu_where_the_accelerator_does_not_reach_is_told(
+def test_a_move_to_one_gpu_where_the_accelerator_does_not_reach_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -199,7 +199,7 @@ Trainer(parser.parse_args())
 """
 
 
-def test_an_option_that_is_kept_under_another_name_still_chooses_the_cpu_or_is_told() -> None:
+def test_an_option_that_is_kept_under_another_name_still_chooses_the_cpu_or_is_reported() -> None:
     result = run(GPU_MODE.format(other="MSELoss"))
     assert "self.accelerator = Accelerator(cpu=not self.gpu_mode)" in result.after.decode()
     assert not told(result, "no longer chooses")
@@ -453,7 +453,7 @@ OTHER_OPTION = "device = torch.device('cpu' if args.force_cpu else 'cuda')\n"
         ("device = torch.device('cuda')", "pass", ["Accelerator()"] * 2),
     ],
 )
-def test_scripts_that_import_each_other_keep_their_options_or_are_told(
+def test_scripts_that_import_each_other_keep_their_options_or_are_reported(
     other: str, local: str, created: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -538,7 +538,7 @@ if __name__ == "__main__":
         "        self.w = torch.ones(1).cuda()\nteacher = Net()",
     ],
 )
-def test_what_goes_to_a_gpu_before_the_accelerator_is_there_is_told(early: str) -> None:
+def test_what_goes_to_a_gpu_before_the_accelerator_is_there_is_reported(early: str) -> None:
     result = run(EARLY.format(early=early))
     assert result.status is Status.MIGRATED
     assert "cuda:0" not in result.after.decode()
@@ -637,5 +637,5 @@ def test_what_the_visible_gpus_still_decide(text: str, words: str) -> None:
         "while input('?') == 'n':\n    print(device)",
     ],
 )
-def test_questions_are_told(question: str) -> None:
+def test_questions_are_reported(question: str) -> None:
     assert told(run(script(end=question)), "only process 0 has a terminal") == 1

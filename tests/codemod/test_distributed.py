@@ -213,8 +213,8 @@ def save_on_master(state, path):
 """
 
 
-@pytest.mark.parametrize(("guard", "is_told"), [("if is_main_process():", False), ("if len(path):", True)])
-def test_a_helper_that_saves_on_the_first_process_needs_no_note(guard: str, is_told: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("guard", "is_reported"), [("if is_main_process():", False), ("if len(path):", True)])
+def test_a_helper_that_saves_on_the_first_process_needs_no_note(guard: str, is_reported: bool, tmp_path: Path) -> None:
     slots = {"imports": "import helpers", "end": "helpers.save_on_master(model.state_dict(), 'last.pt')"}
     text = SCRIPT.format(**{**DEFAULTS, **slots})
     files = {"train.py": text.encode(), "helpers.py": HELPERS.format(guard=guard).encode()}
@@ -223,7 +223,7 @@ def test_a_helper_that_saves_on_the_first_process_needs_no_note(guard: str, is_t
         results = rewrite_together(("train.py",), Options())
     assert results[0].status is Status.MIGRATED, results[0].notes
     notes = [note.message for result in results for note in result.notes]
-    assert any("every process writes this file" in note for note in notes) == is_told
+    assert any("every process writes this file" in note for note in notes) == is_reported
 
 
 def test_a_script_that_only_asks_whether_its_model_is_wrapped_is_a_plain_one() -> None:

@@ -92,26 +92,26 @@ def test_processes_agree_on_a_folder_named_for_the_time(named: str) -> None:
         f"class Log:\n    def write(self):\n        os.makedirs({NOW}, exist_ok=True)",
     ],
 )
-def test_a_clock_that_not_every_process_may_come_to_is_told(named: str) -> None:
+def test_a_clock_that_not_every_process_may_come_to_is_reported(named: str) -> None:
     result = changed(imports=CLOCKED, before=named)
     assert any(n.rule == "folders" and "clocks differ" in n.message for n in result.notes)
 
 
 @pytest.mark.parametrize(
-    ("made", "is_told"),
+    ("made", "is_reported"),
     [
         ("if os.path.exists('out'):\n    raise SystemExit('there')\nos.makedirs('out')", True),
         ("if not os.path.exists('out'):\n    os.makedirs('out')\nelif os.listdir('out'):\n    raise OSError", True),
         ("if not os.path.exists('out'):\n    os.makedirs('out')\nelse:\n    print('there')", False),
     ],
 )
-def test_a_script_that_stops_where_its_folder_is_told(made: str, is_told: bool) -> None:
+def test_a_script_that_stops_where_its_folder_is_reported(made: str, is_reported: bool) -> None:
     result = run(script(imports="import os", before=made))
     assert "os.makedirs('out', exist_ok=True)" in result.after.decode()
-    assert is_told == any(n.rule == "folders" and "stops here" in n.message for n in result.notes)
+    assert is_reported == any(n.rule == "folders" and "stops here" in n.message for n in result.notes)
 
 
-def test_a_folder_that_is_removed_is_told() -> None:
+def test_a_folder_that_is_removed_is_reported() -> None:
     result = changed(imports="import shutil", before="shutil.rmtree('out')")
     assert any(n.rule == "folders" and "removes this folder" in n.message for n in result.notes)
 
@@ -177,7 +177,7 @@ def test_what_is_written_is_written_by_one_process(imports: str, written: str) -
         "with open('a', 'w') as f:\n    model.train()\n    f.write(str(count()))",
     ],
 )
-def test_what_other_processes_must_do_too_is_told(written: str) -> None:
+def test_what_other_processes_must_do_too_is_reported(written: str) -> None:
     result = run(script(imports="import numpy as np\nfrom other import count", end=written + "\nprint(globals())"))
     after = result.after.decode()
     guarded = [line for line in after.split("\n") if "is_main_process" in line]
@@ -345,7 +345,7 @@ def test_a_file_that_is_imported_downloads_in_one_process_first(tmp_path: Path) 
         "try:\n    data = MNIST('d', download=True)\nexcept OSError:\n    raise",
     ],
 )
-def test_downloads_that_not_all_processes_may_come_to_are_told(download: str) -> None:
+def test_downloads_that_not_all_processes_may_come_to_are_reported(download: str) -> None:
     result = run(script(imports=f"import os\n{SETS}", before=download))
     assert any(n.rule == "downloads" for n in result.notes)
     assert b"main_process_first" not in result.after
@@ -369,7 +369,7 @@ def test_one_run_is_recorded(begun: str, by_one: str) -> None:
     changed("-" + begun, "+" + by_one, imports="import wandb\nm = None", before=begun, end="wandb.log({'a': 1})")
 
 
-def test_a_run_that_may_be_begun_anyhow_is_told() -> None:
+def test_a_run_that_may_be_begun_anyhow_is_reported() -> None:
     result = changed(imports="import wandb\noptions = {}", before="wandb.init(**options)")
     assert any(n.rule == "experiments" for n in result.notes)
 
@@ -450,13 +450,13 @@ def test_what_a_model_decodes_is_decoded_by_all(holder: str, is_guarded: bool) -
 
 
 @pytest.mark.parametrize(
-    ("wait", "is_told"),
+    ("wait", "is_reported"),
     [("n += 1", True), ("import time; time.sleep(1)", False)],
 )
-def test_a_folder_that_takes_the_next_number_is_told_of(wait: str, is_told: bool) -> None:
+def test_a_folder_that_takes_the_next_number_is_reported(wait: str, is_reported: bool) -> None:
     slots = {
         "imports": "import os",
         "before": f"n = 0\nwhile os.path.exists(f'run{{n}}'):\n    {wait}\nos.makedirs(f'run{{n}}')",
     }
     notes = run(script(**slots)).notes
-    assert any("and counts on: hand one name to all of them" in n.message for n in notes) is is_told
+    assert any("and counts on: hand one name to all of them" in n.message for n in notes) is is_reported

@@ -232,7 +232,7 @@ for x, y in loader:
 """
 
 
-def test_the_script_that_hands_over_each_batch_deals_them_out(tmp_path: Path) -> None:
+def test_the_script_that_hands_over_each_batch_shards_them(tmp_path: Path) -> None:
     found = rewritten(tmp_path, "engine.py", engine=STEPS, main=LOOPS)
     assert {path: r.status for path, r in found.items()} == dict.fromkeys(("engine.py", "main.py"), Status.MIGRATED)
     assert b"\nloader = accelerator.prepare(loader)\ngan = Gan(accelerator)\n" in found["main.py"].after
@@ -323,7 +323,7 @@ def test_a_helper_that_starts_processes_counts_where_it_is_called(tmp_path: Path
     assert {n.rule for n in found["main.py"].notes} == {"distributed"}
 
 
-def test_a_helper_that_could_start_processes_is_told_of(tmp_path: Path) -> None:
+def test_a_helper_that_could_start_processes_is_reported(tmp_path: Path) -> None:
     training = ENGINE.replace("    for x", "    tools.folder('out')\n    for x", 1)
     found = rewritten(tmp_path, "main.py", engine=f"import tools\n{training}", main=CALLER, tools=STARTED)
     assert found["tools.py"].status is Status.MIGRATED

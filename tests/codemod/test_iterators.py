@@ -72,7 +72,7 @@ def test_a_loader_that_is_handed_back_with_its_iterator_is_prepared_where_it_is_
 
 
 @pytest.mark.parametrize(
-    ("count", "taken", "is_told"),
+    ("count", "taken", "is_reported"),
     [
         ("len(data) // 2", "x, y = next(batches)", True),
         ("rounds", "x, y = next(batches)", True),
@@ -81,7 +81,7 @@ def test_a_loader_that_is_handed_back_with_its_iterator_is_prepared_where_it_is_
         ("len(data) // 2", "try:\n    x, y = next(batches)\nexcept StopIteration:\n    break", False),
     ],
 )
-def test_rounds_that_would_take_all_batches_of_one_process_are_told(count: str, taken: str, is_told: bool) -> None:
+def test_rounds_that_take_all_batches_of_one_process_are_reported(count: str, taken: str, is_reported: bool) -> None:
     text = f"""\
 import torch
 from torch import nn
@@ -99,7 +99,7 @@ for step in range({count}):
     loss.backward()
     optimizer.step()
 """
-    assert is_told == any("`next` fails after them" in note.message for note in run(text).notes)
+    assert is_reported == any("`next` fails after them" in note.message for note in run(text).notes)
 
 
 def test_an_optimizer_that_training_hands_back_is_not_prepared_again() -> None:

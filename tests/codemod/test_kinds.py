@@ -34,7 +34,7 @@ def test_parameters_that_a_loop_collects_lead_to_their_model() -> None:
     assert "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)" in text
 
 
-def test_a_loop_over_the_parts_of_a_batch_leaves_the_loader_what_deals_out_data() -> None:
+def test_a_loop_over_the_parts_of_a_batch_leaves_the_loader_sharded() -> None:
     text = migrated("""\
         import torch
         from torch import nn
@@ -663,7 +663,7 @@ def test_each_training_of_many_is_everyones(loop: str) -> None:
 
 
 @pytest.mark.parametrize("made", ["pass", "optimizer = torch.optim.SGD(model.parameters(), lr=float(rate))"])
-def test_one_training_by_rounds_deals_them_out(made: str) -> None:
+def test_one_training_by_rounds_shards_them(made: str) -> None:
     outside = "model = nn.Linear(4, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
     loop = "for rows, _ in KFold(5).split(X): fit(rows, 0.1)"
     assert "shard(KFold(5).split(X))" in migrated(ANEW.format(made=made, outside=outside, loop=loop))

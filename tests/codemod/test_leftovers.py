@@ -159,7 +159,7 @@ def test_an_option_that_is_written_out_stays_text() -> None:
     assert "args.device = accelerator.device\n" in run(text.replace("vars(args)", "{}")).after.decode()
 
 
-def test_the_cpu_where_the_accelerator_does_not_reach_is_told() -> None:
+def test_the_cpu_where_the_accelerator_does_not_reach_is_reported() -> None:
     lines = on_the_cpu().split("\n")
     start = next(k for k, line in enumerate(lines) if line.startswith("loader ="))
     result = run("\n".join([*lines[:start], "def main():", *["    " + line for line in lines[start:]], "", "main()"]))
@@ -170,19 +170,19 @@ def test_the_cpu_where_the_accelerator_does_not_reach_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "is_told"),
+    ("lines", "is_reported"),
     [
         ("total = 0\nfor part in (x, y):\n    total += part.sum().item()", False),
         ("for part in (x, y):\n    total += part.sum().item()", True),
         ("if use_cuda:\n    total = 0\ntotal += x.sum().item()", True),
     ],
 )
-def test_a_sum_that_each_batch_begins_anew_is_no_share(lines: str, is_told: bool) -> None:
+def test_a_sum_that_each_batch_begins_anew_is_no_share(lines: str, is_reported: bool) -> None:
     result = run(script(prepared="total = 0", batch=lines + "\nprint(total)"))
-    assert any("adds up this process's shard" in n.message for n in result.notes) is is_told
+    assert any("adds up this process's shard" in n.message for n in result.notes) is is_reported
 
 
-def test_what_a_loop_deals_out_is_not_carried_from_batch_to_batch() -> None:
+def test_what_a_loop_shards_is_not_carried_from_batch_to_batch() -> None:
     mixed = "def mix(x, y):\n    return x.flip(0), y.flip(0)"
     result = run(script(before=mixed, batch="x, y = mix(x, y)"))
     assert not any("is carried from one batch" in n.message for n in result.notes)
@@ -261,17 +261,17 @@ for step in range(10):
 
 
 @pytest.mark.parametrize(
-    ("lines", "is_told"),
+    ("lines", "is_reported"),
     [
         ("for x, y in held:\n    print(model(x))", True),
         ("for x, y in held:\n    for row, wanted in zip(model(x), y):\n        print(row, wanted)", True),
         ("for row, wanted in zip(x[:2], y[:2]):\n    print(row, wanted)", False),
     ],
 )
-def test_parts_of_a_batch_are_no_loader_that_stays_whole(lines: str, is_told: bool) -> None:
+def test_parts_of_a_batch_are_no_loader_that_stays_whole(lines: str, is_reported: bool) -> None:
     held = "held = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)"
     told = [m for m in messages(script(before=held, end=lines)) if m.startswith("this loop is not sharded")]
-    assert len(told) == is_told
+    assert len(told) == is_reported
 
 
 TRAINER = """\
@@ -306,7 +306,7 @@ Trainer(5).fit()
 
 
 @pytest.mark.parametrize(
-    ("test", "is_told"),
+    ("test", "is_reported"),
     [
         ("self.steps >= self.most", False),
         ("epoch * len(self.loader) + i > self.most", False),
@@ -316,14 +316,14 @@ Trainer(5).fit()
         ("x.shape[0] < 2", False),
     ],
 )
-def test_what_counts_steps_is_decided_alike(test: str, is_told: bool) -> None:
+def test_what_counts_steps_is_decided_alike(test: str, is_reported: bool) -> None:
     note = "done = epoch * len(self.loader) + i; self.last = loss.item()"
     told = [m for m in messages(TRAINER.format(test=test, note=note)) if m.startswith("this is decided")]
-    assert len(told) == is_told
+    assert len(told) == is_reported
 
 
 @pytest.mark.parametrize(
-    ("loop", "is_told"),
+    ("loop", "is_reported"),
     [
         ("for x, y in tqdm(loader, total=len(loader.dataset) // 2):", True),
         ("for x, y in tqdm(loader, total=steps):", True),
@@ -331,10 +331,10 @@ def test_what_counts_steps_is_decided_alike(test: str, is_told: bool) -> None:
         ("for x, y in tqdm(loader):", False),
     ],
 )
-def test_a_bar_that_counts_the_steps_of_one_process_is_told(loop: str, is_told: bool) -> None:
+def test_a_bar_that_counts_the_steps_of_one_process_is_reported(loop: str, is_reported: bool) -> None:
     text = script(imports="from tqdm import tqdm", prepared="steps = len(loader.dataset) // 2")
     told = [m for m in messages(text.replace("for x, y in loader:", loop)) if "its shard of these steps" in m]
-    assert len(told) == is_told
+    assert len(told) == is_reported
 
 
 @pytest.mark.parametrize("loop", ["for k, _ in enumerate(batch):", "for k in range(len(batch)):"])
@@ -360,7 +360,7 @@ def test_wrappers_that_one_line_puts_round_several_models_go_with_their_conditio
 
 
 @pytest.mark.parametrize(
-    ("lines", "is_told"),
+    ("lines", "is_reported"),
     [
         ("loss = nn.functional.mse_loss(model(x), labels[i])", True),
         ("y = labels[i * 2:(i + 1) * 2]\nloss = nn.functional.mse_loss(model(x), y.float())", True),
@@ -368,7 +368,7 @@ def test_wrappers_that_one_line_puts_round_several_models_go_with_their_conditio
         ("rate = labels[i]\nloss = nn.functional.mse_loss(model(x), y)\nprint(rate)", False),
     ],
 )
-def test_what_a_loop_picks_by_the_number_of_its_batch_is_told(lines: str, is_told: bool) -> None:
+def test_what_a_loop_picks_by_the_number_of_its_batch_is_reported(lines: str, is_reported: bool) -> None:
     text = f"""\
 import torch
 from torch import nn
@@ -384,7 +384,7 @@ for i, (x, y) in enumerate(loader):
     loss.backward()
     optimizer.step()
 """
-    assert is_told == any("counts this process's batches" in note.message for note in run(text).notes)
+    assert is_reported == any("counts this process's batches" in note.message for note in run(text).notes)
 
 
 @pytest.mark.parametrize("line", ["exec(open('overrides.py').read())", "config = dict(globals())", "eval('device')"])

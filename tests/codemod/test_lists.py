@@ -81,7 +81,7 @@ def test_what_is_read_for_its_mean_is_put_together(slots: dict[str, str]) -> Non
         {"source": "zip(x_loader, loader)", "before": "x_loader = loader"},
     ],
 )
-def test_any_other_is_told(slots: dict[str, str]) -> None:
+def test_any_other_is_reported(slots: dict[str, str]) -> None:
     after, notes = rewritten(**slots)
     assert GATHERED not in after
     assert notes or "end" not in slots

@@ -28,11 +28,11 @@ def told(result: FileResult, *words: str) -> bool:
         "if model(x).mean().item() > 5:\n    break",
     ],
 )
-def test_a_step_that_depends_on_the_batch_is_told(skip: str) -> None:
+def test_a_step_that_depends_on_the_batch_is_reported(skip: str) -> None:
     assert told(run(script(batch=skip)), "number of steps", "wait for each other")
 
 
-def test_a_backward_that_depends_on_the_loss_is_told() -> None:
+def test_a_backward_that_depends_on_the_loss_is_reported() -> None:
     result = run(script(backward="if loss.item() > 0.1:\n    loss.backward()"))
     assert told(result, "number of steps", "wait for each other")
 
@@ -69,9 +69,9 @@ VALID = "valid = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8)))"
 
 
 def test_a_loader_that_only_evaluates_is_not_prepared() -> None:
-    dealt = run(script(before=VALID, prepared=EVALUATE, end="accuracy(valid)"))
-    assert f"{VALID}\n" in dealt.after.decode()
-    assert "accelerator.shard(data, even=False)" in dealt.after.decode()
+    sharded = run(script(before=VALID, prepared=EVALUATE, end="accuracy(valid)"))
+    assert f"{VALID}\n" in sharded.after.decode()
+    assert "accelerator.shard(data, even=False)" in sharded.after.decode()
     whole = run(
         script(before=VALID, prepared=EVALUATE.replace("return right", "return x, right"), end="accuracy(valid)")
     )
@@ -122,7 +122,7 @@ for phase, data in [("train", loader), ("valid", valid)]:
     assert "    for x, y in data if phase == 'train' else accelerator.shard(data, even=False):\n" in after
 
 
-def test_a_sum_that_goes_on_through_the_epochs_is_told() -> None:
+def test_a_sum_that_goes_on_through_the_epochs_is_reported() -> None:
     text = script(prepared="total = 0", end="print(total / len(loader.dataset))")
     text = text.replace(
         "        optimizer.step()\n", "        optimizer.step()\n        total += loss.item()\n    print(total)\n"
@@ -154,7 +154,7 @@ def test_slices_are_dealt_out() -> None:
     assert told(result, "learns from N items")
 
 
-def test_a_full_batch_is_told() -> None:
+def test_a_full_batch_is_reported() -> None:
     result = run(NO_LOADER.format(steps="range(10)", index=":", end=""))
     assert "shard" not in result.after.decode()
     assert told(result, "the same data")
@@ -169,7 +169,7 @@ def test_a_counter_that_decides_is_not_dealt_out_silently() -> None:
 # Devices.
 
 
-def test_a_choice_of_device_that_is_gone_is_told() -> None:
+def test_a_choice_of_device_that_is_gone_is_reported() -> None:
     parser = """\
         import argparse
         parser = argparse.ArgumentParser()
@@ -315,7 +315,7 @@ MEANS = [
 
 
 @pytest.mark.parametrize("parts", SUMS)
-def test_a_loss_that_is_a_sum_is_told(parts: dict[str, str]) -> None:
+def test_a_loss_that_is_a_sum_is_reported(parts: dict[str, str]) -> None:
     text = LOSS.format(**{"criterion": "", "function": "None", **parts})
     assert told(run(text), "as large as for one process's batch")
     assert told(run(text, Options(keep_global_batch=True)), "1/N of the gradient")
@@ -374,7 +374,7 @@ def test_an_option_that_keeps_a_script_on_the_cpu_keeps_it_there(device: str) ->
 
 
 @pytest.mark.parametrize("parse", [f"start = nn.Linear(1, 1)\n    {PARSE}", f"noise = torch.randn(4)\n    {PARSE}"])
-def test_an_option_that_is_known_too_late_is_told(parse: str) -> None:
+def test_an_option_that_is_known_too_late_is_reported(parse: str) -> None:
     result = run(OPTION.format(parse=parse, device=next(iter(CHOICES))))
     assert "    accelerator = Accelerator()\n" in result.after.decode()
     assert told(result, "no longer chooses")

@@ -227,13 +227,13 @@ def test_a_sum_over_several_epochs_is_reduced_after_them() -> None:
         {"end": "for i, (x, y) in enumerate(loader): total += loss.item()\n    print(total)"},
     ],
 )
-def test_a_sum_that_cannot_be_shown_is_told(changes: dict[str, str]) -> None:
+def test_a_sum_that_cannot_be_shown_is_reported(changes: dict[str, str]) -> None:
     after, notes = rewritten(**changes)  # type: ignore[arg-type]  # the names of its parameters
     assert "accelerator.reduce" not in after
     assert any("`total` adds up this process's shard only" in note for note in notes)
 
 
-def test_what_the_loop_shows_is_told() -> None:
+def test_what_the_loop_shows_is_reported() -> None:
     after, notes = rewritten(add="total += loss.item()\n        print(total / (i + 1))")
     assert REDUCED in after
     assert notes == ["`total` is computed from this process's own batches only"]
@@ -258,7 +258,7 @@ def test_where_processes_share_a_batch_the_summand_decides(summand: str, how: st
     assert f'{REDUCED}"{how}")' in after
 
 
-def test_where_processes_share_a_batch_an_unclear_summand_is_told() -> None:
+def test_where_processes_share_a_batch_an_unclear_summand_is_reported() -> None:
     after, notes = rewritten(add="total += model.penalty(out)", splits=True)
     assert "accelerator.reduce" not in after
     assert notes
@@ -494,7 +494,7 @@ for episode in range(8):
         ({"condition": "not done"}, []),
     ],
 )
-def test_what_an_environment_decides_is_told(slots: dict[str, str], told: list[str]) -> None:
+def test_what_an_environment_decides_is_reported(slots: dict[str, str], told: list[str]) -> None:
     usual = {"condition": "steps % 9", "backward": "pass", "told": "episode", "test": "episode > 9"}
     result = run(EPISODES.format(**{**usual, **slots}))
     lines = result.after.decode().splitlines()
@@ -598,7 +598,7 @@ def test_meters_that_are_not_meant_of_all_the_data_stay(slots: dict[str, str]) -
         {"update": "losses.update(loss.item()); print(losses.avg)", "end": "pass"},
     ],
 )
-def test_meters_that_cannot_be_put_together_are_told(slots: dict[str, str]) -> None:
+def test_meters_that_cannot_be_put_together_are_reported(slots: dict[str, str]) -> None:
     after = metered(**slots)
     assert "reduce" not in after
     assert "note: `losses` collects this process's shard only" in after
@@ -631,7 +631,7 @@ for epoch in range(2):
 """
 
 
-def test_metrics_that_add_up_over_the_processes_themselves_are_told() -> None:
+def test_metrics_that_add_up_over_the_processes_themselves_are_reported() -> None:
     result = run(TORCHMETRICS)
     told = [n.message for n in result.notes]
     assert not any("this process's shard only" in m for m in told)
@@ -642,7 +642,7 @@ def test_metrics_that_add_up_over_the_processes_themselves_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "end", "is_told"),
+    ("batch", "end", "is_reported"),
     [
         ("right = right + (model(x) > y).sum().item()\nprint(right)", "print(right)", True),
         ("right = right + (model(x) > y).sum().item()\nprint(right)", "", True),
@@ -650,27 +650,27 @@ def test_metrics_that_add_up_over_the_processes_themselves_are_told() -> None:
         ("right = y.sum()\nright = right + x.sum().item()\nprint(right)", "print(right)", False),
     ],
 )
-def test_a_sum_written_out_is_told_like_any_other(batch: str, end: str, is_told: bool) -> None:
+def test_a_sum_written_out_is_told_like_any_other(batch: str, end: str, is_reported: bool) -> None:
     notes = run(script(prepared="right = 1", batch=batch, end=end)).notes
-    assert any(n.message.startswith("`right` adds up this process's shard only") for n in notes) is is_told
+    assert any(n.message.startswith("`right` adds up this process's shard only") for n in notes) is is_reported
 
 
 @pytest.mark.parametrize(
-    ("total", "where", "is_told"),
+    ("total", "where", "is_reported"),
     [
         ("2 * len(rows) // 2", "batch", True),
         ("2 * len(loader)", "batch", False),
         ("2 * len(rows) // 2", "end", False),
     ],
 )
-def test_a_schedule_for_steps_that_others_take_is_told_of(total: str, where: str, is_told: bool) -> None:
+def test_a_schedule_for_steps_that_others_take_is_reported(total: str, where: str, is_reported: bool) -> None:
     made = f"rows = torch.ones(8)\nscheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps={total})"
     notes = run(script(prepared=made, **{where: "scheduler.step()"})).notes
-    assert any("follows a count of steps" in n.message for n in notes) is is_told
+    assert any("follows a count of steps" in n.message for n in notes) is is_reported
 
 
 @pytest.mark.parametrize(
-    ("length", "where", "is_told"),
+    ("length", "where", "is_reported"),
     [
         ("len(loader)", "end", True),
         ("2 * len(loader)", "batch", False),
@@ -678,10 +678,10 @@ def test_a_schedule_for_steps_that_others_take_is_told_of(total: str, where: str
         ("len([1, 2, 3])", "end", False),
     ],
 )
-def test_a_schedule_in_epochs_that_is_as_long_as_a_share_is_told_of(length: str, where: str, is_told: bool) -> None:
+def test_a_schedule_in_epochs_as_long_as_a_shard_is_reported(length: str, where: str, is_reported: bool) -> None:
     made = f"scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max={length})"
     notes = run(script(prepared=made, **{where: "scheduler.step()"})).notes
-    assert any("which steps once an epoch" in n.message for n in notes) is is_told
+    assert any("which steps once an epoch" in n.message for n in notes) is is_reported
     stepped = f"{made}\n\ndef after():\n    scheduler.step()"
     notes = run(script(prepared=stepped, **{where: "after()"})).notes
-    assert any("which steps once an epoch" in n.message for n in notes) is is_told
+    assert any("which steps once an epoch" in n.message for n in notes) is is_reported

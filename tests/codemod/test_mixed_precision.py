@@ -183,7 +183,7 @@ def test_a_switch_that_is_known_too_late_leaves_all_as_it_is() -> None:
     assert any("before this line" in n.message for n in result.notes)
 
 
-def test_the_model_under_no_autocast_is_told() -> None:
+def test_the_model_under_no_autocast_is_reported() -> None:
     result = made(end="model.eval()\nwith torch.no_grad():\n    print(model(x))")
     assert_taken_over(result)
     assert any("computes in mixed precision here, too" in n.message for n in result.notes)

@@ -1,4 +1,4 @@
-"""Loops that train in one phase and evaluate in another: their evaluation is dealt out in whole batches."""
+"""Loops that train in one phase and evaluate in another: their evaluation is sharded in whole batches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SLOTS = {
     "count": "len(loader)",
     "calls": "print(epoch(first), epoch(second, False))",
 }
-DEALT = "loader if training else accelerator.shard(loader, even=False)"
+SHARDED = "loader if training else accelerator.shard(loader, even=False)"
 PREPARED = "first, model, optimizer = accelerator.prepare(first, model, optimizer)\n"
 
 
@@ -82,14 +82,14 @@ def test_what_is_not_trained_on_is_dealt_out_in_whole_batches(slots: dict[str, s
     if "calls" in slots and "model.eval()" in slots["calls"]:
         slots["mode"] = "pass"
     after, notes = rewritten(**slots)
-    assert DEALT in after
+    assert SHARDED in after
     assert '    total = accelerator.reduce(total, "mean" if training else "sum")\n' in after
     assert PREPARED in after
     assert not notes
 
 
 @pytest.mark.parametrize(
-    ("slots", "dealt"),
+    ("slots", "sharded"),
     [
         (
             {"parameters": "loader, opt=None", "test": "opt", "mode": "model.eval() if not opt else model.train()"},
@@ -109,12 +109,12 @@ def test_what_is_not_trained_on_is_dealt_out_in_whole_batches(slots: dict[str, s
         ),
     ],
 )
-def test_the_condition_may_be_told_in_many_ways(slots: dict[str, str], dealt: str) -> None:
+def test_the_condition_may_be_told_in_many_ways(slots: dict[str, str], sharded: str) -> None:
     told = {"opt": "optimizer", "mode": "'val'", "testing": "True"}
     name = next(n for n in told if n in slots["parameters"])
     calls = "epoch(first, optimizer), epoch(second)" if name == "opt" else f"epoch(first), epoch(second, {told[name]})"
     after, notes = rewritten(**slots, calls=f"print({calls})", count="len(loader.dataset)")
-    assert dealt in after
+    assert sharded in after
     assert '    total = accelerator.reduce(total, "sum")\n' in after
     assert PREPARED in after
     assert not notes
@@ -173,7 +173,7 @@ def test_loaders_that_cannot_be_told_apart_are_prepared(slots: dict[str, str]) -
     assert "first" in after.partition(" = accelerator.prepare(")[0].rpartition("\n")[2]
 
 
-def test_accelerate_deals_out_no_batches() -> None:
+def test_accelerate_shards_no_batches() -> None:
     after, _ = rewritten(Options(runtime=ACCELERATE))
     assert "shard" not in after
 
@@ -184,7 +184,7 @@ def test_meters_are_reduced_in_both_phases() -> None:
     slots = {**SLOTS, "add": "total.update(loss.item(), len(y))", "count": "1"}
     text = SCRIPT.format(**slots).replace("total = 0", "total = Meter()").replace("def epoch(", meter)
     after = run(text.replace("return total / 1", "return total.sum / total.count")).after.decode()
-    assert DEALT in after
+    assert SHARDED in after
     assert '    total.sum, total.count = accelerator.reduce((total.sum, total.count), "sum")\n' in after
 
 

@@ -391,7 +391,7 @@ def test_a_sum_over_losses_is_no_sum_over_the_batch(loss: str, is_sum: bool) -> 
 # Wrappers.
 
 
-def test_what_is_loaded_into_a_model_that_was_wrapped_before_is_told() -> None:
+def test_what_is_loaded_into_a_model_that_was_wrapped_before_is_reported() -> None:
     wrap, load = "model = nn.DataParallel(model)", "model.load_state_dict(torch.load('model.pt'))"
     told = [
         any("`module.`" in n.message for n in run(script(prepared=text)).notes) for text in (wrap, f"{wrap}\n{load}")

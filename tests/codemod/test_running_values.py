@@ -71,16 +71,16 @@ for epoch in range(3):
 
 
 @pytest.mark.parametrize(
-    ("calls", "is_told"),
+    ("calls", "is_reported"),
     [
         ("test(train_loader); test(test_loader)", True),
         ("for loader in (train_loader, test_loader): test(loader)", True),
         ("test(test_loader)", False),
     ],
 )
-def test_an_evaluation_over_a_prepared_loader_for_some_callers_is_named(calls: str, is_told: bool) -> None:
+def test_an_evaluation_over_a_prepared_loader_for_some_callers_is_named(calls: str, is_reported: bool) -> None:
     told = [n.message for n in run(OWN_LOADER.replace("{calls}", calls)).notes]
-    assert any("`wrong` adds up this process's shard" in message for message in told) is is_told
+    assert any("`wrong` adds up this process's shard" in message for message in told) is is_reported
 
 
 @pytest.mark.parametrize("made", ["DataLoader(data, batch_size=8)", "make(data)"])

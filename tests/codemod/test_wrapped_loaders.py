@@ -1,4 +1,4 @@
-"""Loaders with something round them, and names that hold one loader after another: each is dealt out once."""
+"""Loaders with something round them, and names that hold one loader after another: each is sharded once."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def loader_of(kind, workers):
 
 
 def by_hand(data):
-    """The sampler of a script that deals its data out itself."""
+    """The sampler of a script that shards its data itself."""
     is_alone = not dist.is_initialized()
     return DistributedSampler(data, *((1, 0) if is_alone else (dist.get_world_size(), dist.get_rank())))
 

@@ -259,7 +259,7 @@ def test_every_printed_number_is_the_originals() -> None:
     own = [traced(rank, prints=printing("loss 0.25", f"accuracy 0.{rank + 1}")) for rank in range(2)]
     found = evidence(original, *own)
     assert outputs.evaluation(found).words == (
-        "prints 0.1 for 0.75: each rank prints a number of its own share, so it is not gathered"
+        "prints 0.1 for 0.75: each rank prints a number of its own shard, so it is not gathered"
     )
     assert outputs.printed(found).words == "prints 0.25 for 0.5 (half the original's)"
     told = replace(found, notes=("train.py:10: what is shown is of one process's own batches",))

@@ -20,7 +20,7 @@ _STOPS = ("numpy", "tolist", "item", "size", "dim", "numel", "backward", "requir
 class Bring:
     """One place at which something is brought to a device.
 
-    kind: `made` (a call that can make it there), `moved` (an expression), `dealt` (the names in `node`, a statement,
+    kind: `made` (a call that can make it there), `moved` (an expression), `bound` (the names in `node`, a statement,
     that get parts of a batch).
     """
 
@@ -129,17 +129,17 @@ class Bringing:
 
     def _joined(self, bringing: list[Bring]) -> list[Bring]:
         """The same, with the parts of a batch brought by one statement."""
-        dealt: dict[ast.AST, list[Bring]] = {}
+        bound_together: dict[ast.AST, list[Bring]] = {}
         found: dict[ast.AST, Bring] = {}
         for bring in bringing:
-            if bring.kind == "dealt":
-                dealt.setdefault(bring.node, []).append(bring)
+            if bring.kind == "bound":
+                bound_together.setdefault(bring.node, []).append(bring)
             else:
                 found.setdefault(bring.node, bring)
-        for node, several in dealt.items():
+        for node, several in bound_together.items():
             named = {n.id: n for b in several for n in b.names}.values()
             listed = sorted(named, key=lambda n: (n.lineno, n.col_offset))
-            found[node] = Bring("dealt", node, several[0].device, tuple(listed))  # type: ignore[arg-type]  # a statement
+            found[node] = Bring("bound", node, several[0].device, tuple(listed))  # type: ignore[arg-type]  # a statement
         return list(found.values())
 
     # Where it comes to be.
@@ -166,7 +166,7 @@ class Bringing:
         target = statement.targets[0] if is_plain else None  # type: ignore[attr-defined]  # an assignment
         listed = target.elts if isinstance(target, ast.Tuple) else []
         named = [n for n in listed if isinstance(n, ast.Name) and self._gets(n, origin)]
-        return Bring("dealt", statement, f"{accelerator}.device", tuple(named)) if named else None
+        return Bring("bound", statement, f"{accelerator}.device", tuple(named)) if named else None
 
     def _gets(self, write: ast.Name, origin: ast.AST) -> bool:
         owner = self.program.scope(write).owner(write.id)
@@ -178,7 +178,7 @@ class Bringing:
 
     def _at_origin(self, origin: ast.AST) -> Bring | None:
         if isinstance(origin, ast.Name):
-            return self._dealt(origin)
+            return self._bound(origin)
         if isinstance(origin, ast.Subscript):
             return self._moved(origin) if self.shapes.is_tensor(origin) else None
         if not isinstance(origin, ast.Call):
@@ -192,7 +192,7 @@ class Bringing:
         is_type = isinstance(origin.func, ast.Attribute) and origin.func.attr == "type"
         return self._moved(origin) if is_type else None
 
-    def _dealt(self, name: ast.Name) -> Bring | None:
+    def _bound(self, name: ast.Name) -> Bring | None:
         """After a statement that takes a batch apart, or first in a loop over a loader."""
         statement = self.program.statement(name)
         if isinstance(statement, ast.For) and self.program.inside(name, statement.target):
@@ -205,7 +205,7 @@ class Bringing:
         if owner is None or not self.shapes.holds_one(owner, name):
             return None
         device = self._device(place)
-        return Bring("dealt", statement, device, (name,)) if device is not None else None
+        return Bring("bound", statement, device, (name,)) if device is not None else None
 
     def _moved(self, origin: ast.expr) -> Bring | None:
         """The largest expression that is the same tensor, and no other one."""

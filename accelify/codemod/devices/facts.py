@@ -1,4 +1,4 @@
-"""What the rules are told of devices: what is moved, what is brought, and which options chose where."""
+"""The facts of devices that rules read: what is moved, what is brought, and which options chose where."""
 
 from __future__ import annotations
 

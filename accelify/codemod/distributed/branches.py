@@ -11,13 +11,13 @@ from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.training.roles import Roles
 
-# What a statement of a branch is for: to start the processes, to wait for the others, to deal data out to them, to
+# What a statement of a branch is for: to start the processes, to wait for the others, to shard data for them, to
 # place or wrap a model, to tell which process this is, to scale something by their number, to say something; or
 # something of the script's own.
-START, SYNC, DEAL, PLACE, DEVICE, NUMBER, SCALE, SAY, REFUSE, OWN = (
+START, SYNC, SHARD, PLACE, DEVICE, NUMBER, SCALE, SAY, REFUSE, OWN = (
     "start",
     "sync",
-    "deal",
+    "shard",
     "place",
     "device",
     "number",
@@ -50,7 +50,7 @@ class Branches:
                         self.samplers[key] = call
 
     def is_distributed_sampler(self, call: ast.Call) -> bool:
-        """Whether a call makes a sampler that deals data out to processes."""
+        """Whether a call makes a sampler that shards data for processes."""
         return any(names.is_distributed(n) and n.endswith("DistributedSampler") for n in self.program.called(call))
 
     def is_wrapper(self, node: ast.AST) -> bool:
@@ -152,7 +152,7 @@ class Branches:
         if names.says(text) or text.startswith("warnings.") or text.partition(".")[0] in ("logger", "log", "_logger"):
             return SAY
         if text.endswith(".set_epoch"):
-            return DEAL
+            return SHARD
         if self.launching.does_nothing_alone(node):
             return SYNC
         return PLACE if self._root(node) is not node else OWN
@@ -168,7 +168,7 @@ class Branches:
         if isinstance(target, ast.Attribute) and self._is_a_backend(target.value):
             return SAY
         if key in self.samplers and self._is_sampler(value):
-            return DEAL
+            return SHARD
         if key in self.launching.words or key in self.launching.on or self._is_number(value):
             return NUMBER
         root = self._root(value)

@@ -122,12 +122,12 @@ class Conditions(ABC):
         """Whether a question is if a sampler left some of the data out: `len(sampler) * n < len(dataset)`."""
         if not (isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt) and isinstance(node.left, ast.BinOp)):
             return False
-        dealt, whole = node.left.left, node.comparators[0]
+        sharded, whole = node.left.left, node.comparators[0]
         if not all(
-            isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and len(n.args) == 1 for n in (dealt, whole)
+            isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and len(n.args) == 1 for n in (sharded, whole)
         ):
             return False
-        sampler, data = ast.unparse(dealt.args[0]), ast.unparse(whole.args[0])  # type: ignore[attr-defined]  # both are calls
+        sampler, data = ast.unparse(sharded.args[0]), ast.unparse(whole.args[0])  # type: ignore[attr-defined]  # both are calls
         is_same = sampler.rpartition(".")[0] == data.rpartition(".")[0] and sampler.endswith(".sampler")
         return is_same and isinstance(node.left.op, ast.Mult) and self.word(node.left.right) == SIZE
 

@@ -451,9 +451,9 @@ class Samplers:
         if isinstance(loader, ast.Call) and any(map(names.is_torch_loader, self.program.called(loader))):
             self.found.samplers[loader] = shuffle
             return
-        is_told = isinstance(parent, ast.Attribute) and parent.attr == "set_epoch"
+        sets_epoch = isinstance(parent, ast.Attribute) and parent.attr == "set_epoch"
         is_asked = isinstance(parent, (ast.Compare, ast.Assign))
-        if not is_told and not is_asked:
+        if not sets_epoch and not is_asked:
             self.found.refuse(node, "this sampler is used for more than the `sampler=` of a loader")
 
     def uses(self) -> None:
@@ -475,8 +475,8 @@ class Samplers:
         for node in self.place.nodes():
             if isinstance(node, (ast.For, ast.AsyncFor)) and self.place.holds(node):
                 owners = loops.owners(node.iter)
-                dealt = {v for v in owners if isinstance(v, Made) and v.node in self.found.samplers}
-                others = {v for v in owners if isinstance(v, Made)} - dealt
-                if dealt and not (others and dealt <= trained_on):
+                sharded = {v for v in owners if isinstance(v, Made) and v.node in self.found.samplers}
+                others = {v for v in owners if isinstance(v, Made)} - sharded
+                if sharded and not (others and sharded <= trained_on):
                     found.append(Data("loaders", node, (node.iter,)))
         return found

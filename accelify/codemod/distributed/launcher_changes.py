@@ -117,7 +117,7 @@ class LauncherChanges:
                 self.found.unsaid.append(statement)
         starts = any(self.arms.kind(s) == START for s in self.arms.leaves(on))
         for statement in on:
-            if starts and self._only_numbers(statement) and not self._is_told(statement):
+            if starts and self._only_numbers(statement) and not self._is_answered(statement):
                 self._renumber(statement, on)
         self._block(on)
         for statement in on:
@@ -143,7 +143,7 @@ class LauncherChanges:
         targets = [s.targets[0] for s in leaves if isinstance(s, ast.Assign)]
         return len(targets) == len(leaves) > 0 and all(self.launching.key(t) in self.launching.words for t in targets)
 
-    def _is_told(self, statement: ast.stmt) -> bool:
+    def _is_answered(self, statement: ast.stmt) -> bool:
         """Whether a name is given just what the library, or the launcher, says."""
         is_asked = isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
         return is_asked and self.launching.word(statement.value) is not None  # type: ignore[attr-defined]  # an Assign
@@ -272,8 +272,8 @@ class Questions:
             return isinstance(off, ast.Constant) and off.value in ((0, -1) if word in RANKS else (1,))
         is_none = isinstance(off, ast.Constant) and off.value is None
         called = self.program.called(on) if isinstance(on, ast.Call) else self.program.externals(on)
-        deals = any(n.endswith("DistributedSampler") and names.is_distributed(n) for n in called)
-        if deals:
+        makes_a_sampler = any(n.endswith("DistributedSampler") and names.is_distributed(n) for n in called)
+        if makes_a_sampler:
             others = self.program.called(off) if isinstance(off, ast.Call) else self.program.externals(off)
             return is_none or any(n.endswith(("RandomSampler", "SequentialSampler")) for n in others)
         one, other = ast.Return(on), ast.Return(off)

@@ -1,4 +1,4 @@
-"""What the rules are told of files: what is written, by which process, and what is read again."""
+"""The facts of files that rules read: what is written, by which process, and what is read again."""
 
 from __future__ import annotations
 

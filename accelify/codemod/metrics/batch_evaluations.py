@@ -1,4 +1,4 @@
-"""Which evaluation loops may be dealt out batch by batch, because all that they leave is added up or collected?"""
+"""Which evaluation loops may be sharded batch by batch, because all that they leave is added up or collected?"""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Collected:
 
 
 @dataclass(frozen=True)
-class Dealing:
-    """An evaluation loop whose loader, at `source`, is dealt out in whole batches.
+class ShardedEvaluation:
+    """An evaluation loop whose loader, at `source`, is sharded in whole batches.
 
     sums and meters: what is added up over the processes after it. lists: what is gathered. shown: where it shows what
     is one process's own. phase: when it trains, if it does that too.
@@ -67,17 +67,17 @@ class Batchwise:
         self.meters = Meters(program)
         self.modes = Modes(program, roles, tracer, self.harmless)
 
-    def find(self, files: Collection[str]) -> list[Dealing]:
+    def find(self, files: Collection[str]) -> list[ShardedEvaluation]:
         """The loops in some files."""
-        found: list[Dealing] = []
+        found: list[ShardedEvaluation] = []
         if any(isinstance(c.func, ast.Attribute) and methods.adds_a_hook(c.func.attr) for c in self.program.calls):
             return found  # a forward pass may do anything
         for path in sorted(files):
             for node in self.program.flow.parsed_of[path].parents:
                 if isinstance(node, ast.For) and self._is_candidate(node):
-                    dealing = self._dealing(node)
-                    if dealing is not None:
-                        found.append(dealing)
+                    evaluation = self._sharded(node)
+                    if evaluation is not None:
+                        found.append(evaluation)
         return found
 
     def _is_candidate(self, loop: ast.For) -> bool:
@@ -113,7 +113,7 @@ class Batchwise:
             if isinstance(n, ast.Call) and n.args
         )
 
-    def _dealing(self, loop: ast.For) -> Dealing | None:
+    def _sharded(self, loop: ast.For) -> ShardedEvaluation | None:
         source, phase = self._source(loop), self.training.phases.get(loop)
         rounds = Rounds(self.program, self.tracer, self.harmless, self.meters, loop, phase)
         if source is None or not rounds.are_independent() or not self._forwards(loop):
@@ -138,7 +138,7 @@ class Batchwise:
         ]
         if not rounds.accumulators or (phase is not None and (rounds.lists or not self._are_reduced(sums, loop))):
             return None
-        return Dealing(loop, source, sums, meters, tuple(lists), tuple(rounds.shown), phase)
+        return ShardedEvaluation(loop, source, sums, meters, tuple(lists), tuple(rounds.shown), phase)
 
     def _unit(self, parts: list[ast.expr], loop: ast.For) -> str | None:
         """What one element of a list stands for, where each round puts the same into it."""
@@ -238,8 +238,8 @@ class Batchwise:
 
     def _is_in_a_pass(self, loop: ast.For) -> bool:
         """Whether a loop is run in the middle of a pass over a prepared loader."""
-        dealt: set[ast.AST | None] = {d.loop for d in self.training.data} | set(self.prepared.loops)
-        return any(outer in dealt for outer in self.loops.stack(loop))
+        sharded: set[ast.AST | None] = {d.loop for d in self.training.data} | set(self.prepared.loops)
+        return any(outer in sharded for outer in self.loops.stack(loop))
 
 
 def _is_empty(value: ast.expr | None) -> bool:

@@ -1,4 +1,4 @@
-"""Which data does a loop that is dealt out pick by the number of its batch? `target = labels[i]`"""
+"""Which data does a loop that is sharded pick by the number of its batch? `target = labels[i]`"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Counted:
 
     def _goes_round_alike(self, loop: ast.AST) -> bool:
         """Whether no process leaves a round, or has rounds of its own in a loop that is not the training's."""
-        if loop not in self._within and isinstance(loop, ast.For) and not self._deals_alike(loop):
+        if loop not in self._within and isinstance(loop, ast.For) and not self._is_common_loop(loop):
             return False
         for node in ast.walk(loop):
             leaves = isinstance(node, ast.Continue) or (isinstance(node, ast.Break) and loop not in self._within)
@@ -138,9 +138,9 @@ class Counted:
         """`epoch` of `for epoch in range(epochs)`; `i` of `for i, batch in enumerate(batches)`."""
         if isinstance(loop.iter, ast.Call) and _name(loop.iter) == "enumerate":
             return isinstance(loop.target, ast.Tuple) and loop.target.elts[0] is target
-        return self._deals_alike(loop, depth)
+        return self._is_common_loop(loop, depth)
 
-    def _deals_alike(self, loop: ast.For, depth: int = _DEPTH) -> bool:
+    def _is_common_loop(self, loop: ast.For, depth: int = _DEPTH) -> bool:
         """Whether a loop goes over the same in every process."""
         if isinstance(loop.iter, ast.Call):
             return _name(loop.iter) in _COUNTS and all(self.is_common(a, depth) for a in loop.iter.args)

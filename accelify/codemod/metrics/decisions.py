@@ -41,7 +41,7 @@ def goes_by_size(metrics: Metrics, test: ast.expr) -> bool:
 
 def _has_other_sizes(measured: Measured, loop: ast.AST) -> bool:
     """Whether a round of a sharded loop may give ranks batches of other sizes, as only `prepare` evens them out."""
-    if measured.options.keep_global_batch or measured.prepared.is_dealt_by_hand(loop):
+    if measured.options.keep_global_batch or measured.prepared.is_sharded_sequence(loop):
         return True
     held = measured.program.values(loop.iter) if isinstance(loop, (ast.For, ast.AsyncFor)) else ()
     return any(isinstance(v, Instance) and not measured.roles.is_torch_loader(v) for v in held)

@@ -1,4 +1,4 @@
-"""What the rules are told of metrics: which loops' data are shared, and what is added up or collected over them."""
+"""The facts of metrics that rules read: which loops' data are shared, and what is added up or collected over them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Role, Row, Same
-from accelify.codemod.metrics.batch_evaluations import Dealing
+from accelify.codemod.metrics.batch_evaluations import ShardedEvaluation
 from accelify.codemod.metrics.meters import Metered, Metering
 from accelify.codemod.metrics.rank import Ranks, Shards
 from accelify.codemod.metrics.reports import Report, Reports, updated_text
@@ -37,15 +37,15 @@ Loop = ast.For | ast.AsyncFor
 class Metrics:
     """The table.
 
-    dealt: the loops that evaluate, whose batches are sharded. shared_loops: the others whose items are sharded over the
+    sharded: the loops that evaluate, sharded batch by batch. shared_loops: the others whose items are sharded over the
     processes, each of which keeps what it makes of them. reductions: the sums that are reduced after their loops; a
     script that distributes itself does that by itself. metered: the meters and lists of loops over shared data, but for
-    those of `dealt`. ranks: which values are one process's own, once what is reduced is everyone's. reports: those that
-    leave the training though nothing made them everyone's.
+    those of `sharded`. ranks: which values are one process's own, once what is reduced is everyone's. reports: those
+    that leave the training though nothing made them everyone's.
     """
 
     measured: Measured
-    dealt: tuple[Dealing, ...]
+    sharded: tuple[ShardedEvaluation, ...]
     shared_loops: tuple[Loop, ...]
     reductions: tuple[Reduction, ...]
     metered: tuple[Metered, ...]
@@ -55,11 +55,11 @@ class Metrics:
     @property
     def evaluations(self) -> list[ast.For]:
         """The loops that evaluate, each process a part."""
-        return [d.loop for d in self.dealt]
+        return [d.loop for d in self.sharded]
 
     def trim(self, reduction: Reduction) -> Trim | None:
         """Where the rows that only even out the last step are left out of sums that are reduced."""
-        if reduction.how != "sum" or self.measured.prepared.is_dealt_by_hand(reduction.loop):
+        if reduction.how != "sum" or self.measured.prepared.is_sharded_sequence(reduction.loop):
             return None
         updates = [call for m in self.metered if m.loop is reduction.loop for call in m.updates]
         return trim_of(self.measured.program, reduction.loop, reduction.names, updates)
@@ -88,9 +88,9 @@ class Measured:
         rounds = [loop for loop in shared if loop not in self.prepared.loops and self._asks_for_batches(loop)]
         endless = [d.loop for d in self.training.data if d.kind == "loaders" and isinstance(d.loop, ast.While)]
         random = [d for d in self.training.data if d.kind == "random"]
-        # What an environment tells is a rank's own by intent.
-        is_told = Experience(self.program, self.tracer).is_told
-        drawn = tuple(d.loop for d in random if d.loop is not None and not is_told)
+        # What an environment returns is a rank's own by intent.
+        asks = Experience(self.program, self.tracer).asks
+        drawn = tuple(d.loop for d in random if d.loop is not None and not asks)
         loops = tuple(loop for loop in shared if loop not in rounds)
         return Shards(loops, (*rounds, *endless, *drawn), self._is_sharded_loader, self._is_alike, bool(random), drawn)
 
@@ -124,7 +124,7 @@ class Measured:
 
     def trains_only_if(self, loop: ast.AST) -> str | None:
         """The condition under which a loop whose items are sharded trains; None where it does so always."""
-        if not self.prepared.is_dealt_by_hand(loop):
+        if not self.prepared.is_sharded_sequence(loop):
             return None
         frame = self.program.frame(loop)
         return Ways(self.program, self.tracer).only_if(frame, self.training.told.get(frame, frozenset()))
@@ -152,29 +152,29 @@ def metrics_of(
     measured: Measured,
     files: frozenset[str],
     access: Access,
-    dealt: tuple[Dealing, ...],
+    sharded: tuple[ShardedEvaluation, ...],
     *,
     by_hand: bool,
 ) -> Metrics:
     """The table of some files."""
     program = measured.program
-    evaluations = [d.loop for d in dealt]
+    evaluations = [d.loop for d in sharded]
     shared = measured.shared_loops(files, evaluations)
     loops = [n for n in shared if access.at(n) is not None]
     if by_hand or not measured.options.runtime.has("reduce"):
         loops = []
     sums = measured.sums(shared)
-    reductions = tuple(_in_all_phases(reduction, dealt) for loop in loops for reduction in sums.of(loop))
+    reductions = tuple(_in_all_phases(reduction, sharded) for loop in loops for reduction in sums.of(loop))
     metering = Metering(program, measured.tracer, measured.prepared, Harmless(program, measured.roles))
-    metered = tuple(metering.of(n) for n in loops if n not in {d.loop for d in dealt})
+    metered = tuple(metering.of(n) for n in loops if n not in {d.loop for d in sharded})
     reduced = [(r.anchor, name) for r in reductions for name in r.names]
-    reduced += [(loop, name) for loop, names in _put_together(dealt, metered) for name in names]
+    reduced += [(loop, name) for loop, names in _put_together(sharded, metered) for name in names]
     settled = _Settled(measured.chains, tuple(reduced), tuple(_reduced_by_hand(measured.chains)) if by_hand else ())
     shared_at_times = [*shared, *measured.loops_shared_for_some(files, {*shared, *evaluations})]
     ranks = Ranks(measured.chains, measured.shards(shared_at_times), settled)
     losses = [loss for backward in measured.training.backwards for loss in losses_of(program, backward)]
     reports = tuple(Reports(ranks, settled.holds, losses).find())
-    return Metrics(measured, dealt, shared, reductions, metered, ranks, reports)
+    return Metrics(measured, sharded, shared, reductions, metered, ranks, reports)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,14 +259,14 @@ def _reduces(row: Row) -> bool:
     return row.role is Role.COLLECTIVE and row.same is Same.YES and bool(row.mutates)
 
 
-def _in_all_phases(reduction: Reduction, dealt: Sequence[Dealing]) -> Reduction:
+def _in_all_phases(reduction: Reduction, sharded: Sequence[ShardedEvaluation]) -> Reduction:
     """A reduction that is made where its loop evaluates, too, if that is sharded then."""
-    shared = {name for d in dealt if d.loop is reduction.loop for name in d.sums}
+    shared = {name for d in sharded if d.loop is reduction.loop for name in d.sums}
     if shared.isdisjoint(reduction.names):
         return reduction
     return replace(reduction, condition=None, training=reduction.condition)
 
 
-def _put_together(dealt: Sequence[Dealing], metered: Sequence[Metered]) -> list[tuple[Loop, list[str]]]:
-    listed = [*((d.loop, d.meters, ()) for d in dealt), *((m.loop, m.together, m.lists) for m in metered)]
+def _put_together(sharded: Sequence[ShardedEvaluation], metered: Sequence[Metered]) -> list[tuple[Loop, list[str]]]:
+    listed = [*((d.loop, d.meters, ()) for d in sharded), *((m.loop, m.together, m.lists) for m in metered)]
     return [(loop, [*(name for name, _ in meters), *lists]) for loop, meters, lists in listed]

@@ -20,7 +20,7 @@ Loop = ast.For | ast.AsyncFor
 
 @dataclass(frozen=True)
 class Metered:
-    """Meters and lists of one process's share of a loop that can be made those of all of it; the meters' updates."""
+    """Meters and lists of one process's shard of a loop that can be made those of all of it; the meters' updates."""
 
     loop: Loop
     together: tuple[tuple[str, Meter], ...]
@@ -94,7 +94,7 @@ class Metering:
 
     def _is_of_all(self, place: str, meter: Meter, loop: Loop) -> bool:
         """Whether a meter is made just outside of a loop that is always shared, and what it had last is not read."""
-        is_shared = loop in self.prepared.loops or self.prepared.is_dealt_by_hand(loop)
+        is_shared = loop in self.prepared.loops or self.prepared.is_sharded_sequence(loop)
         frame, name = self.program.frame(loop), _variable_of(place)
         writes = self.tracer.writes(frame, name)
         if not is_shared or len(writes) != 1 or not isinstance(writes[0], ast.Name):

@@ -18,7 +18,7 @@ DEPTH = 3  # Units: functions between a loop and what it calls in the end
 
 
 def overstated_bars(script: Script) -> Iterator[ast.expr]:
-    """The `total=len(data) // batch_size` of the bars round loops that are dealt out."""
+    """The `total=len(data) // batch_size` of the bars round loops that are sharded."""
     for loop in dict.fromkeys([*script.metrics.shared_loops, *script.metrics.evaluations]):
         heads = [a.items for a in script.program.ancestors(loop) if isinstance(a, (ast.With, ast.AsyncWith))]
         for place in (loop.iter, *(item.context_expr for items in heads for item in items)):
@@ -34,7 +34,7 @@ def _is_length(script: Script, total: ast.expr, loop: ast.AST) -> bool:
     counted = total.args[0] if isinstance(total, ast.Call) and "len" in script.program.called(total) else None
     over = loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
     is_it = counted is not None and over is not None and ast.unparse(counted) in map(ast.unparse, ast.walk(over))
-    return is_it and not script.prepared.is_dealt_by_hand(loop)
+    return is_it and not script.prepared.is_sharded_sequence(loop)
 
 
 def shrunken_schedules(script: Script) -> Iterator[ast.expr]:
@@ -45,14 +45,14 @@ def shrunken_schedules(script: Script) -> Iterator[ast.expr]:
 
 
 def _told(script: Script) -> Iterator[tuple[ast.expr, list[bool]]]:
-    """What a scheduler is told beside its optimizer, and of each of its steps, whether it is in a loop dealt out."""
+    """A scheduler's arguments beside its optimizer, and of each of its steps, whether it is in a loop sharded."""
     for call, steps in _stepped_schedulers(script).items():
         shares = [_is_in_a_share(script, step, DEPTH) for step in steps]
         yield from ((given, shares) for given in [*call.args[1:], *(k.value for k in call.keywords)])
 
 
 def _is_in_a_share(script: Script, call: ast.AST, depth: int) -> bool:
-    """Whether a loop that is dealt out makes a call, itself or by functions that it calls."""
+    """Whether a loop that is sharded makes a call, itself or by functions that it calls."""
     if any(script.program.inside(call, loop) for loop in script.metrics.shared_loops):
         return True
     callers = script.program.flow.callers.get(script.program.frame(call), ()) if depth else ()

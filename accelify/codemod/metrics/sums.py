@@ -93,7 +93,9 @@ class Sums:
         phase, phases = self.phases.get(loop), self._phases(loop)
         condition = phase.text if phase else self._condition(loop) if phases is None else self._row(phases)
         always = (
-            phase is None and phases is None and (loop in self.prepared.loops or self.prepared.is_dealt_by_hand(loop))
+            phase is None
+            and phases is None
+            and (loop in self.prepared.loops or self.prepared.is_sharded_sequence(loop))
         )
         if condition is None and not always:
             return []
@@ -212,7 +214,7 @@ class Sums:
         uses = [use for read in reads for use in self._use(read, anchor, _DEPTH)]
         if not uses or not all(u.is_known for u in uses):
             return None
-        if self.splits_batches and not self.prepared.is_dealt_by_hand(loop):
+        if self.splits_batches and not self.prepared.is_sharded_sequence(loop):
             how = self._how_it_adds(additions, loop)
         else:
             how = self._how_it_is_divided(additions, uses, loop)
@@ -487,8 +489,8 @@ class Sums:
         if self._named(divisor) & self.added(loop).keys():
             return False  # it is a sum itself
         if names_in(divisor) & names_in(loop.target):
-            return None if self.prepared.is_dealt_by_hand(loop) else True
-        return not self.prepared.is_dealt_by_hand(loop) and self._counts_steps(divisor, loop)
+            return None if self.prepared.is_sharded_sequence(loop) else True
+        return not self.prepared.is_sharded_sequence(loop) and self._counts_steps(divisor, loop)
 
     def _counts_steps(self, node: ast.expr, loop: Loop, depth: int = _DEPTH) -> bool:
         """Whether the number of batches that one process takes goes into a value."""
@@ -535,7 +537,7 @@ class Sums:
 
     def _is_divided(self, summand: ast.expr, loop: Loop) -> bool:
         """Whether what is added is divided by the number of batches that one process takes."""
-        if self.prepared.is_dealt_by_hand(loop):
+        if self.prepared.is_sharded_sequence(loop):
             return False
         names = [n for n in ast.walk(summand) if isinstance(n, ast.Name)]
         nodes = [n for v in [summand, *(v for n in names for v in self._values_in(n, loop))] for n in ast.walk(v)]

@@ -76,8 +76,8 @@ class Prepared:
         conditions = {a for a in here if isinstance(a, ast.If)}
         return any(a in conditions for a in there)
 
-    def is_dealt_by_hand(self, loop: ast.AST) -> bool:
-        """Whether a loop goes over a share of the script's own data."""
+    def is_sharded_sequence(self, loop: ast.AST) -> bool:
+        """Whether a loop goes over data of the script's own, sharded by `accelerator.shard`."""
         return any(data.loop is loop for data, _ in self.preparation.sharded)
 
     def key_of(self, chain: Chain) -> str | None:

@@ -96,7 +96,7 @@ class Preparer:
             bare_models=tuple(grouper.initialised(i) for i in bare),
             loaders=frozenset(found.loaders),
             models=frozenset(found.models),
-            obstacles=(*found.obstacles, *dealt_twice(self.tracer, [s for _, s in found.sharded], self._items)),
+            obstacles=(*found.obstacles, *sharded_twice(self.tracer, [s for _, s in found.sharded], self._items)),
         )
 
     # Optimizers and their models.
@@ -366,7 +366,7 @@ class Preparer:
         )
 
     def _is_of_unknown_make(self, source: ast.expr, data: Data) -> bool:
-        """Whether a loop goes over what nothing shows to be a loader: what it yields is dealt out as it comes."""
+        """Whether a loop goes over what nothing shows to be a loader: what it yields is sharded as it comes."""
         held = Loops(self.program, self.roles, self.tracer).owners(source)
         is_gone_over = isinstance(data.loop, ast.For) and self.program.inside(source, data.loop.iter)
         return is_gone_over and not any(self.roles.is_loader(v) for v in held)
@@ -460,7 +460,7 @@ def _within(chain: Chain) -> Chain:
     return chain[:place] or chain
 
 
-def dealt_twice(tracer: Tracer, sources: Sequence[ast.expr], items: Sequence[Item]) -> Iterator[tuple[ast.AST, str]]:
+def sharded_twice(tracer: Tracer, sources: Sequence[ast.expr], items: Sequence[Item]) -> Iterator[tuple[ast.AST, str]]:
     """The loops over what a generator makes of a loader that is prepared for another loop."""
     loaders = [item for item in items if item.kind == "loader"]
     for source in sources:

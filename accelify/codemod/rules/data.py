@@ -57,7 +57,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
                 Replace(
                     source,
                     partial(
-                        dealt_out,
+                        sharded,
                         accelerator=accelerator,
                         condition=script.metrics.measured.trains_only_if(data.loop or source),
                     ),
@@ -107,7 +107,7 @@ def _same(script: Script) -> Iterator[Remark]:
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
-def dealt_out(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst.BaseExpression:
+def sharded(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst.BaseExpression:
     """`accelerator.shard(x)`, or `accelerator.shard(x) if train else x` in a function that evaluates, too."""
     assert isinstance(node, cst.BaseExpression)
     if condition is None:
@@ -120,7 +120,7 @@ def dealt_out(node: cst.CSTNode, accelerator: str, condition: str | None) -> cst
 def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[Change | Remark | Obstacle]:
     """What goes by the number of an item, of which each process has its own, or by more rounds than any takes."""
     numbers = ItemNumbers(script.program, script.roles, script.tracer, script.training)
-    for node, steers in numbers.asked(loop) if script.prepared.is_dealt_by_hand(loop) else ():
+    for node, steers in numbers.asked(loop) if script.prepared.is_sharded_sequence(loop) else ():
         if steers:
             message = (
                 "the training depends on the index of an item here, and each process has a shard of the items: "
@@ -132,7 +132,7 @@ def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Itera
                 "each process has only its own shard of this counter's values, so some values may never occur here"
             )
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
-    is_divided = script.options.keep_global_batch and not script.prepared.is_dealt_by_hand(loop)
+    is_divided = script.options.keep_global_batch and not script.prepared.is_sharded_sequence(loop)
     for whole in numbers.never_counted(loop, script.prepared.is_loader) if not is_divided else ():
         yield _waits(script, whole)
 
@@ -166,9 +166,9 @@ def _sets_learning_rate(script: Script) -> bool:
     places: set[ast.AST] = {loop for loops in listed for loop in loops[:1]}
     places |= {f.node for f in map(script.program.frame, script.training.backwards) if f.kind == "function"}
     counted = Counted(script.program, script.tracer, {loop for loops in listed for loop in loops})
-    is_dealt = bool(script.metrics.shared_loops)
+    is_sharded = bool(script.metrics.shared_loops)
     return any(
-        is_dealt or not counted.is_set_alike(node)
+        is_sharded or not counted.is_set_alike(node)
         for place in places
         for node in ast.walk(place)
         if sets_learning_rate(node)

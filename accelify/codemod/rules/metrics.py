@@ -40,7 +40,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Remark, Replace
-from accelify.codemod.metrics.batch_evaluations import Collected, Dealing
+from accelify.codemod.metrics.batch_evaluations import Collected, ShardedEvaluation
 from accelify.codemod.metrics.meters import Metered
 from accelify.codemod.metrics.row_metrics import Trim
 from accelify.codemod.metrics.sums import Reduction
@@ -55,9 +55,9 @@ _AFTER_SUMS = 100  # in the order of what is inserted after a loop
 
 def find(script: Script) -> Iterator[Change | Remark]:
     """A statement after a loop for the sums that are reduced alike; evaluation loops whose batches are shared out."""
-    for dealing in script.metrics.dealt:
-        yield _dealt(script, dealing)
-        yield from _shown(script, dealing)
+    for evaluation in script.metrics.sharded:
+        yield _sharded(script, evaluation)
+        yield from _shown(script, evaluation)
     for metered in script.metrics.metered:
         yield from _metered(script, metered)
     for order, reduction in enumerate(script.metrics.reductions):
@@ -82,29 +82,29 @@ def find(script: Script) -> Iterator[Change | Remark]:
         )
 
 
-def _dealt(script: Script, dealing: Dealing) -> Change:
-    """A loader that is dealt out batch by batch, and what makes its sums and lists those of all batches."""
-    accelerator = script.accelerator(dealing.loop)
+def _sharded(script: Script, evaluation: ShardedEvaluation) -> Change:
+    """A loader that is sharded batch by batch, and what makes its sums and lists those of all batches."""
+    accelerator = script.accelerator(evaluation.loop)
     assert accelerator is not None
-    indent = dealing.loop.col_offset
-    sums = [dealing.sums] if dealing.sums and dealing.phase is None else []
+    indent = evaluation.loop.col_offset
+    sums = [evaluation.sums] if evaluation.sums and evaluation.phase is None else []
     code = [_summed(names, accelerator, '"sum"', indent) for names in sums]
-    code.extend(_together(dealing.meters, accelerator, indent))
-    code.extend(_gathered(each, accelerator, indent) for each in dealing.lists)
-    start = _AFTER_SUMS if dealing.phase is not None else 0
-    inserted = (Insert(dealing.loop, "after", line, order=order) for order, line in enumerate(code, start))
-    deal = Replace(
-        dealing.source,
-        partial(_share, function=f"{accelerator}.shard", phase=dealing.phase),
-        keeps=(dealing.source,),
+    code.extend(_together(evaluation.meters, accelerator, indent))
+    code.extend(_gathered(each, accelerator, indent) for each in evaluation.lists)
+    start = _AFTER_SUMS if evaluation.phase is not None else 0
+    inserted = (Insert(evaluation.loop, "after", line, order=order) for order, line in enumerate(code, start))
+    sharded = Replace(
+        evaluation.source,
+        partial(_share, function=f"{accelerator}.shard", phase=evaluation.phase),
+        keeps=(evaluation.source,),
         reads=(accelerator.split(".")[0],),
     )
     return Change(
         rule=NAME,
-        path=script.path(dealing.loop),
-        line=dealing.loop.lineno,
+        path=script.path(evaluation.loop),
+        line=evaluation.loop.lineno,
         reason="each batch is evaluated by one process; sums and lists are combined across processes after the loop",
-        edits=(deal, *inserted),
+        edits=(sharded, *inserted),
     )
 
 
@@ -147,9 +147,9 @@ def _share(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.CSTNode
     return snippets.expression(f"{branches[0]} if {ast.unparse(phase.test)} else {branches[1]}", loader=node)
 
 
-def _shown(script: Script, dealing: Dealing) -> Iterator[Remark]:
+def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
     """What the loop itself shows before it is over."""
-    for read in dealing.shown[:1]:
+    for read in evaluation.shown[:1]:
         message = "until the loop is over, what is shown here is computed from this process's shard only"
         yield Remark(NAME, script.path(read), read, message, Tier.ADVICE)
 

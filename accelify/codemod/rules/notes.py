@@ -136,7 +136,7 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
     """Whether a place in a loop over `loaders[phase]` is for a phase whose loader is whole in every process."""
     phase = script.training.phases.get(loop)
     source = script.tracer.inside(phase.loop.iter) if phase is not None else None
-    if phase is None or any(d.loop is loop for d in script.metrics.dealt) or not isinstance(source, ast.Subscript):
+    if phase is None or any(d.loop is loop for d in script.metrics.sharded) or not isinstance(source, ast.Subscript):
         return False
     if not isinstance(phase.test, ast.Compare) or ast.unparse(source.slice) != ast.unparse(phase.test.left):
         return False

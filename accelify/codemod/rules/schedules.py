@@ -30,7 +30,7 @@ _FEWER = "the learning rate follows a count of steps, and on N processes an epoc
 
 
 def find(script: Script) -> Iterator[Change | Remark]:
-    """A change for each step of a scheduler that is told what one process alone has seen; else a note."""
+    """A change for each step of a scheduler that takes what one process alone has seen; else a note."""
     yield from _counted(script)
     for call in script.program.calls:
         given = _given(script, call)
@@ -62,7 +62,7 @@ def _counted(script: Script) -> Iterator[Remark]:
 
 
 def _given(script: Script, call: ast.Call) -> ast.expr | None:
-    """What a scheduler is told in `scheduler.step(loss)`."""
+    """The argument of `scheduler.step(loss)`."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "step" or script.path(call) not in script.files:
         return None
     if not any(script.roles.is_scheduler(v) for v in script.program.values(call.func.value)):

@@ -24,13 +24,13 @@ class Certainty:
 
     def of(self, node: ast.AST, depth: int = _DEPTH) -> bool:
         """Whether all that leads to a node is the same in every process: conditions, loops, calls."""
-        dealt = {d.loop for d in self.training.data if d.kind == "sequence"}
+        sharded = {d.loop for d in self.training.data if d.kind == "sequence"}
         frame = self.program.frame(node)
         child: ast.AST = node
         for ancestor in self.program.ancestors(node):
             if ancestor is frame.node:
                 break
-            if ancestor in dealt or isinstance(ancestor, (ast.ExceptHandler, ast.Lambda)):
+            if ancestor in sharded or isinstance(ancestor, (ast.ExceptHandler, ast.Lambda)):
                 return False
             if not all(map(self._is_common, _asked(ancestor, child))):
                 return False

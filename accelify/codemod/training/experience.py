@@ -30,13 +30,13 @@ class Experience:
         return bool(self._told) and (self._asks(node) or any(slot in self._told for slot in self._read(node)))
 
     @cached_property
-    def is_told(self) -> bool:
+    def asks(self) -> bool:
         """Whether a script asks an environment at all."""
         return any(asks_environment(self.program, call) for call in self.program.calls)
 
     @cached_property
     def _told(self) -> set[Slot]:
-        if not self.is_told:
+        if not self.asks:
             return set()
         leads: dict[Slot, set[Slot]] = defaultdict(set)
         queue: list[Slot] = []

@@ -49,7 +49,7 @@ class Data:
     sources: tuple[ast.expr, ...] = ()
 
     @property
-    def dealing(self) -> Loop | None:
+    def sharded_loop(self) -> Loop | None:
         """The loop each of whose rounds learns from other data, where the script has one."""
         return self.loop if self.kind in ("loaders", "sequence") else None
 
@@ -103,7 +103,7 @@ class Loops:
         ways: dict[ast.Call, dict[Scope, set[Way]]] = {backward: {} for backward in backwards}
         loops = {backward: tuple(self.stack(backward, ways[backward])) for backward in backwards}
         data = {backward: self._data(backward, loops[backward], steps) for backward in backwards}
-        nested = tuple(self.anew.nested(loops, steps, lambda backward: data[backward][0].dealing))
+        nested = tuple(self.anew.nested(loops, steps, lambda backward: data[backward][0].sharded_loop))
         apart = {n.backward: n.steps for n in nested if n.is_within}
         if set(apart) == set(backwards) and not others:  # what lasts has no backward pass
             nested, apart = tuple(replace(n, is_within=False) for n in nested), {}
@@ -258,10 +258,10 @@ class Loops:
         drawn = [call for call in self._next_calls(loops) if not self._asks_for_a_round_s_own(call)]
         asked = [call for call in drawn if not self._searches(call, loops)]
         found.extend(Data("loaders", loops[0], (_asked_of(call),)) for call in asked)
-        dealt = [d for d in found if not any(map(self.sources.experience.holds, d.sources))]
-        if (drawn or found) and not dealt:
+        sharded = [d for d in found if not any(map(self.sources.experience.holds, d.sources))]
+        if (drawn or found) and not sharded:
             return [Data("random", loops[0])]
-        found = dealt
+        found = sharded
         if found:
             return (
                 found[:1]
@@ -385,7 +385,7 @@ Loop = ast.For | ast.AsyncFor | ast.While
 
 
 class Sources:
-    """Find it, and what a loop deals out; `owners` gives what an expression's items come from."""
+    """Find it, and what a loop shards; `owners` gives what an expression's items come from."""
 
     def __init__(
         self, program: Program, roles: Roles, tracer: Tracer, owners: Callable[[ast.expr], set[Value]]
@@ -398,7 +398,7 @@ class Sources:
         self.experience = Experience(program, tracer)
 
     def own(self, loop: Loop) -> tuple[str, ast.expr] | None:
-        """What a loop of the script's own takes its data from, if it is the loop that deals out the data."""
+        """What a loop of the script's own takes its data from, if it is the loop that shards the data."""
         if not isinstance(loop, ast.For):
             return None
         source = self.tracer.inside(loop.iter, "reversed")
@@ -409,14 +409,14 @@ class Sources:
             text = _OF_AN_EPOCH.sub("", ast.unparse(source).lower())
             if "epoch" in text or "step" in text.split("(")[0]:
                 return None
-            return ("sequence", source) if self._deals_out(loop) else None
+            return ("sequence", source) if self._picks_data(loop) else None
         if isinstance(source, (ast.List, ast.Tuple, ast.Dict, ast.Constant)) or self._is_literal(owners):
             return None
         kind = self._kind_of(owners)
         return (kind, source) if kind is not None and self._uses_items(loop) else None
 
     def is_own_experience(self, loop: Loop, source: ast.expr) -> bool:
-        """Whether what a loop deals out is what this process's own environment told it."""
+        """Whether what a loop shards is what this process's own environment told it."""
         if not isinstance(loop, ast.For):
             return False
         counters = _with_derived(names_in(loop.target), list(nodes_in(loop)))
@@ -424,7 +424,7 @@ class Sources:
         return any(map(self.experience.holds, [source, *picked]))
 
     def is_part_of_a_batch(self, loop: ast.For | ast.AsyncFor) -> bool:
-        """Whether a loop goes over what an outer loop deals out: the micro-batches of a batch, its sequences."""
+        """Whether a loop goes over what an outer loop shards: the micro-batches of a batch, its sequences."""
         source = self.tracer.inside(loop.iter, "reversed")
         parts = source.args if isinstance(source, ast.Call) and "zip" in self.program.called(source) else [source]
         held = [self.program.values(_container(part)) for part in parts]
@@ -443,7 +443,7 @@ class Sources:
         return False
 
     def _kind_of(self, owners: set[Value]) -> str | None:
-        """Whether batches come from a thing that can be prepared, or from one whose items are to be dealt out."""
+        """Whether batches come from a thing that can be prepared, or from one whose items are to be sharded."""
         own = [o for o in owners if isinstance(o, Instance) and self._yields(o)]
         if own:
             return "loaders" if all(self._is_counted(o) for o in own) else "sequence"
@@ -469,7 +469,7 @@ class Sources:
             for n in listed
         )
 
-    def _deals_out(self, loop: ast.For) -> bool:
+    def _picks_data(self, loop: ast.For) -> bool:
         """Whether a counter picks data: it indexes or slices something that is read."""
         counters = _with_derived(names_in(loop.target), list(nodes_in(loop)))
         picked = [p for node in nodes_in(loop) for p in self._picked(node, counters) if not self._evaluates(node, loop)]
@@ -528,7 +528,7 @@ class Sources:
         targets = [n for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
         held = [v for t in targets for v in self.program.values(t)]
         if any(map(self.roles.learns, held)):
-            return False  # a loop over networks, optimizers or weights deals out no data
+            return False  # a loop over networks, optimizers or weights shards no data
         names = {n.id for n in targets}
         return any(
             isinstance(n, ast.Name)

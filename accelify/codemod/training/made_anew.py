@@ -65,13 +65,13 @@ class Anew:
         self,
         loops: Mapping[ast.Call, Sequence[ast.AST]],
         steps: Sequence[ast.Call],
-        deals: Callable[[ast.Call], ast.AST | None],
+        sharded_by: Callable[[ast.Call], ast.AST | None],
     ) -> Iterator[Nested]:
-        """The backward passes that train for one batch alone; `deals` gives the loop that deals out a pass's data."""
+        """The backward passes that train for one batch alone; `sharded_by` gives the loop that shards a pass's data."""
         around = {step: self.stack(step) for step in steps}
         for backward, outer in loops.items():
             own = self._steps_of(backward, loops, steps)
-            source = deals(backward)
+            source = sharded_by(backward)
             # A loop over data inside a round trains as others do, only several times.
             rounds = outer[: outer.index(source) + 1] if source in outer else outer
             brief = {r: [s for s in own if self._is_for_one_round(s, r)] for r in rounds}

@@ -274,7 +274,7 @@ class AlreadySharded(ByIndex):
         """This rank's own pass: the sampler's order follows from the epoch that was set."""
         epoch = super().begin(start)
         skipped = self._left_out(start.position)
-        if self._loader.batch_size is not None and _deals_in_turn(self._sampler):
+        if self._loader.batch_size is not None and _shards_in_turn(self._sampler):
             steps = self._steps(self._loader.batch_size, skipped)
         else:
             # Only the sampler knows which of its elements are there to make the shards equal, if any are.
@@ -303,5 +303,5 @@ class AlreadySharded(ByIndex):
         return position // self.per_step
 
 
-def _deals_in_turn(sampler: Any) -> bool:
+def _shards_in_turn(sampler: Any) -> bool:
     return getattr(type(sampler), "__iter__", None) is DistributedSampler.__iter__

@@ -45,7 +45,7 @@ class _Seen:
     since: float
     used: float
     stopped: float | None = None
-    is_told: bool = False
+    is_reported: bool = False
 
 
 @dataclass
@@ -86,15 +86,15 @@ class Watch:
         if state == "R" or not 0 <= used - seen.used <= IDLE * (now - seen.since) + 0.1:
             seen.since, seen.used = now, used
         if state not in "Tt":
-            seen.stopped, seen.is_told = None, False
+            seen.stopped, seen.is_reported = None, False
         elif seen.stopped is None:
             seen.stopped = now
 
     def _report_stopped(self, rank: Rank, now: float) -> None:
         seen = self._seen[rank.pid]
-        if seen.is_told or seen.stopped is None or now - seen.stopped < min(STOPPED, self.seconds):
+        if seen.is_reported or seen.stopped is None or now - seen.stopped < min(STOPPED, self.seconds):
             return
-        seen.is_told = True
+        seen.is_reported = True
         self.report(
             f"accelify: rank {rank.rank} has been stopped for {now - seen.stopped:.0f} s, by a signal such as SIGSTOP "
             f"or by a debugger; `kill -CONT {rank.pid}` lets it go on"

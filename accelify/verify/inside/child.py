@@ -125,14 +125,14 @@ def _share_batches(recorder: Recorder, split: bool) -> None:
             settings["split_batches"] = True
         real(self, **settings)
 
-    shard = Accelerator.shard
+    original = Accelerator.shard
 
-    def deal(self: Accelerator, elements: Any, *, even: bool = True) -> Any:
+    def shard(self: Accelerator, elements: Any, *, even: bool = True) -> Any:
         if even and torch.is_grad_enabled():  # nothing is learned in an evaluation
             recorder.write("shard", at=recorder.place())
-        return shard(self, elements, even=even)
+        return original(self, elements, even=even)
 
-    Accelerator.shard = deal  # type: ignore[method-assign]
+    Accelerator.shard = shard  # type: ignore[method-assign]
     Accelerator.__init__ = start  # type: ignore[method-assign]
 
 

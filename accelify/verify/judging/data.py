@@ -55,7 +55,7 @@ def samples(evidence: Evidence) -> Row:
                 )
             continue  # stopped by then
         present = [part for part in parts if part is not None]
-        problem, dealt, added = _dealt(passed, present)
+        problem, sharded, added = _sharded(passed, present)
         if problem and told_same_data(evidence) and "seen by" in problem:
             return make_row("samples", many, NATURE, f"{problem}, as the rewrite says", present[0].at)
         if problem and _is_reordered(evidence, key) and sees_each(passed, present):
@@ -63,7 +63,7 @@ def samples(evidence: Evidence) -> Row:
             continue
         if problem:
             return make_row("samples", many, DIFFERS, problem, present[0].at)
-        seen, batches, filled = seen + dealt, batches + len(passed.batches), filled + added
+        seen, batches, filled = seen + sharded, batches + len(passed.batches), filled + added
     if not seen:
         return make_row("samples", many, NOTHING, "no DataLoader with indices feeds the training")
     more = f"; {counted(filled, 'row')} repeated to fill up, without weight" if filled else ""
@@ -77,8 +77,8 @@ def _is_reordered(evidence: Evidence, key: tuple[int, int]) -> bool:
     return key[1] > 0 and any(nature.kind == "draw" for nature in evidence.many.ranks[0].natures)
 
 
-def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
-    """What is wrong with how a pass was dealt out, how many samples were, and how many were repeated to fill up."""
+def _sharded(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
+    """What is wrong with how a pass was sharded, how many samples were, and how many were repeated to fill up."""
     common = min(len(part.batches) for part in parts)
     if not common or not passed.batches:
         return "", 0, 0
@@ -91,8 +91,8 @@ def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
     originals = [batch or () for batch in passed.batches]
     for position, batches in enumerate(rounds):
         expected = originals[position : position + 1]
-        is_dealt = not is_split and not all(Counter(batch) == Counter(expected[0]) for batch in batches if expected)
-        if is_dealt:
+        is_sharded = not is_split and not all(Counter(batch) == Counter(expected[0]) for batch in batches if expected)
+        if is_sharded:
             expected = originals[position * world : position * world + world]
         if not expected:
             break
@@ -101,7 +101,7 @@ def _dealt(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
         lost, extra = wanted - union, union - wanted
         twice = [index for index in extra if sum(index in batch for batch in batches) > 1]
         many = sum(extra.values())
-        fills = many < world if is_split else is_dealt and position == common - 1 and len(expected) < world
+        fills = many < world if is_split else is_sharded and position == common - 1 and len(expected) < world
         if lost:
             return f"batch {position + 1} of {passed.name}: no rank sees {some_of(list(lost))}", seen, added
         if twice and not fills:

@@ -131,7 +131,7 @@ def _other_number(name: str, evidence: Evidence, line: Line, differ: tuple[str, 
     if nature:
         return make_row(name, many, NATURE, f"{nature}; {words}", line.ours.at)
     if len(set(line.ranks)) > 1:
-        words += ": each rank prints a number of its own share, so it is not gathered"
+        words += ": each rank prints a number of its own shard, so it is not gathered"
         told = [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]
         return make_row(name, many, NATURE if told else DIFFERS, words, line.ours.at)
     if not line.theirs.evaluation and _is_sum_over_ranks(evidence, line, differ):

@@ -7,7 +7,6 @@ import ast
 import pytest
 
 from accelify.codemod.distributed.branches import (
-    DEAL,
     DEVICE,
     NUMBER,
     OWN,
@@ -15,6 +14,7 @@ from accelify.codemod.distributed.branches import (
     REFUSE,
     SAY,
     SCALE,
+    SHARD,
     START,
     SYNC,
     Branches,
@@ -44,8 +44,8 @@ if args.many:
         ("torch.cuda.set_device(rank)", START),
         ("os.environ['MASTER_PORT'] = '1'", START),
         ("wait()", SYNC),
-        ("sampler = None", DEAL),
-        ("sampler.set_epoch(3)", DEAL),
+        ("sampler = None", SHARD),
+        ("sampler.set_epoch(3)", SHARD),
         ("model = DDP(model)", PLACE),
         ("model = model.cuda(rank)", PLACE),
         ("model.cuda()", PLACE),

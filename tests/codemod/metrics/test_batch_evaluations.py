@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelify.codemod.metrics.batch_evaluations import Dealing
+from accelify.codemod.metrics.batch_evaluations import ShardedEvaluation
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import script
 
@@ -17,16 +17,16 @@ print(total / len(test_loader))
 """
 
 
-def dealt(end: str) -> tuple[Dealing, ...]:
-    return Facts(script(end=end)).script.metrics.dealt
+def sharded(end: str) -> tuple[ShardedEvaluation, ...]:
+    return Facts(script(end=end)).script.metrics.sharded
 
 
 def test_a_sum_over_batches() -> None:
-    (found,) = dealt(LOOP)
+    (found,) = sharded(LOOP)
     assert found.sums == ("total",)
     assert (found.meters, found.lists) == ((), ())
 
 
 def test_an_evaluation_that_does_more_is_left_whole() -> None:
-    assert dealt(LOOP.replace("        total +=", "        unknown(x)\n        total +=")) == ()
-    assert dealt(LOOP.replace("        total +=", "        total = 0.5 * total +")) == ()
+    assert sharded(LOOP.replace("        total +=", "        unknown(x)\n        total +=")) == ()
+    assert sharded(LOOP.replace("        total +=", "        total = 0.5 * total +")) == ()

@@ -27,7 +27,7 @@ def test_loops_whose_items_are_sharded() -> None:
 def test_a_script_that_adds_nothing_up() -> None:
     found = metrics()
     assert found.reductions == ()
-    assert found.dealt == ()
+    assert found.sharded == ()
 
 
 BY_HAND = """\

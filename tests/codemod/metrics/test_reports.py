@@ -29,7 +29,7 @@ def test_what_every_rank_has_is_not_reported(shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fill", "is_told"),
+    ("fill", "is_reported"),
     [
         ("total.resize_(x.size()).copy_(x)", False),
         ("total.data.resize_as_(x).copy_(x)", False),
@@ -41,9 +41,9 @@ def test_what_every_rank_has_is_not_reported(shown: str) -> None:
         ("total[x.argmax()] = 1", True),
     ],
 )
-def test_a_buffer_that_is_filled_anew_collects_nothing(fill: str, is_told: bool) -> None:
+def test_a_buffer_that_is_filled_anew_collects_nothing(fill: str, is_reported: bool) -> None:
     found = reports(begin="total, i = torch.zeros(8), 0", batch=f"{fill}; save_image(total.data, 'x.png')")
-    assert any(r.about in (About.LIST, About.SUM, About.RUNNING) for r in found) is is_told
+    assert any(r.about in (About.LIST, About.SUM, About.RUNNING) for r in found) is is_reported
 
 
 DRAWN = """\

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelify.codemod.preparing.grouping import Item
-from accelify.codemod.preparing.preparing import dealt_twice
+from accelify.codemod.preparing.preparing import sharded_twice
 from tests.codemod.facts import Facts
 
 TEXT = """\
@@ -21,7 +21,7 @@ def obstacles(kind: str = "loader", name: str = "loader") -> list[str]:
     statement = facts.statement(f"{name} = DataLoader")
     item = Item(kind, name, facts.scope("main.py"), statement, 1)
     source = facts.call("g(loader)").args[0]
-    return [message for _, message in dealt_twice(facts.tracer, [source], [item])]
+    return [message for _, message in sharded_twice(facts.tracer, [source], [item])]
 
 
 def test_a_loader_that_is_prepared() -> None:

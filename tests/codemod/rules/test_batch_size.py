@@ -96,7 +96,7 @@ def test_batches_of_another_library_are_not_divided() -> None:
     assert "--keep-global-batch" in note(result).message
 
 
-def test_the_option_is_told_as_well() -> None:
+def test_the_option_is_reported_as_well() -> None:
     result = run(script(before="rows = torch.randn(8, 2, 4)"), Options(keep_global_batch=True))
     assert "the learning rate stays right" in note(result).message
 

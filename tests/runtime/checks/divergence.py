@@ -23,7 +23,7 @@ def _told(accelerator):
     return [str(one.message) for one in caught if "holds another" in str(one.message)]
 
 
-def a_state_loaded_by_one_rank_is_told_when_it_is_saved(accelerator):
+def a_state_loaded_by_one_rank_is_reported_when_it_is_saved(accelerator):
     model = accelerator.prepare(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)))
     optimizer = accelerator.prepare(torch.optim.Adam(model.parameters()))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Loaders dealt out in whole batches: each is one rank's, and what the ranks collect is what one process collects."""
+"""Loaders sharded in whole batches: each is one rank's, and what the ranks collect is what one process collects."""
 
 import re
 import warnings

@@ -134,7 +134,7 @@ def rank_r_batch_k_is_batch_k_times_n_plus_r(accelerator):
                 round_ = plain[step * size : (step + 1) * size]
                 if len(round_) == size and len({len(b) for b in round_}) == 1:
                     assert batch == round_[rank], (kind, length, step)
-                else:  # the last round's rows are dealt out evenly, in order
+                else:  # the last round's rows are sharded evenly, in order
                     rows = _flat(round_)
                     assert _flat([share[step] for share in shares])[: len(rows)] == rows, (kind, length, step)
                     assert size * (len(batch) - 1) < len(rows) or len(batch) == 2, (kind, length, step)
@@ -522,7 +522,7 @@ class StreamOver(IterableDataset):
         return iter(self.loader)
 
 
-def what_goes_over_a_prepared_loader_is_not_dealt_twice(accelerator):
+def what_goes_over_a_prepared_loader_is_not_sharded_twice(accelerator):
     plain = _loader(16, "in order")
     loader = accelerator.prepare(plain)
     expected = [batch.tolist() for batch in loader]
@@ -539,7 +539,7 @@ def what_goes_over_a_prepared_loader_is_not_dealt_twice(accelerator):
         accelerator.prepare(DataLoader(accelerator.shard(Numbers(16))))
     with pytest.raises(ShardedTwice, match="Shard that loader itself"):
         accelerator.shard(wrapper, even=False)
-    # Another accelerator deals it by its own settings, once.
+    # Another accelerator shards it by its own settings, once.
     other = Accelerator(split_batches=True)
     assert sorted(_flat(batch.tolist() for batch in other.prepare(loader))) == sorted(
         other.process_index * 2 + row + at for at in range(0, 16, 4) for row in range(2)

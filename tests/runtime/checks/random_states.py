@@ -157,5 +157,5 @@ def a_generator_is_left_as_one_process_leaves_it(accelerator):
     mine = epochs(accelerator.prepare)
     other = accelerator.gather_object(mine)
     for plain, *both in zip(alone, *other, strict=True):
-        dealt = [batch for step in zip(*both, strict=True) for batch in step]
-        assert dealt[: len(plain)] == plain[: len(dealt)]
+        sharded = [batch for step in zip(*both, strict=True) for batch in step]
+        assert sharded[: len(plain)] == plain[: len(sharded)]

@@ -52,7 +52,7 @@ def with_workers_that_live_on(accelerator):
     _resumes(accelerator, "shuffle", "persistent", [4])
 
 
-def with_a_sampler_that_deals_out_by_hand(accelerator):
+def with_a_sampler_that_shards(accelerator):
     _resumes(accelerator, "by hand", 0, [2, 5])
     _resumes(accelerator, "by hand, augmented", 2, [1, 5])
     _resumes(accelerator, "by hand", "persistent", [2, 6])

@@ -1,4 +1,4 @@
-"""What is dealt all at once is what is dealt round by round."""
+"""What is sharded all at once is what is sharded round by round."""
 
 import itertools
 
@@ -20,10 +20,10 @@ def test_rows_are_dealt_as_their_batches_are(size, split_batches, even_batches):
         one_by_one = (
             split_indices(take, sharding, start) if split_batches else shard_items(take, sharding, len, 3, start)
         )
-        deal = split_rows if split_batches else shard_rows
+        shard = split_rows if split_batches else shard_rows
         pairs = list(one_by_one)
         expected = [part for part, _ in pairs if part is not NO_BATCH], [step for _, step in pairs]
-        assert deal(rows, 3, sharding, start) == expected, (rank, length, start)
+        assert shard(rows, 3, sharding, start) == expected, (rank, length, start)
 
 
 def test_taking_from_a_generator_in_parts():

@@ -120,7 +120,7 @@ def test_a_rank_that_never_comes_is_named_by_those_that_wait(tmp_path):
     assert "rank 0 waits at train.py:18 wait_for_everyone; rank 2 waits at train.py:18" in outputs[0]
 
 
-def test_a_backward_pass_against_another_call_is_told_long_before_the_timeout(tmp_path):
+def test_a_backward_pass_against_another_call_is_reported_long_before_the_timeout(tmp_path):
     script = tmp_path / "my train.py"
     script.write_text(
         "import torch\n"

@@ -47,8 +47,8 @@ class LibraryCalls:
 
     def _is_always_in_training(self, call: ast.Call) -> bool:
         """Whether a function, as `F.dropout`, is not told whether the model is trained: then it takes it that it is."""
-        is_told = len(call.args) > 2 or any(k.arg in (None, "training", "train") for k in call.keywords)
-        return bool(self.kinds.name_of(call.func)) and not is_told
+        has_mode = len(call.args) > 2 or any(k.arg in (None, "training", "train") for k in call.keywords)
+        return bool(self.kinds.name_of(call.func)) and not has_mode
 
     def _changed_by(self, row: Row, call: ast.Call) -> set[Place]:
         """The places that a call changes in place."""

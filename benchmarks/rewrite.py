@@ -95,13 +95,21 @@ def main() -> None:
             "python -c pass": [python, "-c", "pass"],
             "accelify --version": [python, "-m", "accelify", "--version"],
         }
-        commands["1,000 files without torch"] = [python, "-m", "accelify", "rewrite", "--check", *FIRST]
-        commands["5,000 files without torch"] = [python, "-m", "accelify", "rewrite", "--check", "tree"]
+        commands["1,000 files without torch"] = [python, "-m", "accelify", "rewrite", "--no-cache", "--check", *FIRST]
+        commands["5,000 files without torch"] = [python, "-m", "accelify", "rewrite", "--no-cache", "--check", "tree"]
         if "TORCHFIX" in os.environ:
             commands["TorchFix, the same files"] = [os.environ["TORCHFIX"], "--select", "ALL", "--jobs", "1", "tree"]
         for lines in (500, 1000, 2000, 5000):
             commands[f"floor, {lines} lines"] = [python, "-c", parse.format(f"{lines}.py")]
-            commands[f"rewrite --diff, {lines} lines"] = [python, "-m", "accelify", "rewrite", "--diff", f"{lines}.py"]
+            commands[f"rewrite --diff, {lines} lines"] = [
+                python,
+                "-m",
+                "accelify",
+                "rewrite",
+                "--no-cache",
+                "--diff",
+                f"{lines}.py",
+            ]
         costs = least(commands, folder)
     print(f"{'CPU seconds, least of ' + str(ROUNDS):<32}{'':8}{'memory':>11}")
     for name, (seconds, memory) in costs.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from accelify.codemod.edits.values import Insert
 from accelify.codemod.preparing.preparing import Preparation
@@ -23,12 +23,17 @@ class Access:
     """The accelerator, place by place.
 
     sites: what needs it. after: the statement of its home after which it can be created; None where any will do.
+    created_below: the statement of each home below which it is created: an import, or what may set anything.
     """
 
     program: Program
     reach: Reach
     sites: tuple[ast.AST, ...]
     after: ast.stmt | None = None
+    created_below: dict[Scope, ast.stmt | None] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "created_below", {root: self._creation(root) for root in self.reach.homes})
 
     def at(self, node: ast.AST) -> str | None:
         """The expression for the accelerator at a node; None where it does not reach."""
@@ -50,7 +55,7 @@ class Access:
             return False
         if root in self.reach.guarded:
             return self.program.inside(node, self.reach.guarded[root])
-        last = self._created_below(root)
+        last = self.created_below[root]
         if last is None or isinstance(node, ast.Module):
             return last is None
         return self.program.before(last, self.program.statement(node))
@@ -60,10 +65,8 @@ class Access:
         runs = self._import_runs(root)
         return runs[-1] if runs else []
 
-    def _created_below(self, root: Scope) -> ast.stmt | None:
-        """The statement of a module below which it creates the accelerator: an import, or what may set anything."""
-        first = self._first_use(root)
-        running = [s for s in root.body[:first] if _runs_other_code(s)]
+    def _creation(self, root: Scope) -> ast.stmt | None:
+        running = [s for s in root.body[: self._first_use(root)] if _runs_other_code(s)]
         return next(reversed([*self.import_block(root)[-1:], *running]), None)
 
     def _import_runs(self, root: Scope) -> list[list[ast.stmt]]:
@@ -117,7 +120,7 @@ class Access:
             return Insert(first, "before", f"def __init__(self):\n    {code}", gap=1, order=_FIRST)
         if home.kind != "module":
             return Insert(body_start(home.body), "before", code, order=_FIRST)
-        guard, last = self.reach.guarded.get(home), self._created_below(home)
+        guard, last = self.reach.guarded.get(home), self.created_below.get(home)
         if guard is not None:
             return Insert(guard.body[0], "before", code, order=_FIRST)
         if last is not None:

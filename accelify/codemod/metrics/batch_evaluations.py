@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods
-from accelify.codemod.metrics.meters import Elements, statements_of_each_round
+from accelify.codemod.metrics.meters import Elements, Metering, statements_of_each_round
 from accelify.codemod.metrics.rounds import Rounds
 from accelify.codemod.metrics.sums import Sums
 from accelify.codemod.preparing.prepared import Prepared
@@ -65,6 +65,7 @@ class Batchwise:
         self.certainty = Certainty(program, tracer, training)
         self.harmless = Harmless(program, roles)
         self.meters = Meters(program)
+        self.metering = Metering(program, tracer, prepared, self.harmless)
         self.modes = Modes(program, roles, tracer, self.harmless)
 
     def find(self, files: Collection[str]) -> list[ShardedEvaluation]:
@@ -136,7 +137,7 @@ class Batchwise:
             Collected(name, self._unit(parts, loop), all(map(elements.is_number, parts)))
             for name, parts in rounds.lists.items()
         ]
-        if not rounds.accumulators or (phase is not None and (rounds.lists or not self._are_reduced(sums, loop))):
+        if not rounds.accumulators or (phase is not None and not self._are_shared(sums, rounds.lists, loop)):
             return None
         return ShardedEvaluation(loop, source, sums, meters, tuple(lists), tuple(rounds.shown), phase)
 
@@ -152,8 +153,10 @@ class Batchwise:
         is_selected = any(isinstance(n, (ast.List, ast.Tuple, ast.Subscript)) for n in ast.walk(value))
         return None if is_selected else "row"
 
-    def _are_reduced(self, names: Collection[str], loop: ast.For) -> bool:
-        """Whether the sums of a loop are those that are reduced after it where it trains."""
+    def _are_shared(self, names: Collection[str], lists: Collection[str], loop: ast.For) -> bool:
+        """Whether the sums and lists of a loop are those that are reduced and gathered after it where it trains."""
+        if not set(lists) <= set(self.metering.lists_of(loop)):
+            return False
         reductions = self.sums.of(loop)
         reduced = [n for r in reductions if set(r.names) & set(names) and r.anchor is loop for n in r.names]
         return sorted(reduced) == sorted(names)

@@ -268,5 +268,8 @@ def _in_all_phases(reduction: Reduction, sharded: Sequence[ShardedEvaluation]) -
 
 
 def _put_together(sharded: Sequence[ShardedEvaluation], metered: Sequence[Metered]) -> list[tuple[Loop, list[str]]]:
-    listed = [*((d.loop, d.meters, ()) for d in sharded), *((m.loop, m.together, m.lists) for m in metered)]
+    listed = [
+        *((d.loop, d.meters, tuple(c.name for c in d.lists)) for d in sharded),
+        *((m.loop, m.together, m.lists) for m in metered),
+    ]
     return [(loop, [*(name for name, _ in meters), *lists]) for loop, meters, lists in listed]

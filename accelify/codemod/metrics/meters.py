@@ -36,7 +36,7 @@ class Metering:
         self.tracer = tracer
         self.prepared = prepared
         self.meters = Meters(program)
-        self.lists = Lists(program, tracer, prepared, harmless)
+        self.lists = Lists(program, tracer, harmless)
 
     def of(self, loop: Loop) -> Metered:
         """The meters and lists of a loop."""
@@ -48,7 +48,12 @@ class Metering:
             if is_read and self._is_of_all(name, meter, loop) and all(self._is_always(c, loop) for c in calls):
                 together[name] = meter
         kept = tuple(call for call, name, _ in updates if name in together)
-        return Metered(loop, tuple(together.items()), kept, self.lists.of(loop, self._before(loop)))
+        lists = self.lists_of(loop) if loop in self.prepared.loops else ()
+        return Metered(loop, tuple(together.items()), kept, lists)
+
+    def lists_of(self, loop: Loop) -> tuple[str, ...]:
+        """The lists of a loop that is shared."""
+        return self.lists.of(loop, self._before(loop))
 
     def _updates(self, loop: Loop) -> Iterator[tuple[ast.Call, str, Meter]]:
         """The updates of meters by what is not the time; a meter is a variable, or stands in one at a literal key."""
@@ -172,15 +177,14 @@ _OF_ARRAYS = ("mean", "std", "median", "max", "min")
 class Lists:
     """Find lists that can be gathered after their loop: a number for each batch, in the order of one process."""
 
-    def __init__(self, program: Program, tracer: Tracer, prepared: Prepared, harmless: Harmless) -> None:
+    def __init__(self, program: Program, tracer: Tracer, harmless: Harmless) -> None:
         self.program = program
         self.tracer = tracer
-        self.prepared = prepared
         self.harmless = harmless
 
     def of(self, loop: Loop, before: list[ast.stmt]) -> tuple[str, ...]:
         """The lists of a loop; `before` are the statements that are run once before it."""
-        if loop not in self.prepared.loops or isinstance(self.tracer.inside(loop.iter), ast.Call) or self._ends(loop):
+        if isinstance(self.tracer.inside(loop.iter), ast.Call) or self._ends(loop):
             return ()
         found: dict[str, ast.Call] = {}
         for statement in statements_of_each_round(loop.body):

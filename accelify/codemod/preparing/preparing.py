@@ -314,7 +314,7 @@ class Preparer:
             within = chain[: chain.index(binding)]  # what got its name from a container is taken out of it already
             container = next((b for b in within if b.kind == "item"), None)
             if container is not None and binding.kind != "item":
-                self._loader_in(container, binding, source)
+                self._loader_in(container, binding, source, data.loop)
             elif self._is_generator(binding):
                 message = "these batches come from a generator, and cannot tell from which loader it takes them"
                 self.found.obstacles.append((binding.node, message))
@@ -392,10 +392,10 @@ class Preparer:
                 return binding
         return outermost
 
-    def _loader_in(self, item: Binding, container: Binding, source: ast.expr) -> None:
+    def _loader_in(self, item: Binding, container: Binding, source: ast.expr, loop: ast.AST | None) -> None:
         """`loaders[phase]`: prepare the loader of the phase that trains."""
         assert isinstance(item.node, ast.Subscript)
-        keys = self._training_keys(item.node)
+        keys = self._training_keys(item.node, loop)
         if keys is None or container.kind == "inline":
             self._wrap_values("loader", source, item.node)
             return
@@ -421,10 +421,13 @@ class Preparer:
             and self.program.frame(node) is container.scope
         ]
 
-    def _training_keys(self, node: ast.Subscript) -> list[object] | None:
+    def _training_keys(self, node: ast.Subscript, loop: ast.AST | None) -> list[object] | None:
         """The literal keys under which a loop takes its training loader."""
         if isinstance(node.slice, ast.Constant):
             return [node.slice.value]
+        phase = self.training.phases.get(loop) if loop is not None else None
+        if phase is not None and phase.key is not None:
+            return [phase.key]
         keys = [v.value for v in self.program.values(node.slice) if isinstance(v, Constant)]
         guarded = [k for k in keys if isinstance(k, str) and "train" in k.lower()]
         return list(guarded) or (keys if len(keys) == 1 else None)

@@ -110,8 +110,9 @@ def _told(program: Program, tracer: Tracer, training: Training, data: Data) -> t
         return data, None
     phases, calls = Phases(program, tracer), list(_training_calls(program, training, loop))
     phase = phases.of(loop, calls)
-    if phase is not None and phases.is_keyed(phase):
-        return data, phase
+    key = None if phase is None else phases.key(phase)
+    if phase is not None and key is not None:
+        return data, replace(phase, key=key)
     found = None if phase is None else phases.loaders(phase)
     if found is None:
         ways = training.told.get(program.frame(loop), frozenset())

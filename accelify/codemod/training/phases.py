@@ -21,7 +21,7 @@ from accelify.codemod.semantics.scopes import Scope, names_in
 from accelify.codemod.semantics.values import Constant
 
 _PLAIN = (
-    *(ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Load),
+    *(ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Load, ast.Tuple, ast.List),
     *(ast.cmpop, ast.boolop, ast.unaryop),
 )
 _DEPTH = 3
@@ -30,11 +30,12 @@ _Branching = ast.If | ast.IfExp
 
 @dataclass(frozen=True)
 class Phase:
-    """The condition on which a loop trains: what `test` says there."""
+    """The condition on which a loop trains: what `test` says there. key: that of the loader, where each has one."""
 
     loop: ast.For
     test: ast.expr
     trains: bool
+    key: object = None
 
     @property
     def text(self) -> str:
@@ -119,46 +120,49 @@ class Phases:
 
     # What a loop goes over in which phase.
 
-    def is_keyed(self, phase: Phase) -> bool:
-        """Whether the condition tells which of several loaders a loop goes over: `loaders[phase]`, `phase == "train"`.
+    def key(self, phase: Phase) -> object:
+        """The one key of those of several loaders under which a loop trains: of `loaders[phase]`, `phase == "train"`.
 
         So does a row of `for phase, loader in [("train", a), ("val", b)]`, or of `loaders.items()`.
         """
-        test = phase.test
-        if not phase.trains or not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
-            return False
-        told = test.comparators[0]
-        if len(test.ops) > 1 or not isinstance(told, ast.Constant) or "train" not in str(told.value).lower():
-            return False
         source = self.source(phase.loop)
-        if isinstance(source, ast.Subscript) and ast.unparse(source.slice) == ast.unparse(test.left):
-            return self._is_the_key(source.slice, told.value)
-        return isinstance(source, ast.Name) and self._is_in_row(phase.loop, source.id, test.left, told.value)
+        if isinstance(source, ast.Subscript):
+            return self._trained(phase, source.slice, self._held(source.slice))
+        return self._in_row(phase, source.id) if isinstance(source, ast.Name) else None
 
-    def _is_the_key(self, key: ast.expr, train: object) -> bool:
-        """Whether one key alone, of those that an expression may be, is that of the training data."""
-        keys = {v.value for v in self.program.values(key) if isinstance(v, Constant)}
-        return {k for k in keys if "train" in str(k).lower()} == {train}
+    def _held(self, key: ast.expr) -> list[object]:
+        return [v.value for v in self.program.values(key) if isinstance(v, Constant)]
 
-    def _is_in_row(self, loop: ast.For, loader: str, key: ast.expr, train: object) -> bool:
-        for outer in self.program.loops_round(loop):
+    def _trained(self, phase: Phase, key: ast.expr, keys: Iterable[object]) -> object:
+        """The one key for which a loop trains, if it evaluates all others."""
+        said = {k: _compared(phase.test, ast.unparse(key), k) for k in keys}
+        trained = [k for k, holds in said.items() if holds is phase.trains]
+        return trained[0] if len(trained) == 1 and len(said) > 1 and None not in said.values() else None
+
+    def _in_row(self, phase: Phase, loader: str) -> object:
+        for outer in self.program.loops_round(phase.loop):
             if isinstance(outer, ast.For) and loader in names_in(outer.target):
-                names = [e.id for e in getattr(outer.target, "elts", ()) if isinstance(e, ast.Name)]
+                names = [e for e in getattr(outer.target, "elts", ()) if isinstance(e, ast.Name)]
                 rows = [e.elts for e in getattr(outer.iter, "elts", ()) if isinstance(e, (ast.Tuple, ast.List))]
-                if not isinstance(key, ast.Name) or not {loader, key.id} <= set(names):
-                    return False
-                if names == [key.id, loader] and _gives_items(outer.iter):
-                    return self._is_the_key(key, train)
-                if len(rows) < 2:
-                    return False
-                keys = [r[names.index(key.id)] for r in rows if len(r) == len(names)]
-                told = [k.value for k in keys if isinstance(k, ast.Constant) and "train" in str(k.value).lower()]
-                return told == [train]
-        return False
+                key = next((n for n in names if n.id != loader and n.id in names_in(phase.test)), None)
+                if key is None:
+                    return None
+                if [n.id for n in names] == [key.id, loader] and _gives_items(outer.iter):
+                    return self._trained(phase, key, self._held(key))
+                listed = [r[names.index(key)] for r in rows if len(r) == len(names)]
+                told = self._trained(phase, key, [k.value for k in listed if isinstance(k, ast.Constant)])
+                return told if "train" in str(told).lower() else None  # as the provenance of the loader has it
+        return None
 
     def source(self, loop: ast.For) -> ast.expr:
-        """What a loop goes over, inside `enumerate` and progress bars."""
-        return self.tracer.inside(loop.iter)
+        """What a loop goes over, inside `enumerate` and progress bars, and under which key it got its name."""
+        source = self.tracer.inside(loop.iter)
+        scope = self.program.scope(source).owner(source.id) if isinstance(source, ast.Name) else None
+        writes = self.tracer.writes(scope, source.id) if scope is not None and isinstance(source, ast.Name) else []
+        value = self.tracer.assigned(writes[0]) if len(writes) == 1 and isinstance(writes[0], ast.Name) else None
+        value = self.tracer.inside(value) if value is not None else None
+        is_near = isinstance(value, ast.Subscript) and self.program.loops_round(value) == self.program.loops_round(loop)
+        return value if is_near and isinstance(value, ast.Subscript) else source
 
     def loaders(self, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """What a loop goes over where it trains, and where it evaluates; None where these cannot be told apart."""
@@ -230,6 +234,25 @@ class Phases:
                 return None
             (evaluated if (statement in branch.body) is said else trained).append(value)
         return trained, evaluated
+
+
+def _compared(test: ast.expr, key: str, value: object) -> bool | None:
+    """What a condition says where a key has a value; None where it asks for something else."""
+    if isinstance(test, ast.BoolOp):
+        values = [_compared(v, key, value) for v in test.values]
+        return None if None in values else any(values) if isinstance(test.op, ast.Or) else all(values)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _compared(test.operand, key, value)
+        return None if inner is None else not inner
+    if not isinstance(test, ast.Compare) or len(test.ops) > 1 or ast.unparse(test.left) != key:
+        return None
+    op, told = test.ops[0], test.comparators[0]
+    if isinstance(told, ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
+        return (value == told.value) is isinstance(op, ast.Eq)
+    listed = [e.value for e in getattr(told, "elts", ()) if isinstance(e, ast.Constant)]
+    if listed and len(listed) == len(told.elts) and isinstance(op, (ast.In, ast.NotIn)):  # type: ignore[attr-defined]
+        return (value in listed) is isinstance(op, ast.In)
+    return None
 
 
 def _gives_items(node: ast.expr) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from accelify.codemod.metrics.batch_evaluations import ShardedEvaluation
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import script
@@ -30,3 +32,46 @@ def test_a_sum_over_batches() -> None:
 def test_an_evaluation_that_does_more_is_left_whole() -> None:
     assert sharded(LOOP.replace("        total +=", "        unknown(x)\n        total +=")) == ()
     assert sharded(LOOP.replace("        total +=", "        total = 0.5 * total +")) == ()
+
+
+PHASES = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+loaders = {"src": DataLoader(a, batch_size=4), "val": DataLoader(b, batch_size=4)}
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for phase in ["src", "val"]:
+    model.train(phase == "src")
+    hits, losses = 0, []
+    for x, y in loaders[phase]:
+        out = model(x)
+        loss = nn.functional.cross_entropy(out, y)
+        if phase == "src":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        hits += (out.argmax(1) == y).sum().item()
+        losses.append(loss.item())
+    print(phase, hits / len(loaders[phase].dataset), sum(losses) / len(losses))
+"""
+
+
+@pytest.mark.parametrize("key", ["src", "train", "fit"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("if phase == {!r}:\n            opt", "if phase != 'val':\n            opt"),
+        ("loaders[phase]:", "batches:"),
+    ],
+)
+def test_a_phase_of_any_name(key: str, old: str, new: str) -> None:
+    text = PHASES.replace("src", key).replace(old.format(key).replace("'", '"'), new)
+    if "batches" in new:
+        text = text.replace("    for x, y", "    batches = loaders[phase]\n    for x, y")
+    metrics = Facts(text).script.metrics
+    ((found),) = metrics.sharded
+    assert (found.sums, [c.name for c in found.lists]) == (("hits",), ["losses"])
+    assert [r.names for r in metrics.reductions] == [("hits",)]
+    assert metrics.reports == ()

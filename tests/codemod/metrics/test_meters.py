@@ -11,7 +11,7 @@ from tests.codemod.metrics.loops import in_loop
 
 def lists(body: str, end: str, before: str = "losses = []") -> tuple[str, ...]:
     facts, loop = in_loop(body, end, f"import numpy as np\n{before}")
-    found = Lists(facts.program, facts.tracer, facts.script.prepared, Harmless(facts.program, facts.roles))
+    found = Lists(facts.program, facts.tracer, Harmless(facts.program, facts.roles))
     block = facts.program.block(loop)
     return found.of(loop, block[: block.index(loop)])
 

@@ -117,15 +117,25 @@ def test_callers_of_whom_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "is_keyed"),
-    [("for x in loaders[phase]:", True), ("for x in loaders['val']:", False), ("for x in loaders[other]:", False)],
+    ("head", "test", "key"),
+    [
+        ("for x in loaders[phase]:", "phase == 'train'", "train"),
+        ("for x in loaders[phase]:", "phase == 'val'", "val"),
+        ("for x in tqdm(loaders[phase]):", "phase != 'val'", "train"),
+        ("for x in loaders[phase]:", "phase in ('train',)", "train"),
+        ("for x in loaders[phase]:", "phase in ('train', 'val')", None),
+        ("loader = loaders[phase]\n    for x in loader:", "phase == 'train'", "train"),
+        ("for x in loaders[phase]:", "phase == 'other'", None),
+        ("for x in loaders['val']:", "phase == 'train'", None),
+        ("for x in loaders[other]:", "phase == 'train'", None),
+    ],
 )
-def test_loaders_by_the_phase_s_key(head: str, is_keyed: bool) -> None:
-    before = "loaders = {'train': a, 'val': b}\nfor phase in ['train', 'val']:\n"
-    facts = Facts(f"{before}    {head}\n        if phase == 'train':\n            loss.backward()\n")
+def test_loaders_by_the_phase_s_key(head: str, test: str, key: str | None) -> None:
+    before = "from tqdm import tqdm\nloaders = {'train': a, 'val': b}\nfor phase in ['train', 'val']:\n"
+    facts = Facts(f"{before}    {head}\n        if {test}:\n            loss.backward()\n")
     loop = facts["for x"]
     assert isinstance(loop, ast.For)
     phases = Phases(facts.program, facts.tracer)
     phase = phases.of(loop, [facts.call("loss.backward()")])
     assert phase is not None
-    assert phases.is_keyed(phase) is is_keyed
+    assert phases.key(phase) == key

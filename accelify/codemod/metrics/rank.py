@@ -68,11 +68,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a parameter holds, or a part of it: another value for each call."""
+    """What a parameter holds, or a part of it: another value for each call. update: what adds it to a running value."""
 
     scope: Scope
     name: str
     at: str | None = None
+    update: ast.AST | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,13 +271,7 @@ class Ranks:
         clocks = frozenset(la for la in labels if isinstance(la, Origin) and la.mark is Mark.CLOCK)
         if clocks:
             return clocks
-        found: set[_Label] = {Origin(Mark.STEPS, loop, differs=False)}
-        for label in labels:
-            if isinstance(label, Given) or label.mark in (Mark.CHOSEN, Mark.CLOCK):
-                found.add(label)
-            if isinstance(label, Origin) and label.mark not in (Mark.STEPS, Mark.CLOCK):
-                found.add(Origin(Mark.RUNNING, node, label.at, label.differs))
-        return frozenset(found)
+        return frozenset({Origin(Mark.STEPS, loop, differs=False)}) | _updated(labels, node)
 
     def _is_of_others(self, definition: Definition) -> bool:
         """Whether the variable belongs to no function, or to another than the one that defines it."""
@@ -300,9 +295,29 @@ class Ranks:
         around = [loop for loop in self.program.loops_round(node) if loop in self.rounds]
         if around:
             return None if self._begins_anew(definition, around[0]) else around[0]
-        if self._outlives_its_function(definition):
-            return self.loop_that_runs(self.program.frame(node))
-        return None
+        loop = self.loop_that_runs(self.program.frame(node)) if self._outlives_its_function(definition) else None
+        return None if loop is None or self._is_replaced_before(definition, loop) else loop
+
+    def _is_replaced_before(self, definition: Definition, loop: Loop) -> bool:
+        """Whether each round of a loop gives an attribute another value, before it calls what changes that."""
+        frame, flow = self.program.frame(definition.node), self.program.flow
+        calls = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call)]
+        changing = [c for c in calls if frame in self.program.run_from(flow.callees.get(c, ()))]
+        givers = {c: flow.callees.get(c, ()) for c in calls if self.program.statement(c) in loop.body}
+        begins: list[ast.AST] = [c for c, run in givers.items() if any(self._gives(f, definition) for f in run)]
+        begins += [d.node for d in self.chains.facts(loop).all_of(definition.variable) if self._begins(d, definition)]
+        begins = [n for n in begins if self.program.inside(n, loop)]
+        return bool(begins and changing) and all(self.chains.flow(loop).is_covered(begins, c) for c in changing)
+
+    def _gives(self, function: Scope, changed: Definition) -> bool:
+        """Whether a function always gives an attribute another value: `self.hidden = zeros()`."""
+        every = self.chains.facts(function.node).all_of(changed.variable)
+        begins = (d.node for d in every if self._begins(d, changed))
+        return any(self.program.statement(n) in function.body for n in begins)
+
+    def _begins(self, definition: Definition, changed: Definition) -> bool:
+        is_another = definition.kind is Kind.ASSIGNMENT and definition != changed
+        return is_another and not self._reads_itself(definition)
 
     def _is_of_a_batch(self, definition: Definition) -> bool:
         """Whether a call changes what each round of its loop begins anew, and another object only if that holds it."""
@@ -620,7 +635,7 @@ class Ranks:
         found: set[_Label] = set()
         for label in labels:
             if isinstance(label, Given):
-                found |= _part(self._get(_Argument(label.scope, label.name)), label.at)
+                found |= _given(self._get(_Argument(label.scope, label.name)), label)
             else:
                 found.add(label)
         return frozenset(found)
@@ -634,7 +649,7 @@ class Ranks:
                 continue
             given = self.chains.given(call, callee, label.name)
             if given is not None:
-                found |= _part(self._of(given), label.at)
+                found |= _given(self._of(given), label)
             elif label.name not in callee.defaults:
                 found |= self._of_arguments(call)
         return frozenset(found)
@@ -743,7 +758,7 @@ class Ranks:
         found: set[_Label] = set()
         for label in labels:
             if isinstance(label, Given) and definition.variable.is_attribute:
-                found |= _part(self._get(_OwnArgument(label.scope, label.name)), label.at)
+                found |= _given(self._get(_OwnArgument(label.scope, label.name)), label)
             elif isinstance(label, Given) and not self._is_enclosing(label.scope, node):
                 found |= self._resolved(frozenset({label}))
             else:
@@ -763,7 +778,7 @@ class Ranks:
         for call in self.program.calls_of(key.scope):
             receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
             is_own = isinstance(receiver, ast.Name) and is_self(self.program, receiver)
-            if is_own or (receiver is not None and self.shards.is_alike(receiver)):
+            if is_own or any(self.shards.is_alike(n) for n in (receiver, call.func) if n is not None):
                 given = self.chains.given(call, key.scope, key.name)
                 found |= self._resolved(self._of(given)) if given is not None else _NONE
         return found
@@ -880,7 +895,7 @@ class Ranks:
         if "getattr" in self.program.called(call) and len(call.args) > 1 and not self._is_run(call):
             return self._of_arguments(call) | self._by_name(call)
         rows = self.chains.kinds.called(call)
-        labels = self._of_arguments(call)
+        labels = self._of_arguments(call) | self._state_of(callees, position)
         if not isinstance(call.func, ast.Attribute):
             labels |= _without_place(self._of(call.func))
         elif not self.chains.kinds.name_of(call.func):
@@ -893,6 +908,12 @@ class Ranks:
         for row in rows:
             found |= self._by_row(row, labels, call)
         return found
+
+    def _state_of(self, models: Iterable[Scope], position: int | None) -> _Labels:
+        """What goes into the values of a model's methods of that which earlier calls have put aside in it."""
+        labels = (la for method in models for la in self._get(_Returned(method, position)))
+        kept = frozenset(la for la in labels if isinstance(la, Origin) or la.update is not None)
+        return frozenset(la for la in self._resolved(kept) if isinstance(la, Origin) and la.mark is Mark.RUNNING)
 
     def _is_run(self, node: ast.expr) -> bool:
         """Whether what an expression gives is called: a method is, and a value is not."""
@@ -981,6 +1002,25 @@ def _part(labels: _Labels, place: str | None) -> _Labels:
         elif label.at in (None, place):
             found.add(replace(label, at=None))
     return frozenset(found)
+
+
+def _updated(labels: _Labels, node: ast.AST) -> _Labels:
+    """The labels of a running value that values with some labels are added to at a node."""
+    found: set[_Label] = set()
+    for label in labels:
+        if isinstance(label, Given):
+            found.add(replace(label, update=label.update or node))
+        elif label.mark in (Mark.CHOSEN, Mark.CLOCK):
+            found.add(label)
+        if isinstance(label, Origin) and label.mark not in (Mark.STEPS, Mark.CLOCK):
+            found.add(Origin(Mark.RUNNING, node, label.at, label.differs))
+    return frozenset(found)
+
+
+def _given(labels: _Labels, to: Given) -> _Labels:
+    """The labels of what a parameter, or a part of it, stands for where an argument has some labels."""
+    found = _part(labels, to.at)
+    return found if to.update is None else _updated(found, to.update)
 
 
 def _without_place(labels: _Labels) -> _Labels:

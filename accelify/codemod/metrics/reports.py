@@ -63,7 +63,8 @@ class Reports:
                 self._follow(sink)
             for loss in self.losses if not self.ranks.shards.draws else ():
                 self._of_state(loss)
-        return list(self._found.values())
+        state = {r.node for r in self._found.values() if r.about in (About.STATE, About.CARRIED)}
+        return [r for r in self._found.values() if r.node not in state or r.about in (About.STATE, About.CARRIED)]
 
     def _follow(self, sink: Sink, at: str | None = None) -> None:
         """Report a sink's own values; those that its function is given, where it is called."""
@@ -126,7 +127,9 @@ class Reports:
             is_known = {(About.CARRIED, text), (About.STATE, text)} & self._found.keys()
             is_state = not is_known and not self._is_sum_of_losses(origin.node) and self._is_kept(origin.node)
             if around is not None and is_state:
-                self._found[About.STATE, text] = Report(About.STATE, origin.node, text, around)
+                at = self.ranks.chains.facts(origin.node).at(origin.node)
+                about = About.CARRIED if any(d.kind is Kind.ASSIGNMENT for d in at) else About.STATE
+                self._found[about, text] = Report(about, origin.node, text, around)
 
     def _in_rounds(self, node: ast.expr, seen: set[Scope]) -> Iterator[tuple[ast.expr, Loop]]:
         """The sharded loop round an expression; if there is none, those round the calls of its function."""

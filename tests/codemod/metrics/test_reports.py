@@ -123,3 +123,68 @@ for i, x in enumerate(DataLoader(rows)):
 )
 def test_attributes_that_are_read_by_name(log: str, is_reported: bool) -> None:
     assert bool(Facts(OBJECT.format(log=log)).script.metrics.reports) is is_reported
+
+
+KEPT = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
+class Bank(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 4)
+        self.register_buffer("kept", torch.zeros(8, 4))
+        self.hidden = torch.zeros(4)
+    def reset(self):
+        self.hidden = torch.zeros(4)
+    def put(self, x, i):
+        {put}
+    def forward(self, x, i):
+        out = self.net(x) @ self.kept.t() + self.hidden.sum()
+        {forward}
+        return out
+net, bank = nn.Linear(4, 4), Bank()
+optimizer = torch.optim.SGD({trained}.parameters(), lr=0.1)
+for x, i in DataLoader(rows):
+    {begin}
+    loss = F.cross_entropy(bank(net(x), i), i)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {after}
+"""
+
+
+def kept(trained: str = "net", **slots: str) -> list[About]:
+    names = ("put", "forward", "begin", "after")
+    text = KEPT.format(trained=trained, **{n: slots.get(n, "pass") for n in names})
+    return [r.about for r in Facts(text).script.metrics.reports]
+
+
+@pytest.mark.parametrize("trained", ["net", "bank"])
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"forward": "self.kept[i] = 0.5 * self.kept[i] + x.detach()"},
+        {"forward": "self.kept[i : i + len(x)] = x.detach()"},
+        {"forward": "self.kept.mul_(0.9).add_(x.sum(0).detach(), alpha=0.1)"},
+        {"forward": "self.put(x, i)", "put": "self.kept[i] = x"},
+        {"after": "bank.put(x, i)", "put": "self.kept[i] = x"},
+        {"after": "bank.put(x, i)", "put": "self.kept.index_copy_(0, i, x)"},
+        {"after": "bank.kept[i] = x"},
+    ],
+)
+def test_a_bank_that_a_module_keeps(trained: str, slots: dict[str, str]) -> None:
+    assert kept(trained, **slots) == [About.STATE]
+
+
+@pytest.mark.parametrize("begin", ["bank.hidden = torch.zeros(4)", "bank.reset()", "bank.hidden = bank.hidden * 0"])
+def test_a_state_that_each_batch_begins_anew(begin: str) -> None:
+    carried = kept(forward="self.hidden = self.hidden + x.sum(0)", begin=begin)
+    assert carried == ([About.CARRIED] if "* 0" in begin else [])
+
+
+def test_what_a_module_only_remembers_of_its_last_batch() -> None:
+    assert kept(forward="self.last = x.detach()") == []
+    assert kept(forward="self.calls = getattr(self, 'calls', 0) + 1") == []

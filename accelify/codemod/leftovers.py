@@ -596,4 +596,4 @@ def _is_view(function: ast.expr) -> bool:
     if isinstance(function, ast.Attribute):
         return methods.passes(function.attr) in ("keys", "items", "values")
     name = ast.unparse(function)
-    return names.iteration(name) is not None or names.is_counter(name) or name == "len"
+    return names.iteration(name) is not None or names.is_counter(name) or names.is_length(name)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from accelify.codemod.devices.conflicts import Meetings
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Places
+from accelify.codemod.libraries import methods
 from accelify.codemod.preparing.tensors import requires_grad
 from accelify.codemod.semantics.scopes import Scope
 
 _ROUNDS = 40
-_STOPS = ("numpy", "tolist", "item", "size", "dim", "numel", "backward", "requires_grad_", "append")
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,8 @@ class Bringing:
         parent = self.program.parent(node)
         if isinstance(parent, ast.Attribute):
             call = self.program.parent(parent)
-            if not isinstance(call, ast.Call) or call.func is not parent or parent.attr in _STOPS:
-                return parent if parent.attr in ("data", "T") else None
+            if not isinstance(call, ast.Call) or call.func is not parent or _ends(parent.attr):
+                return parent if methods.is_view(parent.attr) else None
             return call if not self.whereabouts.all_of(_given(call)) else None
         if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
             return parent if not self.whereabouts.of(parent.slice) else None
@@ -300,6 +300,11 @@ class Bringing:
         known = [g for g in given if g is not None]
         is_known = len(known) == len(given) and all(self.whereabouts.of(g) - UNKNOWN for g in known)
         return tuple(known) if is_known else ()
+
+
+def _ends(method: str) -> bool:
+    """Whether a method of a tensor gives no tensor, or one that has to be a leaf of the graph."""
+    return methods.gives_no_tensor(method) or methods.gives_nothing(method) or method == "requires_grad_"
 
 
 def _given(call: ast.Call) -> list[ast.expr]:

@@ -9,18 +9,13 @@ from dataclasses import dataclass, field
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
 from accelify.codemod.devices.own_tensors import read_on_cpu
-from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.preparing.grouping import Group
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.provenance import Binding, Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
 from accelify.codemod.semantics.values import Instance, Made, Member
-
-_PUTS = ("append", "extend", "insert", "add_scalar", "update", "get", "pop", "format", "write")
-_ACROSS = ("copy_", "load_state_dict")  # methods that bring what they get to where they are
-_APART = ("torch.save", "torch.nn.init.", "torch.optim.", "torch.utils.data.", "torch.manual_seed", "torch.no_grad")
-_HOSTED = ("numpy.", "gym.", "gymnasium.", "PIL.", "cv2.", "json.", "csv.", "pickle.", "imageio.")
 
 
 @dataclass
@@ -184,13 +179,13 @@ class Meetings:
 
     def _computed(self, call: ast.Call, given: list[ast.expr], called: Collection[str]) -> None:
         """Functions of torch's, and methods of tensors."""
-        if self.tensors.is_creator(call) or any(n.startswith(_APART) for n in called):
+        if self.tensors.is_creator(call):
             return
-        receiver = (
-            call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr not in _PUTS + _ACROSS else None
-        )
+        computes = isinstance(call.func, ast.Attribute) and methods.computes(call.func.attr)
+        receiver = call.func.value if computes else None  # type: ignore[attr-defined]  # an attribute
         if any(n.startswith("torch.") for n in called):
-            self._meet(given)
+            if all(map(names.may_compute, called)):
+                self._meet(given)
         elif receiver is not None and not called and self.whereabouts.of(receiver) - UNKNOWN:
             self._meet([receiver, *given])
 
@@ -213,16 +208,10 @@ class Meetings:
             return True  # TensorBoard puts the pictures beside some of its own
         roots = [v.root for v in self.program.values(call.func) if isinstance(v, Member)]
         made = [v.name or "" for v in roots if isinstance(v, Made)]
-        return any(n.startswith(_HOSTED) for n in [*called, *made])
+        return any(map(vocabulary.is_on_host, [*called, *made]))
 
 
 _DEPTH = 6
-_TENSORS_OWN = frozenset(
-    "size shape view reshape float long double int unsqueeze squeeze numpy dim permute flatten item data resize_ "
-    "view_as type_as ndim transpose requires_grad_ requires_grad detach clone contiguous argmax numel expand T".split()
-)
-_DATA_SETS = ("torchvision.datasets.", "torch.utils.data.TensorDataset", "torch.utils.data.dataset.TensorDataset")
-_PARTS = ("torch.utils.data.random_split", "torch.utils.data.Subset", "torch.utils.data.dataset.Subset")
 
 
 class Shapes:
@@ -243,7 +232,7 @@ class Shapes:
         if isinstance(node, ast.Subscript):
             return self.is_tensor(node.value, depth - 1) or self._is_used_as_one(node) or self._is_a_part(node)
         if isinstance(node, ast.Attribute):
-            if node.attr in ("data", "T", "grad"):
+            if methods.is_tensor_of(node.attr):
                 return self.is_tensor(node.value, depth - 1)
             written = self.program.attribute_writes.get(node.attr, ())
             return bool(written) and all(self.is_tensor(self.tracer.assigned(w), depth - 1) for w in written)
@@ -332,11 +321,10 @@ class Shapes:
         if not made or not depth:
             return False
         for value in made:
-            name = value.name or ""
-            of_parts = name.startswith(_PARTS) and isinstance(value.node, ast.Call) and bool(value.node.args)
+            of_parts = names.holds_data(value.name) and isinstance(value.node, ast.Call) and bool(value.node.args)
             if of_parts and self._yields_tensors(value.node.args[0], depth - 1):  # type: ignore[attr-defined]  # a call
                 continue
-            if not name.startswith(_DATA_SETS):
+            if not names.yields_tensors(value.name):
                 return False
         return True
 
@@ -348,7 +336,7 @@ class Shapes:
     def _is_used_as_one(self, read: ast.expr, depth: int = 2) -> bool:
         parent = self.program.parent(read)
         if isinstance(parent, ast.Attribute):
-            return parent.attr in _TENSORS_OWN
+            return methods.shows_a_tensor(parent.attr)
         if not isinstance(parent, ast.Call) or parent.func is read:
             return False
         if self.tensors.is_loss(parent):

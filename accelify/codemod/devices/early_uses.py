@@ -46,14 +46,14 @@ class EarlyUses:
         """`next(model.parameters()).device`, `.is_cuda`."""
         for ancestor in self.program.ancestors(parameters):
             if isinstance(ancestor, ast.Attribute):
-                return ancestor.attr in ("device", "is_cuda")
+                return methods.says_where(ancestor.attr)
             if isinstance(ancestor, ast.stmt):
                 break
         return False
 
     def _is_set_up(self, call: ast.Call) -> bool:
         """Whether what gets a model looks at it, optimizes it, or is a model that is prepared, too."""
-        if ast.unparse(call.func).endswith(("print", "DataParallel", "info", "watch", "compile", "amp.initialize")):
+        if any(map(_only_shows, self.program.called(call))) or _logs(call.func):
             return True
         values = self.program.values(call)
         return any(self.roles.is_optimizer(v) for v in values) or (bool(values) and values <= self.models)
@@ -99,7 +99,7 @@ class EarlyUses:
         if isinstance(function, ast.Attribute) and f"{ast.unparse(function.value)}.".startswith(f"{text}."):
             if methods.gives_parameters(function.attr):
                 yield from (v for v in self.program.values(call) if isinstance(v, Parameters))
-            elif function.attr in ("state_dict", "buffers", "named_buffers"):
+            elif methods.gives_state(function.attr):
                 yield from (Element(v) for v in self.program.values(call))
 
     def _makes_tensors(self, weight: ast.expr) -> bool:
@@ -131,6 +131,17 @@ class EarlyUses:
             if row is None or (not row.mutates and row.returns in ("tensor", "argument", None)):
                 return True
         return False
+
+
+def _only_shows(name: str) -> bool:
+    row = table.function(name)
+    return row is not None and (row.effects == {Effect.PRINTS} or names.is_set_up(name))
+
+
+def _logs(function: ast.expr) -> bool:
+    """Whether a function is a method of a logger's: `logger.info`."""
+    row = table.member("logger", function.attr) if isinstance(function, ast.Attribute) else None
+    return row is not None and row.effects == {Effect.LOGS}
 
 
 def given(call: ast.Call) -> list[ast.expr]:

@@ -17,9 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.devices.destinations import Destination, Destinations, Named, Where
-from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Device
-from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.contents import Kept
@@ -52,8 +51,7 @@ BATCH: Places = frozenset({Place(Where.ACCELERATOR, Where.HOST, is_batch=True)})
 BROUGHT: Places = frozenset({Place(Where.ACCELERATOR, Where.HOST)})
 _MOST = 20_000  # expressions that are looked at for one question, half as many after each that they did not answer
 _DEPTH = 60
-_HANDS_ON = {"sum", "max", "min", "abs", "pow", "round", "list", "tuple", "sorted", "reversed", "set", "filter", "zip"}
-_HANDS_ON |= {"enumerate", "iter", "dict", "map"}
+_NO_TENSORS = (names.is_module, names.is_loader, names.is_optimizer, names.is_scheduler, names.is_parser)
 
 
 class Lattice:
@@ -420,7 +418,7 @@ class Lattice:
         modules = [v.root for v in held if isinstance(v, ModuleValue)]
         if modules:
             return frozenset(p for root in modules for p in self._variable(root, node.attr))
-        if node.attr in ("weight", "bias") and any(map(self.roles.is_module, held)):
+        if methods.is_parameter(node.attr) and any(map(self.roles.is_module, held)):
             return self.of_model
         written = [w for w in self.program.attribute_writes.get(node.attr, ()) if w is not node]
         found = self.symbolic(node.value) | self._elsewhere(self._all(self.kept.in_attribute(node.attr)))
@@ -593,7 +591,7 @@ class Lattice:
             return UNKNOWN
         if any(map(_makes_no_tensor, called)):
             return NONE
-        if any(n in _HANDS_ON for n in called):
+        if any(map(names.gives_on, called)):
             return self._all(_given(node))
         if any(n.startswith("torch.") for n in called):
             return _mixed([self.symbolic(g) for g in _given(node)])
@@ -657,7 +655,7 @@ class Lattice:
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr == "type" and node.args:
             return self._of_type(node.args[0], node) or None if self.symbolic(function.value) else NONE
-        if not isinstance(function, ast.Attribute) or function.attr not in ("to", "cuda", "type_as"):
+        if not isinstance(function, ast.Attribute) or not methods.moves_to_device(function.attr):
             return None
         held = self.program.values(function.value)
         if self.program.flow.callees.get(node) or (held and all(isinstance(v, External) for v in held)):
@@ -667,7 +665,7 @@ class Lattice:
         before = self.symbolic(function.value)
         if not before:
             return NONE
-        if function.attr == "cuda":
+        if methods.names_accelerator(function.attr):
             return self._moved_to(node, self.devices.of(first), before)
         if first is None or isinstance(first, ast.Starred):
             return before
@@ -689,11 +687,11 @@ class Lattice:
 
     def _is_device(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Constant):
-            return is_device_text(node.value) or type(node.value) is int
+            return vocabulary.is_device_text(node.value) or type(node.value) is int
         if any(map(self.roles.is_device, self.program.values(node))):
             return True
         last = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        return is_device_name(last) or (
+        return vocabulary.is_device_name(last) or (
             isinstance(node, (ast.Subscript, ast.Call, ast.IfExp)) and not self._is_type(node)
         )
 
@@ -710,10 +708,8 @@ class Lattice:
         return frozenset(Place(Where.ACCELERATOR, Where.ACCELERATOR, node, p.is_batch) for p in before)
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> Places:
-        if function.attr in ("append", "extend", "backward"):
-            return NONE
         row = table.member("tensor", function.attr)
-        if (row is not None and row.device is Device.NOTHING) or function.attr in ("numpy", "tolist"):
+        if methods.gives_no_tensor(function.attr) or methods.gives_nothing(function.attr):
             return NONE
         if any(isinstance(v, Parameters) for v in self.program.values(node)):
             return self.of_model
@@ -747,8 +743,6 @@ def _given(node: ast.Call) -> list[ast.expr]:
 
 
 def _makes_no_tensor(name: str) -> bool:
-    if name.startswith(("numpy.", "torch.optim.", "argparse.")) or names.is_loader(name):
+    if vocabulary.is_on_host(name) or any(is_one(name) for is_one in _NO_TENSORS):
         return True
-    if names.is_module(name):
-        return True
-    return "." not in name and hasattr(builtins, name) and name not in _HANDS_ON
+    return "." not in name and hasattr(builtins, name) and not names.gives_on(name)

@@ -16,7 +16,7 @@ from itertools import islice
 from accelify.codemod.devices.conflicts import Meeting, Meetings
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
-from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Row, Trait
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Value
@@ -25,7 +25,6 @@ Calls = tuple[ast.Call, ...]
 _ROUNDS = 12
 _MOST_WAYS = 24  # ways into a function that are told apart
 _DEEP = 3
-_OF_TENSORS = ("to", "cuda", "cpu", "type", "size", "view", "float", "long")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +282,12 @@ class Mismatches(Meetings):
         """What a call shows to be a tensor."""
         if self.tensors.is_loss(call):
             return [ast.unparse(a) for a in call.args]
-        is_own = isinstance(call.func, ast.Attribute) and call.func.attr in _OF_TENSORS
+        is_own = isinstance(call.func, ast.Attribute) and _is_of_tensors(call.func.attr)
         return [ast.unparse(call.func.value)] if is_own else []  # type: ignore[attr-defined]  # checked
+
+
+def _is_of_tensors(method: str) -> bool:
+    return methods.shows_a_tensor(method) or methods.moves(method) or method == "type"
 
 
 def _is_forward(call: ast.Call) -> bool:

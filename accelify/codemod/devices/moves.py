@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.devices.early_uses import EarlyUses
-from accelify.codemod.libraries import vocabulary
+from accelify.codemod.libraries import methods, vocabulary
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -45,7 +45,7 @@ class Moves:
         for path in sorted(self.files):
             for call in self.program.flow.parsed_of[path].parents:
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-                    move = self._move(call, call.func) if call.func.attr in ("to", "cuda") else None
+                    move = self._move(call, call.func) if methods.moves_to_device(call.func.attr) else None
                     found += [move] if move is not None else []
         return sorted(found, key=lambda m: (self.program.path(m.call), m.call.lineno, m.call.col_offset))
 
@@ -58,7 +58,7 @@ class Moves:
             return None
         keyword = next((k.value for k in call.keywords if k.arg == "device"), None)
         first = call.args[0] if call.args else keyword
-        if function.attr == "cuda":
+        if methods.names_accelerator(function.attr):
             return Move(call, receiver, first)
         if first is None or isinstance(first, ast.Starred) or not self.is_device(first):
             return None

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, names, vocabulary
+from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.effects.kinds import tells_about
@@ -17,7 +18,6 @@ from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
 _DEVICE = re.compile(r"cuda|gpu|device|^mps$|^xpu$", re.IGNORECASE)
-_COUNTS = {"len", "int", "float", "bool", "range", "str"}
 
 
 class Homemade:
@@ -121,7 +121,7 @@ class Homemade:
         return isinstance(statement, (ast.Assign, ast.AugAssign)) and self._is_there(statement.value, depth)
 
     def _is_count(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Call) and bool(self.program.called(node) & _COUNTS)
+        return isinstance(node, ast.Call) and any(map(names.counts_something, self.program.called(node)))
 
     def _is_made_there(self, call: ast.Call, depth: int) -> bool:
         if self._is_count(call) or self.tensors.is_model(call.func):
@@ -153,9 +153,6 @@ def _name(node: ast.AST) -> str:
     return ""
 
 
-_CPU_TENSORS = tuple(f"torch.{kind}Tensor" for kind in ("", "Float", "Double", "Half", "Long", "Int", "Short", "Byte"))
-_MADE = {"numpy.array", "numpy.asarray", *_CPU_TENSORS}
-_READERS = ("matplotlib.", "sklearn.", "scipy.", "pandas.", "seaborn.", "skimage.", "plotly.")
 _FOLLOWED = 4  # variables
 
 
@@ -208,7 +205,11 @@ class OnDevice:
 
     def _is_made_on_cpu(self, node: ast.expr) -> bool:
         """`torch.FloatTensor(x)`."""
-        return isinstance(node, ast.Call) and any(n in _CPU_TENSORS for n in self.program.called(node))
+        return isinstance(node, ast.Call) and any(map(_is_type_on_host, self.program.called(node)))
+
+
+def _is_type_on_host(name: str) -> bool:
+    return names.memory_of_type(name) is Device.HOST
 
 
 def read_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
@@ -216,7 +217,7 @@ def read_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
     if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not call.args:
         return [call.func.value]
     called = program.called(call)
-    given = call.args[:1] if called & _MADE else []
-    if any(name.startswith(_READERS) for name in called):
+    given = call.args[:1] if any(names.makes_an_array(n) or _is_type_on_host(n) for n in called) else []
+    if any(map(vocabulary.makes_arrays, called)):
         given = [*call.args, *(k.value for k in call.keywords)]
     return [a for a in given if not isinstance(a, ast.Starred)]

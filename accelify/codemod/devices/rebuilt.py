@@ -10,6 +10,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits.values import Replace
+from accelify.codemod.libraries import names, table
 from accelify.codemod.semantics.program import Program
 
 
@@ -45,7 +46,7 @@ def rebuilt(program: Program, move: ast.Call) -> Rebuilt | None:
     kind = "list" if isinstance(node, ast.ListComp) else None
     outer = program.parent(node)
     if isinstance(outer, ast.Call) and outer.args == [node] and not outer.keywords:
-        called = program.called(outer) & {"list", "tuple"}
+        called = {n for n in program.called(outer) if names.is_copy(n) and table.kind_made_by(n) == n}
         if called:
             return Rebuilt(outer, items, min(called))
     return None if isinstance(node, ast.GeneratorExp) else Rebuilt(node, items, kind)
@@ -75,7 +76,7 @@ def _is_indexing(program: Program, read: ast.Name) -> bool:
     if isinstance(parent, ast.Subscript):
         return parent.value is read and not isinstance(parent.slice, ast.Slice)
     if isinstance(parent, ast.Call):
-        return bool(program.called(parent) & {"len", "map", "zip", "enumerate", "list", "tuple", "iter"})
+        return any(map(names.goes_over, program.called(parent)))
     return isinstance(parent, (ast.Starred, ast.For, ast.comprehension)) or is_unpacked(program, read)
 
 

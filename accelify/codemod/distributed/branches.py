@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
 
 from accelify.codemod.distributed.conditions import RANKS, Key
 from accelify.codemod.distributed.launching import Launching
 from accelify.codemod.libraries import methods, names, vocabulary
+from accelify.codemod.semantics.scopes import names_in
 from accelify.codemod.training.roles import Roles
 
-# What a statement of a branch is for: to start the processes, to wait for the others, to shard data for them, to
-# place or wrap a model, to tell which process this is, to scale something by their number, to say something; or
-# something of the script's own.
-START, SYNC, SHARD, PLACE, DEVICE, NUMBER, SCALE, SAY, REFUSE, OWN = (
-    "start",
-    "sync",
-    "shard",
-    "place",
-    "device",
-    "number",
-    "scale",
-    "say",
-    "refuse",
-    "own",
-)
+
+class Purpose(Enum):
+    """What a statement of a branch is for."""
+
+    START = auto()  # the processes
+    SYNC = auto()  # wait for the others
+    SHARD = auto()  # data, for them
+    PLACE = auto()  # or wrap a model
+    DEVICE = auto()
+    NUMBER = auto()  # say which process this is
+    SCALE = auto()  # something by the number of the processes
+    SAY = auto()
+    REFUSE = auto()
+    OWN = auto()  # something of the script's own
+
+
 _SYNCHRONISED = "torch.nn.SyncBatchNorm.convert_sync_batchnorm"
 _ARITHMETIC = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant, ast.Call, ast.Name),
     *(ast.operator, ast.unaryop, ast.expr_context),
 )
-_SAFE = {"int": int, "float": float, "round": round, "max": max, "min": min}
 
 
 class Branches:
@@ -86,8 +89,8 @@ class Branches:
         """The statements that only one of two branches has, beside what the accelerator does for both."""
         there, otherwise = list(self.leaves(on)), list(self.leaves(off, is_launched=False))
         return [
-            *(s for s in there if self.kind(s) in (OWN, REFUSE) and not self._is_among(s, otherwise)),
-            *(s for s in otherwise if self.kind(s) == OWN and not self._is_among(s, there)),
+            *(s for s in there if self.kind(s) in (Purpose.OWN, Purpose.REFUSE) and not self._is_among(s, otherwise)),
+            *(s for s in otherwise if self.kind(s) == Purpose.OWN and not self._is_among(s, there)),
         ]
 
     def _is_among(self, statement: ast.stmt, others: Sequence[ast.stmt]) -> bool:
@@ -114,70 +117,71 @@ class Branches:
 
     def places(self, block: Iterable[ast.stmt]) -> bool:
         """Whether a block has anything in it that the accelerator does."""
-        return any(self.kind(s) not in (SYNC, SAY, OWN, REFUSE) for s in self.leaves(block, is_launched=False))
+        others = (Purpose.SYNC, Purpose.SAY, Purpose.OWN, Purpose.REFUSE)
+        return any(self.kind(s) not in others for s in self.leaves(block, is_launched=False))
 
     def says(self, statement: ast.stmt) -> bool:
         """Whether a statement prints or logs something, or sets how the library computes."""
         is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-        return (is_call or isinstance(statement, ast.Assign)) and self.kind(statement) == SAY
+        return (is_call or isinstance(statement, ast.Assign)) and self.kind(statement) == Purpose.SAY
 
     # What a statement is for.
 
-    def kind(self, statement: ast.stmt) -> str:
+    def kind(self, statement: ast.stmt) -> Purpose:
         """What a statement is for."""
         if isinstance(statement, ast.Pass):
-            return SAY
+            return Purpose.SAY
         if isinstance(statement, ast.Raise):
-            return REFUSE
+            return Purpose.REFUSE
         if isinstance(statement, ast.Assert):
-            return NUMBER
+            return Purpose.NUMBER
         if isinstance(statement, ast.Expr):
             return self._expression(statement.value)
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             return self._assignment(statement.targets[0], statement.value)
         if isinstance(statement, ast.AugAssign):
             value = ast.BinOp(statement.target, statement.op, statement.value)
-            return SCALE if self._is_scaled(statement.target, value) else OWN
-        return OWN
+            return Purpose.SCALE if self._is_scaled(statement.target, value) else Purpose.OWN
+        return Purpose.OWN
 
-    def _expression(self, node: ast.expr) -> str:
+    def _expression(self, node: ast.expr) -> Purpose:
         if isinstance(node, ast.Constant):
-            return SAY
+            return Purpose.SAY
         if not isinstance(node, ast.Call):
-            return OWN
+            return Purpose.OWN
         called = self.program.called(node)
         text = ast.unparse(node.func)
         if any(map(_starts, called)) or any(s.call is node for s in self.launching.spawns) or self._runs_worker(node):
-            return START
+            return Purpose.START
         if names.says(text) or text.startswith("warnings.") or text.partition(".")[0] in ("logger", "log", "_logger"):
-            return SAY
+            return Purpose.SAY
         if text.endswith(".set_epoch"):
-            return SHARD
+            return Purpose.SHARD
         if self.launching.does_nothing_alone(node):
-            return SYNC
-        return PLACE if self._root(node) is not node else OWN
+            return Purpose.SYNC
+        return Purpose.PLACE if self._root(node) is not node else Purpose.OWN
 
     def _runs_worker(self, call: ast.Call) -> bool:
         workers = {s.worker for s in self.launching.spawns}
         return bool(self.program.flow.callees.get(call, set()) & workers)
 
-    def _assignment(self, target: ast.expr, value: ast.expr) -> str:
+    def _assignment(self, target: ast.expr, value: ast.expr) -> Purpose:
         key = self.launching.key(target)
         if isinstance(target, ast.Subscript) and "os.environ" in self.program.externals(target.value):
-            return START
+            return Purpose.START
         if isinstance(target, ast.Attribute) and self._is_a_backend(target.value):
-            return SAY
+            return Purpose.SAY
         if key in self.samplers and self._is_sampler(value):
-            return SHARD
+            return Purpose.SHARD
         if key in self.launching.words or key in self.launching.on or self._is_number(value):
-            return NUMBER
+            return Purpose.NUMBER
         root = self._root(value)
         if root is not value and (ast.unparse(root) == ast.unparse(target) or self._is_again(key, root)):
-            return PLACE
+            return Purpose.PLACE
         values = self.program.values(value)
         if (values and all(self.roles.is_device(v) for v in values)) or self._is_device_text(value):
-            return DEVICE
-        return SCALE if self._is_scaled(target, value) else OWN
+            return Purpose.DEVICE
+        return Purpose.SCALE if self._is_scaled(target, value) else Purpose.OWN
 
     def _is_a_backend(self, node: ast.expr) -> bool:
         return any(n.startswith("torch.backends.") for n in self.program.externals(node))
@@ -244,7 +248,7 @@ class Branches:
         filled = ast.fix_missing_locations(ast.Expression(self._filled(value, ast.unparse(target), number)))
         if not all(isinstance(n, _ARITHMETIC) for n in ast.walk(filled)):
             raise ValueError
-        return eval(compile(filled, "<arithmetic>", "eval"), {"__builtins__": {}}, dict(_SAFE))  # numbers
+        return eval(compile(filled, "<arithmetic>", "eval"), {"__builtins__": {}}, _functions(filled))  # numbers
 
     def _filled(self, node: ast.expr, target: str, number: int) -> ast.expr:
         """An expression with a number for its target, and one for that of the processes."""
@@ -294,6 +298,12 @@ class Branches:
         if shuffle is None:
             return False
         return bool(shuffle.value) if isinstance(shuffle, ast.Constant) else ast.unparse(shuffle)
+
+
+def _functions(expression: ast.AST) -> dict[str, object]:
+    """The builtins by which an expression computes numbers."""
+    found = names_in(expression)
+    return {n: getattr(builtins, n) for n in found if names.gives_a_number(n)}
 
 
 def _starts(name: str) -> bool:

@@ -6,6 +6,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from accelify.codemod.libraries import names
 from accelify.codemod.preparing.reach import method_of
 from accelify.codemod.semantics.outcomes import compared, known, truth
 from accelify.codemod.semantics.program import Program
@@ -76,7 +77,7 @@ class Conditions(ABC):
             return self.on[key]
         if isinstance(node, ast.Call):
             called = self.program.called(node)
-            if called & {"torch.distributed.is_initialized", "torch.distributed.is_available"}:
+            if any(map(names.asks_for_group, called)):
                 return True
             if isinstance(node.func, ast.Name) and node.func.id == "bool" and node.args:
                 return self.asks(node.args[0])

@@ -32,12 +32,6 @@ _WRAPPER = {
     "bucket_cap_mb",
     "delay_allreduce",
 }
-# They are as true of the group that the accelerator starts as of the script's own.
-_ASKING = (
-    *("torch.distributed.is_available", "torch.distributed.is_initialized"),
-    *("torch.distributed.is_nccl_available", "torch.distributed.is_gloo_available"),
-    "torch.distributed.get_default_backend_for_device",
-)
 _GROUP = "torch.distributed."
 _ADDRESSES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE")
 _REDUCTIONS = {"SUM": "sum", "AVG": "mean"}
@@ -132,7 +126,7 @@ class Distributions:
                 self.samplers.add(call)
             elif names.reads_variable(name) and call.args:
                 self.ranks.variable(call, call.args[0])
-            elif name in _ASKING or (
+            elif names.needs_no_group(name) or (
                 name.startswith(_GROUP) and not names.starts_group(name) and self._is_for_several(call)
             ):
                 self.found.knows(call)
@@ -287,7 +281,6 @@ def _makes_anew(value: ast.expr | None) -> bool:
 
 _VARIABLES = {"LOCAL_RANK": "local_process_index", "RANK": "process_index", "WORLD_SIZE": "num_processes"}
 _DEPTH = 6
-_FIRST = {"process_index": "is_main_process", "local_process_index": "is_local_main_process"}
 
 
 class Ranks:
@@ -391,9 +384,9 @@ class Ranks:
         other = ast.unparse(node.comparators[0])
         rank = self.rank_of(node.left)
         is_first = isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and other == "0"
-        if is_first and rank in _FIRST:
+        if is_first and rank is not None and rank.endswith("process_index"):
             negation = "" if isinstance(node.ops[0], ast.Eq) else "not "
-            self.found.firsts[node] = negation + _FIRST[rank]
+            self.found.firsts[node] = f"{negation}is_{rank.replace('process_index', 'main_process')}"
         elif "-1" in other and ast.unparse(node.left).endswith("rank"):
             self.found.refuse(
                 node, "a rank of -1 stands for a single process here: compare the number of processes instead"

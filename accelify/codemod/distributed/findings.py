@@ -172,21 +172,6 @@ def _reads(parsed: Parsed, attribute: str) -> bool:
 
 
 _START = "starts processes: call the function directly, and start the script with `accelify launch`"
-_WAYS_OUT = {
-    "all_reduce": "`accelerator.reduce(x)` does the same, also in one process",
-    "reduce": "`accelerator.reduce(x)` does the same, also in one process",
-    "all_gather": "`accelerator.gather(x)` does the same, also in one process",
-    "all_gather_into_tensor": "`accelerator.gather(x)` does the same, also in one process",
-    "all_gather_object": "`gather_object(x)` of the runtime does the same, also in one process",
-    "gather": "`accelerator.gather(x)` does the same, also in one process",
-    "broadcast": "`broadcast(x)` of the runtime does the same, also in one process",
-    "broadcast_object_list": "`accelerator.broadcast_object_list(x)` does the same, also in one process",
-    "DistributedDataParallel": "remove the wrapper: `prepare` replaces it",
-    "DistributedSampler": "remove the sampler: `prepare` shards the data",
-    "get_rank": "`accelerator.process_index` does the same, also in one process",
-    "get_world_size": "`accelerator.num_processes` does the same, also in one process",
-    "barrier": "`accelerator.wait_for_everyone()` does the same, also in one process",
-}
 _OTHERWISE = "remove this, or keep the script as it is and start it with `torchrun`"
 
 
@@ -195,7 +180,17 @@ def reason_for(name: str) -> str:
     last = name.rpartition(".")[2]
     if last in ("spawn", "Process"):
         return f"`{name}`: {_START}"
-    return f"`{name}`: the script already distributes itself; {_WAYS_OUT.get(last, _OTHERWISE)}"
+    return f"`{name}`: the script already distributes itself; {_way_out(name)}"
+
+
+def _way_out(name: str) -> str:
+    instead = names.instead_of(name)
+    if instead is not None:
+        of_runtime = "" if instead.startswith("accelerator.") else " of the runtime"
+        return f"`{instead}`{of_runtime} does the same, also in one process"
+    if names.is_wrapper(name):
+        return "remove the wrapper: `prepare` replaces it"
+    return "remove the sampler: `prepare` shards the data" if names.is_sampler(name) else _OTHERWISE
 
 
 def is_part_of_a_name(program: Program, node: ast.AST) -> bool:

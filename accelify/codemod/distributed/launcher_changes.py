@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accelify.codemod.distributed.branches import NUMBER, PLACE, REFUSE, SAY, SCALE, START, Branches
+from accelify.codemod.distributed.branches import Branches, Purpose
 from accelify.codemod.distributed.conditions import RANKS, Key
 from accelify.codemod.distributed.launched import LauncherEdits
 from accelify.codemod.distributed.launching import Launching
@@ -85,7 +85,7 @@ class LauncherChanges:
                 break
         wrapping = [i for i, (_, block) in enumerate(chain) if truths[i] is not False and self._wraps(block)]
         is_placing = all(
-            self.arms.kind(s) in (PLACE, SAY, SCALE, REFUSE, START)
+            self.arms.kind(s) in (Purpose.PLACE, Purpose.SAY, Purpose.SCALE, Purpose.REFUSE, Purpose.START)
             for _, block in chain
             for s in self.arms.leaves(block)
         )
@@ -99,7 +99,8 @@ class LauncherChanges:
         """The last of several branches that each start the processes, with one or another backend."""
         starting = [any(n in self.launching.starts for s in block for n in ast.walk(s)) for _, block in chain]
         kinds = {self.arms.kind(s) for _, block in chain for s in self.arms.leaves(block)}
-        return len(chain) - 1 if len(chain) > 1 and all(starting) and kinds <= {START, SAY, NUMBER} else None
+        only_starts = all(starting) and kinds <= {Purpose.START, Purpose.SAY, Purpose.NUMBER}
+        return len(chain) - 1 if len(chain) > 1 and only_starts else None
 
     def _take(self, node: ast.If, chain: Sequence[tuple[ast.expr | None, list[ast.stmt]]], chosen: int) -> None:
         on = chain[chosen][1]
@@ -115,13 +116,13 @@ class LauncherChanges:
             if isinstance(statement, ast.Assert) and self._asks_for_a_gpu(statement):
                 self.found.remove(statement)
                 self.found.unsaid.append(statement)
-        starts = any(self.arms.kind(s) == START for s in self.arms.leaves(on))
+        starts = any(self.arms.kind(s) == Purpose.START for s in self.arms.leaves(on))
         for statement in on:
             if starts and self._only_numbers(statement) and not self._is_answered(statement):
                 self._renumber(statement, on)
         self._block(on)
         for statement in on:
-            if self.arms.kind(statement) == SCALE:
+            if self.arms.kind(statement) == Purpose.SCALE:
                 self.found.scaled.append(statement)
                 self.questions.count_processes(statement)
         left = [s for s in on if s not in self.found.removed and not isinstance(s, ast.Pass)]

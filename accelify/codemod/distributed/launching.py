@@ -9,7 +9,7 @@ from functools import cached_property
 
 from accelify.codemod.distributed.conditions import RANKS, ROUNDS, SIZE, VARIABLES, Conditions, Key
 from accelify.codemod.distributed.findings import Place, option_of
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard
@@ -187,9 +187,7 @@ class Launching(Conditions):
     def _is_of_machine(self, test: ast.expr) -> bool:
         """Whether a condition asks what the machine is, and not how the script was started."""
         asked = {name for n in ast.walk(test) for name in self.program.externals(n)}
-        return any(
-            n.startswith(("torch.cuda", "torch.accelerator", "platform.", "sys.platform", "os.name")) for n in asked
-        )
+        return any(map(vocabulary.is_about_the_machine, asked))
 
     def _spread(self) -> None:
         """Follow what names hold through assignments and calls."""

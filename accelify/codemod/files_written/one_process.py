@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import Enum
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Trait
 from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.semantics.effects.effects import Effects
@@ -21,7 +22,6 @@ from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Generated, Made
 from accelify.codemod.training.roles import Roles
 
-_ADDS = frozenset("append extend insert".split())
 # Effects that all processes must have alike, or together.
 _OF_ALL = (
     DRAWS
@@ -224,7 +224,7 @@ class OneProcess:
         function = call.func
         return bool(self._filled(call)) or (
             isinstance(function, ast.Attribute)
-            and function.attr in _ADDS
+            and methods.extends(function.attr)
             and isinstance(function.value, ast.Name)
             and not self.program.flow.callees.get(call)
             and all(map(self.is_calm, call.args))
@@ -248,8 +248,8 @@ class OneProcess:
         call = parent if isinstance(parent, ast.Call) else self.program.parent(parent) if parent is not None else None
         if not isinstance(call, ast.Call):
             return False
-        is_method = isinstance(parent, ast.Attribute) and call.func is parent
-        return (is_method and isinstance(parent, ast.Attribute) and parent.attr in _ADDS) or node in self._filled(call)
+        is_method = isinstance(parent, ast.Attribute) and call.func is parent and methods.extends(parent.attr)
+        return is_method or node in self._filled(call)
 
     def is_calm(self, node: ast.expr) -> bool:
         """Whether evaluating an expression changes nothing and needs no other process."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from accelify.codemod.libraries import names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import returned
 from accelify.codemod.semantics.values import HOLE, Constant, template
 
-_JOINS = ("os.path.join", "pathlib.Path", "os.path.abspath", "os.path.expanduser")
 _DEPTH = 4
 _NOTHING: frozenset[str] = frozenset()
 
@@ -34,7 +34,7 @@ class Files:
         if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
             return self.names(path.right, depth)
         if isinstance(path, ast.Call):
-            is_join = any(name.startswith(_JOINS) for name in self.program.called(path)) or _is_text(path)
+            is_join = any(map(names.ends_like_last, self.program.called(path))) or _is_text(path)
             if is_join:
                 return self.names(path.args[-1], depth) if path.args else _NOTHING
             given = returned(self.program.flow.callees.get(path, ())) if depth else []

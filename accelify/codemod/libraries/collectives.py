@@ -109,4 +109,23 @@ effects=reads_files+waits mutates=0 traits=spreads
 
 + traits=group
     torch.distributed: init_process_group destroy_process_group
++ traits=needs_no_group
+    torch.distributed: is_available is_initialized is_nccl_available is_gloo_available is_mpi_available
+        is_ucc_available is_torchelastic_launched is_backend_available get_default_backend_for_device
++ instead=accelerator.reduce(x)
+    torch.distributed: all_reduce reduce
++ instead=accelerator.gather(x)
+    torch.distributed: all_gather all_gather_into_tensor gather
++ instead=gather_object(x)
+    torch.distributed: all_gather_object
++ instead=broadcast(x)
+    torch.distributed: broadcast
++ instead=accelerator.broadcast_object_list(x)
+    torch.distributed: broadcast_object_list
++ instead=accelerator.process_index
+    torch.distributed: get_rank
++ instead=accelerator.num_processes
+    torch.distributed: get_world_size
++ instead=accelerator.wait_for_everyone()
+    torch.distributed: barrier
 """

@@ -16,8 +16,10 @@ role=loader returns=loader keeps=0
     torchtext.data torchtext.legacy.data: *Loader *Iterator
 returns=number rows=count traits=shape_only
     <loader> <dataset> <sampler>: __len__
+returns=sampler traits=attribute
+    <loader>: sampler batch_sampler
 traits=attribute
-    <loader>: dataset batch_size sampler batch_sampler drop_last num_workers collate_fn
+    <loader>: dataset batch_size drop_last num_workers collate_fn
 returns=loader_iterator
     <loader>: __iter__
 
@@ -30,7 +32,7 @@ mutates=self
     <sampler>: set_epoch
 
 # --- data sets ---
-role=dataset returns=tensor_dataset keeps=0
+role=dataset returns=tensor_dataset keeps=0 traits=yields_tensors
     torch.utils.data: TensorDataset
 role=dataset returns=dataset keeps=0
     torch.utils.data: Subset ConcatDataset ChainDataset StackDataset
@@ -38,11 +40,13 @@ role=dataset returns=list effects=draws_torch keeps=0 rows=shuffles
     torch.utils.data: random_split
 role=dataset returns=dataset
     torch.utils.data: Dataset IterableDataset MapDataPipe IterDataPipe
+role=dataset returns=dataset effects=reads_files+asks_network+writes_files traits=yields_tensors
+    torchvision.datasets: *
 role=dataset returns=dataset effects=reads_files+asks_network+writes_files
-    torchvision.datasets torchaudio.datasets torch_geometric.datasets medmnist torchtext.datasets: *
+    torchaudio.datasets torch_geometric.datasets medmnist torchtext.datasets: *
     sklearn.datasets: fetch_*
     datasets: load_dataset load_from_disk
-role=dataset returns=dataset effects=reads_files
+role=dataset returns=dataset effects=reads_files traits=yields_tensors
     torchvision.datasets: ImageFolder DatasetFolder FakeData VisionDataset
 effects=draws_numpy returns=tuple
     sklearn.datasets: make_*

@@ -233,4 +233,7 @@ returns=list traits=attribute
     os.path: exists isfile isdir islink lexists
     os: access
     <path>: exists is_file is_dir is_symlink
++ traits=ends_like_last
+    os.path: join abspath expanduser expandvars realpath normpath normcase
+    pathlib: Path PurePath PosixPath PurePosixPath
 """

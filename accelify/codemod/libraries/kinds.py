@@ -34,6 +34,9 @@ BASED_ON = {
     "run": "tracker",
 }
 
+# Nothing changes an object of these kinds.
+IMMUTABLE = frozenset("number string bytes none dtype size device datetime timedelta".split())
+
 # What a module defines, another shows under the name that the documentation uses.
 OTHER_NAMES = dict(
     line.split()

@@ -88,6 +88,9 @@ role=logger effects=asks_network returns=tracker
 effects=shows+asks_network mutates=self
     <tracker>: line scatter images image text bar heatmap histogram
 
++ traits=setup
+    wandb: watch
+    <run>: watch
 + traits=sweeps
     wandb: agent sweep
 

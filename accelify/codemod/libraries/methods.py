@@ -9,7 +9,7 @@ import ast
 from functools import cache
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import Effect, Row, Trait
+from accelify.codemod.libraries.row import Device, Effect, Row, Trait
 
 _CONTAINERS = ("list", "dict", "set", "deque", "queue", "counter", "module", "container", "optimizer", "transform")
 _OPERATORS: dict[str, ast.operator] = {
@@ -26,6 +26,18 @@ def puts_in(name: str) -> bool:
     """Methods of containers that put their arguments in: `append`, `update`, `setdefault`, `add_module`."""
     rows = (table.member(kind, name) for kind in _CONTAINERS)
     return any(row is not None and bool(row.keeps) for row in rows) and name not in ("load_state_dict", "__setitem__")
+
+
+@cache
+def extends(name: str) -> bool:
+    """Methods that put something into a list: `append`, `extend`, `insert`."""
+    row = table.member("list", name)
+    return row is not None and bool(row.keeps)
+
+
+def takes_apart(name: str) -> bool:
+    """Methods that give parts of a text: `split`, `partition`."""
+    return _row_has(table.member("string", name), Trait.TAKES_APART)
 
 
 @cache
@@ -49,6 +61,11 @@ def returns_itself(name: str, kind: str | None = None) -> bool:
 def _gives_itself(row: Row, kind: str) -> bool:
     is_view = row.returns == "iterator" and Trait.VIEW in row.traits
     return row.returns in ("self", kind) or is_view or row.passes == "same"
+
+
+def passes_on(name: str) -> bool:
+    """Methods that return the module itself, the next of an iterator, or the iterator: `to`, `eval`, `__next__`."""
+    return returns_itself(name, "module") or takes_the_next(name) or name == "__iter__"
 
 
 def takes_the_next(name: str) -> bool:
@@ -145,6 +162,70 @@ def is_about(name: str) -> bool:
     """Attributes of a tensor that say something of it, and are no tensor: `shape`, `dtype`, `device`."""
     row = table.member("tensor", name)
     return row is not None and {Trait.SHAPE_ONLY, Trait.ATTRIBUTE} <= row.traits
+
+
+def says_where(name: str) -> bool:
+    """Members of a tensor that say on which device it is: `device`, `is_cuda`."""
+    row = table.member("tensor", name)
+    return row is not None and Trait.SAYS_WHERE in row.traits
+
+
+def shows_a_tensor(name: str) -> bool:
+    """Members by whose use a thing is known to be a tensor: `size`, `view`, `long`."""
+    row = table.member("tensor", name)
+    return row is not None and Trait.SHOWS_TENSOR in row.traits
+
+
+def is_tensor_of(name: str) -> bool:
+    """Attributes of a tensor that are tensors: `data`, `grad`, `T`."""
+    row = table.member("tensor", name)
+    return row is not None and Trait.ATTRIBUTE in row.traits and row.returns == "tensor"
+
+
+def moves_to_device(name: str) -> bool:
+    """Methods of a tensor that bring it to a device that they name, or to that of another: `to`, `cuda`, `type_as`."""
+    row = table.member("tensor", name)
+    return row is not None and row.device in (Device.GIVEN, Device.ACCELERATOR)
+
+
+def names_accelerator(name: str) -> bool:
+    """Methods of a tensor that bring it to an accelerator without an argument: `cuda`, `xpu`."""
+    row = table.member("tensor", name)
+    return row is not None and row.device is Device.ACCELERATOR
+
+
+def is_parameter(name: str) -> bool:
+    """Attributes of modules that are parameters: `weight`, `bias`."""
+    row = table.member("module", name)
+    return row is not None and row.returns == "parameter"
+
+
+def gives_state(name: str) -> bool:
+    """Methods of a module that give more of its tensors than its parameters: `state_dict`, `buffers`."""
+    row = table.member("module", name)
+    is_given = row is not None and row.returns in ("state", "iterator")
+    return is_given and row is not None and row.traits.isdisjoint({Trait.PARTS, Trait.PARAMETERS})
+
+
+def computes(name: str) -> bool:
+    """Methods that compute with a tensor and what they are given; `append` does not, nor does `copy_`.
+
+    A method that the table does not know may.
+    """
+    row = table.member("tensor", name)
+    if row is not None:
+        return Trait.REPLACES not in row.traits
+    others = table.members(name)
+    return not others or any(each.returns == "tensor" for each in others)
+
+
+def gives_nothing(name: str) -> bool:
+    """Methods that put something into a container, or compute gradients, and return nothing: `append`, `backward`."""
+    row = table.member("tensor", name)
+    if row is not None:
+        return row.returns is None and bool(row.mutates)
+    rows = (table.member(kind, name) for kind in _CONTAINERS)
+    return puts_in(name) and all(each.returns is None for each in rows if each is not None)
 
 
 def gives_no_tensor(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import DRAWS, Device, Effect, Role, Same, Trait
+from accelify.codemod.libraries.row import DRAWS, Asks, Device, Effect, Role, Rows, Same, Trait
 
 
 def is_optimizer(name: str | None) -> bool:
@@ -134,9 +134,14 @@ def is_dataset(name: str | None) -> bool:
     return _has_role(name, Role.DATASET)
 
 
+def is_sampler(name: str | None) -> bool:
+    """Samplers, of one process or of several."""
+    return _has_role(name, Role.SAMPLER)
+
+
 def is_plain_sampler(name: str | None) -> bool:
     """Samplers of one process."""
-    return _has_role(name, Role.SAMPLER) and not is_distributed(name)
+    return is_sampler(name) and not is_distributed(name)
 
 
 def is_plain_loader(name: str | None) -> bool:
@@ -210,6 +215,99 @@ def same_values(name: str | None) -> bool:
     return row is not None and row.returns == "tensor" and Trait.SAME_VALUES in row.traits
 
 
+def makes_an_array(name: str | None) -> bool:
+    """Functions that make an array in the host's memory of a tensor that is there: `numpy.array`."""
+    row = table.function(name)
+    return row is not None and row.role is Role.FACTORY and Trait.NEEDS_HOST in row.traits
+
+
+def gives_on(name: str | None) -> bool:
+    """Builtins that give what they are given, one by one, together, or computed by it: `list`, `map`, `sum`, `abs`."""
+    row = table.function(name)
+    if row is None or "." in str(name):
+        return False
+    return Trait.LIKE_ARGUMENT in row.traits or row.role is Role.ITERATION or row.returns in ("dict", "iterator")
+
+
+def counts_something(name: str | None) -> bool:
+    """Builtins whose result is a plain number or text, or yields such: `len`, `int`, `range`."""
+    row = table.function(name)
+    is_plain = row is not None and Trait.LIKE_ARGUMENT not in row.traits
+    return is_plain and (converts(name) or describes(name) or (is_counter(name) and "." not in str(name)))
+
+
+def may_compute(name: str | None) -> bool:
+    """Functions that may compute with the tensors they are given: not those that save, seed, optimize or hold them."""
+    row = table.function(name)
+    if row is None or row.returns == "tensor" or row.role in (Role.LOSS, Role.MODEL, Role.WRAPPER):
+        return True
+    return row.role is None and row.returns not in ("context", "argument") and row.effects <= {Effect.CALLS}
+
+
+def is_parser(name: str | None) -> bool:
+    """What reads the options of a run."""
+    return str(name).startswith("argparse.")
+
+
+def goes_over(name: str | None) -> bool:
+    """Builtins for which any container will do: `len`, `map`, `zip`, `list`."""
+    row = table.function(name)
+    if row is None or "." in str(name):
+        return False
+    return row.rows is Rows.COUNT or row.role is Role.ITERATION or row.returns == "iterator"
+
+
+def ends_like_last(name: str | None) -> bool:
+    """What gives a path that ends like its last argument: `os.path.join`, `pathlib.Path`."""
+    return _has_trait(name, Trait.ENDS_LIKE_LAST)
+
+
+def is_set_up(name: str | None) -> bool:
+    """What only prepares a model for later, or wraps it: `wandb.watch`, `torch.compile`, `nn.DataParallel`."""
+    return _has_trait(name, Trait.SETUP)
+
+
+def yields_tensors(name: str | None) -> bool:
+    """Data sets of tensors and numbers, which a loader collates: `TensorDataset`, those of torchvision."""
+    return _has_trait(name, Trait.YIELDS_TENSORS)
+
+
+def holds_data(name: str | None) -> bool:
+    """Data sets that are made of their first argument: `Subset`, `random_split`."""
+    row = table.function(name)
+    return row is not None and row.role is Role.DATASET and bool(row.keeps)
+
+
+def needs_no_group(name: str | None) -> bool:
+    """What says the same of any group of processes, and without one: `torch.distributed.is_available`."""
+    return _has_trait(name, Trait.NEEDS_NO_GROUP)
+
+
+def asks_for_group(name: str | None) -> bool:
+    """`torch.distributed.is_initialized`, `is_available`: in a started group, both are true."""
+    row = table.function(name)
+    return row is not None and row.asks in (Asks.STARTED, Asks.YES)
+
+
+def instead_of(name: str | None) -> str | None:
+    """What does the same with an accelerator: `accelerator.reduce(x)` for `torch.distributed.reduce`."""
+    row = table.function(name)
+    return None if row is None else row.instead
+
+
+def gives_a_number(name: str | None) -> bool:
+    """Builtins that compute a number of numbers, and do nothing else: `int`, `max`, `round`."""
+    row = table.function(name)
+    is_number = row is not None and row.returns == "number" and row.is_pure and row.same is not Same.NO
+    return is_number and "." not in str(name)
+
+
+def is_length(name: str | None) -> bool:
+    """`len`."""
+    row = table.function(name)
+    return row is not None and row.rows is Rows.COUNT
+
+
 def is_counter(name: str | None) -> bool:
     """What yields numbers in their order: `range`, `itertools.count`."""
     return _has_trait(name, Trait.COUNTS)
@@ -232,7 +330,7 @@ def keeps_signature(name: str | None) -> bool:
     """Decorators that leave a function's parameters and results as they are: `torch.no_grad`, `torch.compile`."""
     row = table.function(name)
     is_context = row is not None and row.returns == "context"
-    return is_context or name == "torch.compile" or _has_trait(name, Trait.KEEPS_SIGNATURE)
+    return is_context or _has_trait(name, Trait.KEEPS_SIGNATURE)
 
 
 def runs_command(name: str | None) -> bool:

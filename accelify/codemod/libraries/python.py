@@ -515,4 +515,8 @@ effects=changes_library
     -: min
     numpy: fmin minimum
     torch <tensor>: fmin minimum
++ traits=like_argument
+    -: abs divmod max min pow round sum
++ traits=takes_apart
+    <string>: split rsplit splitlines partition rpartition replace removeprefix removesuffix
 """

@@ -157,6 +157,10 @@ class Trait(Enum):
     REORDERS = "reorders"  # other dimensions come first in the result
     VIEW = "view"  # the result shares its memory with the argument
     SETUP = "setup"  # prepares what comes later; has no part in a step
+    YIELDS_TENSORS = "yields_tensors"  # a data set of tensors and numbers, which a loader collates
+    NEEDS_NO_GROUP = "needs_no_group"  # says the same of any group of processes, and without one
+    TAKES_APART = "takes_apart"  # gives parts of a text
+    ENDS_LIKE_LAST = "ends_like_last"  # gives a path that ends like its last argument
     SAME_VALUES = "same_values"  # the result has its argument's values, perhaps elsewhere, in another type or shape
     COPIES = "copies"  # the result never shares its memory with the argument
     NO_GRADIENT = "no_gradient"  # no graph of gradients is built under it
@@ -173,6 +177,9 @@ class Trait(Enum):
     PICKS_DEVICE = "picks_device"  # sets the device that a process works on
     KEEPS_SIGNATURE = "keeps_signature"  # a decorator that leaves parameters and results as they are
     READS_VARIABLES = "reads_variables"  # may read any variable that its caller sees
+    SHOWS_TENSOR = "shows_tensor"  # in scripts, what has a member of this name is a tensor
+    SAYS_WHERE = "says_where"  # on which device its object is
+    LIKE_ARGUMENT = "like_argument"  # asks its argument for the result, which may be a tensor as well as a number
     SWEEPS = "sweeps"  # runs the script again with other settings
 
 
@@ -190,6 +197,7 @@ class Row:
     same: Same = Same.ARGUMENTS
     passes: str | None = None  # what it passes on of what its object or its arguments hold: `same`, `element`, ...
     asks: Asks | None = None
+    instead: str | None = None  # what does the same in a script that has an accelerator, also in one process
     traits: frozenset[Trait] = frozenset()
 
     @property
@@ -242,6 +250,7 @@ def row_of(facts: str) -> Row | None:
         same=Same(given["same"]) if "same" in given else _same(effects),
         passes=given.get("passes"),
         asks=Asks(given["asks"]) if "asks" in given else None,
+        instead=given.get("instead"),
         traits=frozenset(Trait(t) for t in _parts(given, "traits")),
     )
 

@@ -223,6 +223,12 @@ traits=attribute
         detach detach_ contiguous numpy tolist item data view view_as reshape squeeze unsqueeze flatten coalesce
         to_dense
     torch: clone detach
++ traits=shows_tensor
+    <tensor>: size shape view reshape float long double int unsqueeze squeeze numpy dim permute flatten item data
+        resize_ view_as type_as ndim transpose requires_grad_ requires_grad detach clone contiguous argmax numel expand
+        T
++ traits=says_where
+    <tensor>: device get_device is_cpu is_cuda is_mps is_xpu is_mtia
 + traits=copies
     <tensor>: clone
     torch: clone

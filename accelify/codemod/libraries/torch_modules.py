@@ -205,4 +205,10 @@ returns=number
 
 + traits=switches_mode
     <module>: train eval
++ traits=setup+keeps_signature
+    torch: compile
++ traits=setup
+    torch.nn: DataParallel
+    torch.nn.parallel: DataParallel DistributedDataParallel distributed.DistributedDataParallel
+    apex.parallel: DistributedDataParallel
 """

@@ -164,4 +164,6 @@ effects=shows
     tqdm: trange auto.trange notebook.trange std.trange tnrange
 + traits=clips_gradients
     torch.nn.utils: clip_grad_norm_ clip_grad_value_ clip_grad_norm
++ traits=setup
+    apex.amp: initialize
 """

@@ -9,10 +9,13 @@ from accelify.codemod.libraries.row import Asks
 
 _DEVICE_TYPES = ("cuda", "cpu", "mps", "xpu")
 _DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|gpus?|cuda)(_ids?)?$|^(local_)?rank$")
+_DEVICE_WORD = re.compile(r"cpu|cuda|gpu|device", re.IGNORECASE)
+_OF_THE_MACHINE = ("torch.cuda", "torch.accelerator", "platform.", "sys.platform", "os.name")
 _OPTIONS = re.compile(r"(self\.)?(args|opts?|config|cfg|hparams|params|flags)", re.IGNORECASE)
 _PARALLEL_OPTION = re.compile(r"(^|_)(n|num|multi|number_of)_?gpus?$|parallel$")
 _DEVICE_OPTIONS = frozenset({"device", "dev", "use_cuda", "cuda", "gpu"})
 _LOSS = re.compile(r"(loss|criterion|entropy)(_(fn|func|function|f))?$|mean$", re.IGNORECASE)
+_AUTOCAST_DEFAULTS = {"cuda": "fp16", "cpu": "bf16"}
 _LOW_PRECISION = {"torch.float16": "fp16", "torch.half": "fp16", "torch.bfloat16": "bf16"}
 # What runs the training itself, in libraries that hold much else besides.
 _RUN_TRAINING = {
@@ -39,6 +42,9 @@ _NEXT_STEP = {
     "transformers": _TRAINER,
     "trl": _TRAINER,
 }
+# Libraries that know of no device: they take what is in the host's memory, as it is or made into an array.
+_ON_HOST = frozenset("numpy gym gymnasium PIL cv2 json csv pickle imageio".split())
+_MAKE_ARRAYS = frozenset("matplotlib sklearn scipy pandas seaborn skimage plotly".split())
 _ASKED_BY_VARIABLE = {
     **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), Asks.RANK),
     **dict.fromkeys(("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), Asks.LOCAL_RANK),
@@ -60,6 +66,16 @@ _KEPT_BY_OPTIMIZERS = frozenset(
 def is_device_text(value: object) -> bool:
     """`"cuda"`, `"cuda:1"`, `"cpu"`, `"mps"`."""
     return isinstance(value, str) and value.partition(":")[0] in _DEVICE_TYPES
+
+
+def mentions_devices(text: str) -> bool:
+    """Code with a word for a device in it: `args.no_cuda`."""
+    return _DEVICE_WORD.search(text) is not None
+
+
+def is_about_the_machine(name: str) -> bool:
+    """What says which machine this is: `torch.cuda.is_available`, `platform.system`."""
+    return name.startswith(_OF_THE_MACHINE)
 
 
 def is_device_name(last: str) -> bool:
@@ -92,6 +108,11 @@ def low_precision(name: str) -> str | None:
     return _LOW_PRECISION.get(name)
 
 
+def autocast_default(device: object) -> str | None:
+    """The precision of `autocast` on a type of device, if it is not said."""
+    return _AUTOCAST_DEFAULTS.get(str(device))
+
+
 def training_library(module: str) -> str | None:
     """The library that can run the training, of which a module is a part: `lightning` of `lightning.pytorch`."""
     return next((each for each in _NEXT_STEP if module == each or module.startswith(f"{each}.")), None)
@@ -109,6 +130,16 @@ def runs_training(library: str, name: str, *, besides_loops: bool = True) -> boo
 def next_step(library: str, path: str) -> str:
     """What to say of a file whose training such a library runs, with what to do next."""
     return _NEXT_STEP[library].replace("{}", path)
+
+
+def is_on_host(name: str) -> bool:
+    """What belongs to a library that knows of no device, and has to be given what is in the host's memory."""
+    return name.partition(".")[0] in _ON_HOST
+
+
+def makes_arrays(name: str) -> bool:
+    """What belongs to a library that makes arrays of what it is given: a tensor in the host's memory will do."""
+    return name.partition(".")[0] in _MAKE_ARRAYS
 
 
 def asked_by_variable(name: str) -> Asks | None:

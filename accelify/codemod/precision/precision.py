@@ -139,7 +139,7 @@ class Precisions:
     def _device(self, call: ast.Call, given: ast.expr | None) -> str:
         if given is None:
             return "cpu" if any(".cpu.amp." in n for n in self.program.called(call)) else "cuda"
-        if isinstance(given, ast.Constant) and given.value in ("cuda", "cpu"):
+        if isinstance(given, ast.Constant) and vocabulary.autocast_default(given.value) is not None:
             return str(given.value)
         if self._follows_device(given):
             return "any"
@@ -252,7 +252,7 @@ class Precisions:
             return f'({name}) if {condition_code(conditions)} else "no"' if conditions else name
         if device == "cuda" and not any(self._needs_cuda(c) for c in conditions):
             conditions = {*conditions, HAS_CUDA}
-        name = kind or ("fp16" if device == "cuda" else "bf16")
+        name = kind or vocabulary.autocast_default(device) or "bf16"
         return f'"{name}" if {condition_code(conditions)} else "no"' if conditions else f'"{name}"'
 
     def _needs_cuda(self, condition: str) -> bool:

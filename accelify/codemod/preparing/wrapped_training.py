@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from accelify.codemod.libraries import methods, names, vocabulary
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.preparing.grouping import Item
 from accelify.codemod.preparing.wrapping import Wrapping
 from accelify.codemod.semantics.program import LOOPS, Program
@@ -27,7 +27,6 @@ from accelify.codemod.training.loops import Training
 from accelify.codemod.training.losses import losses_of, without_gradients
 from accelify.codemod.training.roles import Roles
 
-_CHANGED = {"batch_size": "None", "sampler": "another sampler", "batch_sampler": "another sampler"}
 Found = Iterator[tuple[ast.AST, str]]
 
 
@@ -210,8 +209,10 @@ class WrappedTraining:
                 if group.frame is not frame or not is_prepared:
                     continue
                 kinds = {i.kind for i in group.items if i.text == text}
-                if "loader" in kinds and node.attr in _CHANGED:
-                    yield node, f"`{text}.{node.attr}` would be {_CHANGED[node.attr]} once the loader is prepared"
+                row = table.member("loader", node.attr) if "loader" in kinds else None
+                if row is not None and (row.returns == "sampler" or node.attr == "batch_size"):
+                    other = "another sampler" if row.returns == "sampler" else "None"
+                    yield node, f"`{text}.{node.attr}` would be {other} once the loader is prepared"
                 if "optimizer" in kinds and not vocabulary.is_kept_by_optimizers(node.attr):
                     yield node, f"`{text}.{node.attr}` is not there once the optimizer is prepared"
 

@@ -26,7 +26,7 @@ from accelify.codemod.devices.destinations import gpu_texts
 from accelify.codemod.devices.moves import is_cpu
 from accelify.codemod.devices.options import is_dumped_text
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -210,8 +210,7 @@ def _is_taken_apart(script: Script, target: ast.expr) -> bool:
     held = (
         n.value
         for n in nodes
-        if isinstance(n, ast.Subscript)
-        or (isinstance(n, ast.Attribute) and n.attr in ("split", "partition", "replace"))
+        if isinstance(n, ast.Subscript) or (isinstance(n, ast.Attribute) and methods.takes_apart(n.attr))
     )
     return any(
         isinstance(h, (ast.Name, ast.Attribute)) and ast.unparse(h).rpartition(".")[2].lower() == name for h in held
@@ -250,7 +249,7 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
 
 
 def _is_about_devices(test: ast.expr) -> bool:
-    return any(word in ast.unparse(test).lower() for word in ("cpu", "cuda", "gpu", "device"))
+    return vocabulary.mentions_devices(ast.unparse(test))
 
 
 def _just(node: cst.CSTNode, code: str) -> cst.BaseExpression:
@@ -283,7 +282,7 @@ def _texts_in(script: Script, node: ast.AST) -> list[ast.expr]:
         return []
     if any(names.is_autocast(n) or names.is_scaler(n) for n in script.program.called(node)):
         return [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("device_type", "device"))]
-    is_method = isinstance(node.func, ast.Attribute) and node.func.attr in ("startswith", "split", "upper", "lower")
+    is_method = isinstance(node.func, ast.Attribute) and methods.is_of("string", node.func.attr)
     return [node.func.value] if is_method else []  # type: ignore[attr-defined]  # an attribute
 
 

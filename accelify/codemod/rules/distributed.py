@@ -118,10 +118,13 @@ def own_order(call: cst.CSTNode, shuffles: bool) -> cst.BaseExpression:
     kept = []
     for argument in call.args:
         name = argument.keyword.value if argument.keyword is not None else ""
-        if name == "sampler" and shuffles:
-            kept.append(argument.with_changes(keyword=cst.Name("shuffle"), value=cst.Name("True")))
-        elif name not in ("sampler", "shuffle"):
-            kept.append(argument)
+        match name:
+            case "sampler" if shuffles:
+                kept.append(argument.with_changes(keyword=cst.Name("shuffle"), value=cst.Name("True")))
+            case "sampler" | "shuffle":
+                continue
+            case _:
+                kept.append(argument)
     last = call.args[-1]
     if kept and kept[-1].comma is not last.comma:
         kept[-1] = kept[-1].with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)

@@ -14,15 +14,12 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Remark, When
+from accelify.codemod.libraries import methods
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import Scope
 
 NAME = "own_methods"
-_STAYS = {
-    "cuda": "moves what that method moves, to this process's own GPU",
-    "to": "moves what that method moves",
-    "backward": "the backward pass inside it goes through the accelerator",
-}
 
 
 def find(script: Script) -> Iterator[Remark]:
@@ -31,14 +28,25 @@ def find(script: Script) -> Iterator[Remark]:
         path = script.path(call)
         when = When.ALWAYS if path in script.files else When.CHANGED
         for method in script.program.flow.callees.get(call, ()):
-            if method.is_method and method.name in _STAYS and not _is_by_super(call):
-                message = f"stays: `{method.qualified_name}` is the script's own; {_STAYS[method.name]}"
+            if (stays := _what_stays(method)) is not None and not _is_by_super(call):
+                message = f"stays: `{method.qualified_name}` is the script's own; {stays}"
                 yield Remark(NAME, path, call, message, Tier.REVIEW, when)
                 break
         else:
             if _gives_a_gradient(script, call):
                 message = "stays: it gives something back, which a tensor's backward pass does not"
                 yield Remark(NAME, path, call, message, Tier.REVIEW, when)
+
+
+def _what_stays(method: Scope) -> str | None:
+    """What a method of the script's own does, if it is called as one of a tensor or a module is."""
+    if not method.is_method:
+        return None
+    if methods.names_accelerator(method.name):
+        return "moves what that method moves, to this process's own GPU"
+    if methods.moves_to_device(method.name):
+        return "moves what that method moves"
+    return "the backward pass inside it goes through the accelerator" if method.name == "backward" else None
 
 
 def _gives_a_gradient(script: Script, call: ast.Call) -> bool:

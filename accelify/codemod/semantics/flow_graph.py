@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from accelify.codemod.libraries import names
+
 Loop = ast.For | ast.AsyncFor | ast.While
 Frame = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -38,7 +40,6 @@ _HARMLESS = (
     ast.Continue,
 )
 _WAYS = ("raise", "return", "break", "continue")
-_EXITS = {"exit", "quit", "sys.exit", "os._exit", "os.abort"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +411,7 @@ class _Builder:
 
 def ends_process(call: ast.Call) -> bool:
     """Whether a call is spelled like one of Python's own that end the process."""
-    return _dotted(call.func) in _EXITS
+    return names.exits(_dotted(call.func))
 
 
 def suppresses(manager: ast.expr) -> bool:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope, gone_over, returned
 from accelify.codemod.semantics.values import Instance, Made
 
-_THROUGH = frozenset(
-    "to cuda cpu train eval float double half requires_grad_ share_memory next __next__ __iter__ module compile".split()
-)
 _DEPTH = 12
 
 
@@ -112,7 +109,7 @@ class Tracer:
         if callees and all(c.generates for c in callees):
             fed = [a for a in [*node.args, *[k.value for k in node.keywords]] if self._is_loader(a)]
             return fed or None
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _THROUGH and not callees:
+        if isinstance(node.func, ast.Attribute) and methods.passes_on(node.func.attr) and not callees:
             return [node.func.value]
         given = [self._given_back(node, c) for c in callees]
         return [g for g in given if g is not None] if given and None not in given else None

@@ -81,8 +81,8 @@ class Certainty:
         """Whether a value is read from constants and options, with nothing but counting and comparing in between."""
         if isinstance(value, ast.Call):
             name = ast.unparse(value.func)
-            is_known = _reads_options(value) or name in ("len", "range") or name.endswith("is_available")
-            return is_known or (names.converts(name) and self._are_settings(value))
+            is_known = names.is_length(name) or names.is_counter(name) or name.endswith("is_available")
+            return is_known or _reads_options(value) or (names.converts(name) and self._are_settings(value))
         if isinstance(value, (ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare)):
             return self._are_settings(value)
         if isinstance(value, (ast.Tuple, ast.List, ast.Dict)):

@@ -6,19 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.distributed.branches import (
-    DEVICE,
-    NUMBER,
-    OWN,
-    PLACE,
-    REFUSE,
-    SAY,
-    SCALE,
-    SHARD,
-    START,
-    SYNC,
-    Branches,
-)
+from accelify.codemod.distributed.branches import Branches, Purpose
 from tests.codemod.distributed.scripts import branches, distributed
 
 SET_UP = """\
@@ -40,37 +28,37 @@ if args.many:
 @pytest.mark.parametrize(
     ("statement", "kind"),
     [
-        ("dist.init_process_group('gloo')", START),
-        ("torch.cuda.set_device(rank)", START),
-        ("os.environ['MASTER_PORT'] = '1'", START),
-        ("wait()", SYNC),
-        ("sampler = None", SHARD),
-        ("sampler.set_epoch(3)", SHARD),
-        ("model = DDP(model)", PLACE),
-        ("model = model.cuda(rank)", PLACE),
-        ("model.cuda()", PLACE),
-        ("device = torch.device('cuda', 1)", DEVICE),
-        ("device = f'cuda:{rank}'", DEVICE),
-        ("size = 1", NUMBER),
-        ("is_first = size == 1", NUMBER),
-        ("assert size > 1", NUMBER),
-        ("batch_size = batch_size // size", SCALE),
-        ("batch_size //= size", SCALE),
-        ("batch_size = batch_size // 2", OWN),
-        ("batch_size = size", NUMBER),
-        ("print('many')", SAY),
-        ("logger.info('x')", SAY),
-        ("torch.backends.cudnn.benchmark = True", SAY),
-        ("pass", SAY),
-        ("raise ValueError", REFUSE),
-        ("lr = 0.1", OWN),
-        ("train(model)", OWN),
-        ("other = DDP(model)", PLACE),
-        ("for x in y: pass", OWN),
-        ("return_value", OWN),
+        ("dist.init_process_group('gloo')", Purpose.START),
+        ("torch.cuda.set_device(rank)", Purpose.START),
+        ("os.environ['MASTER_PORT'] = '1'", Purpose.START),
+        ("wait()", Purpose.SYNC),
+        ("sampler = None", Purpose.SHARD),
+        ("sampler.set_epoch(3)", Purpose.SHARD),
+        ("model = DDP(model)", Purpose.PLACE),
+        ("model = model.cuda(rank)", Purpose.PLACE),
+        ("model.cuda()", Purpose.PLACE),
+        ("device = torch.device('cuda', 1)", Purpose.DEVICE),
+        ("device = f'cuda:{rank}'", Purpose.DEVICE),
+        ("size = 1", Purpose.NUMBER),
+        ("is_first = size == 1", Purpose.NUMBER),
+        ("assert size > 1", Purpose.NUMBER),
+        ("batch_size = batch_size // size", Purpose.SCALE),
+        ("batch_size //= size", Purpose.SCALE),
+        ("batch_size = batch_size // 2", Purpose.OWN),
+        ("batch_size = size", Purpose.NUMBER),
+        ("print('many')", Purpose.SAY),
+        ("logger.info('x')", Purpose.SAY),
+        ("torch.backends.cudnn.benchmark = True", Purpose.SAY),
+        ("pass", Purpose.SAY),
+        ("raise ValueError", Purpose.REFUSE),
+        ("lr = 0.1", Purpose.OWN),
+        ("train(model)", Purpose.OWN),
+        ("other = DDP(model)", Purpose.PLACE),
+        ("for x in y: pass", Purpose.OWN),
+        ("return_value", Purpose.OWN),
     ],
 )
-def test_what_a_statement_is_for(statement: str, kind: str) -> None:
+def test_what_a_statement_is_for(statement: str, kind: Purpose) -> None:
     facts = distributed(f"{SET_UP}if other:\n    pass\n{statement}\n")
     last = facts.files[0].tree.body[-1]
     assert branches(facts).kind(last) == kind

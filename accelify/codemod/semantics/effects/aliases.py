@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from accelify.codemod.libraries.kinds import IMMUTABLE
 from accelify.codemod.libraries.row import Role, Row, Trait
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.effects.summary import Place
@@ -19,9 +20,6 @@ from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import ClassValue, ModuleValue
 
 Path = tuple[str, ...]
-NEW = frozenset(
-    "number string bytes none dtype size device datetime timedelta".split()
-)  # kinds that nothing can change
 _CONTAINERS = frozenset("list tuple dict set defaultdict deque iterator counter module".split())
 _LONGEST = 4  # steps of a path that are kept
 
@@ -152,7 +150,7 @@ class Aliases:
         return frozenset({Place(owner, node.id, path)})
 
     def _of_attribute(self, node: ast.Attribute, path: Path) -> frozenset[Place]:
-        if self.kinds.of(node) <= NEW:
+        if self.kinds.of(node) <= IMMUTABLE:
             return frozenset()
         for value in self.program.values(node.value):
             if isinstance(value, (ModuleValue, ClassValue)):
@@ -189,8 +187,9 @@ class Aliases:
             return self._of_items(given, ("[]", *path[-1:]))
         if row.role in (Role.ITERATION, Role.PROGRESS):
             return self._of_items(given, path) if len(path) < 2 else _all(self.within(a, path) for a in given)
-        if row.returns is None or (method is not None and self.kinds.of(method.value) & _CONTAINERS):
-            return frozenset() if row.returns in NEW else _all(self.within(a, ("[]", *path)) for a in [*first, *given])
+        is_of_container = method is not None and bool(self.kinds.of(method.value) & _CONTAINERS)
+        if row.returns is None or (is_of_container and row.returns not in IMMUTABLE):
+            return _all(self.within(a, ("[]", *path)) for a in [*first, *given])
         return frozenset()
 
     def _of_returned(self, call: ast.Call, function: Scope, path: Path) -> frozenset[Place]:

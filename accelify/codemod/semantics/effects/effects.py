@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from accelify.codemod.libraries import table
+from accelify.codemod.libraries.kinds import IMMUTABLE
 from accelify.codemod.libraries.row import Effect, Role, Row, Trait
-from accelify.codemod.semantics.effects.aliases import NEW, Aliases, Run
+from accelify.codemod.semantics.effects.aliases import Aliases, Run
 from accelify.codemod.semantics.effects.kinds import UNKNOWN, Kinds
 from accelify.codemod.semantics.effects.library_calls import OF_FILES, LibraryCalls
 from accelify.codemod.semantics.effects.summary import EMPTY, Leave, Place, Summary
@@ -295,7 +296,7 @@ class Effects:
         """`x += y` binds x, and changes what it held in place where that is no number or text."""
         name = _OPERATORS[type(node.op)]
         found = self._dunder(node.target, f"__i{name}__", node.value) | self._dunder(node.target, f"__{name}__")
-        if isinstance(node.target, ast.Name) and not self.kinds.of(node.target) <= NEW | {"tuple"}:
+        if isinstance(node.target, ast.Name) and not self.kinds.of(node.target) <= IMMUTABLE | {"tuple"}:
             found = found | self._writes(self._aliases.within(node.target, ("*",)))
         return found
 

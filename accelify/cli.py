@@ -21,7 +21,8 @@ INTERRUPTED = 130  # 128 plus SIGINT, as shells count
 # name -> what it does, in one line; in the order that `accelify --help` shows
 COMMANDS = {
     "rewrite": "Migrate training scripts, or show and check what would change.",
-    "explain": "Print what a rule of the rewriter does, and why.",
+    "check": "Find mistakes in scripts that run on many processes.",
+    "explain": "Print what a rule does, and why.",
     "why": "Print what is known about a line, and why it changes or stays.",
     "launch": "Run a script on one process or many, on one machine or many.",
     "verify": "Prove by running that the migrated script trains the same model.",

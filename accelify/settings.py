@@ -1,7 +1,8 @@
-"""The settings of `accelify rewrite`: what there is to set, where a value may come from, and which one wins.
+"""The settings of `accelify rewrite` and `accelify check`: what there is to set, where from, and which value wins.
 
-A value comes from the command line, else from [tool.accelify.rewrite] in the nearest pyproject.toml, else it is the
-default. Lists that take something away (`ignore`, `extend-exclude`, `per-file-ignores`) add up instead.
+A value comes from the command line, else from the command's table in the nearest pyproject.toml (for rewriting
+[tool.accelify.rewrite]), else it is the default. Lists that take something away (`ignore`, `extend-exclude`,
+`per-file-ignores`) add up instead.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from accelify.codemod.options import Options, Selection
 from accelify.codemod.patterns import Patterns
 from accelify.errors import AccelifyError, did_you_mean
 
-TABLE = "tool.accelify.rewrite"
-TABLES = ("launch", "rewrite")  # of [tool.accelify]
+TABLES = ("launch", "rewrite", "check")  # of [tool.accelify]
 ALL = "ALL"
 
 Names = tuple[str, ...]
@@ -65,38 +65,85 @@ def _patterns(value: Any) -> Names:
     return tuple(value)
 
 
-def _rules(value: Any) -> Names:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ValueError(f'must be a list of rules, such as ["writes"], not {_toml(value)}')
+def _rules_of_rewrite() -> Sequence[str]:
     from accelify.codemod.rules import pages  # here, as few runs name a rule
 
-    known = [*pages(), ALL]
-    for each in value:
-        if each not in known:
-            raise ValueError(f"there is no rule {each!r}{did_you_mean(each, known)} `accelify explain` lists them")
-    return tuple(value)
+    return list(pages())
 
 
-def _rules_of_files(value: Any) -> NamesOfFiles:
-    if not isinstance(value, dict):
-        raise ValueError(f'must be a table such as {{"old/*" = ["writes"]}}, not {_toml(value)}')
-    return tuple((pattern, _rules(rules)) for pattern, rules in value.items())
+def _rules_of_check() -> Sequence[str]:
+    from accelify.codemod.checks import pages
+
+    return list(pages())
 
 
-KEYS: Mapping[str, Key] = {
-    key.name: key
-    for key in (
-        Key("select", _rules, (ALL,)),
-        Key("ignore", _rules, (), adds_up=True),
-        Key("per-file-ignores", _rules_of_files, (), adds_up=True),
-        Key("exclude", _patterns, SKIPPED_FOLDERS),
-        Key("extend-exclude", _patterns, (), adds_up=True),
-        Key("force-exclude", _flag, default=False),
-        Key("runtime", _runtime, "accelify"),
-        Key("keep-global-batch", _flag, default=False),
-        Key("follow", _flag, default=True),
-    )
-}
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The settings of one command: its table in [tool.accelify], its rules, and the keys that it has besides."""
+
+    table: str
+    known_rules: Callable[[], Sequence[str]]
+    example: str
+    own: tuple[Key, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the table is called."""
+        return f"tool.accelify.{self.table}"
+
+    @property
+    def keys(self) -> Mapping[str, Key]:
+        """All that can be set."""
+        keys = (
+            Key("select", self.rules, (ALL,)),
+            Key("ignore", self.rules, (), adds_up=True),
+            Key("per-file-ignores", self.rules_of_files, (), adds_up=True),
+            Key("exclude", _patterns, SKIPPED_FOLDERS),
+            Key("extend-exclude", _patterns, (), adds_up=True),
+            Key("force-exclude", _flag, default=False),
+            *self.own,
+            Key("follow", _flag, default=True),
+        )
+        return {key.name: key for key in keys}
+
+    def rules(self, value: Any) -> Names:
+        """The names of rules in a list."""
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise ValueError(f"must be a list of rules, such as [{_toml(self.example)}], not {_toml(value)}")
+        known = [*self.known_rules(), ALL]
+        for each in value:
+            if each not in known:
+                raise ValueError(f"there is no rule {each!r}{did_you_mean(each, known)} `accelify explain` lists them")
+        return tuple(value)
+
+    def rules_of_files(self, value: Any) -> NamesOfFiles:
+        """The names of rules by the pattern of the files that they are left out in."""
+        if not isinstance(value, dict):
+            raise ValueError(f'must be a table such as {{"old/*" = [{_toml(self.example)}]}}, not {_toml(value)}')
+        return tuple((pattern, self.rules(rules)) for pattern, rules in value.items())
+
+    def rules_from(self, text: Sequence[str]) -> Names:
+        """Rules as a command line has them: `writes,folders`. Raises: ValueError."""
+        return self.rules([name.strip() for each in text for name in each.split(",") if name.strip()])
+
+    def rules_of_files_from(self, text: Sequence[str]) -> NamesOfFiles:
+        """Patterns with rules as a command line has them: `old/*:writes,old/*:folders`. Raises: ValueError."""
+        found: dict[str, Names] = {}
+        for pair in (pair for each in text for pair in each.split(",")):
+            pattern, colon, rule = pair.rpartition(":")
+            if not colon or not pattern:
+                raise ValueError(f"{pair!r} is no PATTERN:RULE")
+            found[pattern] = (*found.get(pattern, ()), *self.rules([rule]))
+        return tuple(found.items())
+
+
+REWRITE = Section(
+    "rewrite",
+    _rules_of_rewrite,
+    "writes",
+    (Key("runtime", _runtime, "accelify"), Key("keep-global-batch", _flag, default=False)),
+)
+CHECK = Section("check", _rules_of_check, "every_rank_writes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +161,21 @@ class Settings:
 
     given: Mapping[str, tuple[Given, ...]]
     file: Path | None
+    section: Section = REWRITE
 
     def options(self) -> Options:
         """What the rewriter is asked for."""
         return Options(
-            follow=cast(bool, self._value("follow")),
+            follow=self.follow,
             keep_global_batch=cast(bool, self._value("keep-global-batch")),
             runtime=RUNTIMES[cast(str, self._value("runtime"))],
-            selection=self._selection(),
+            selection=self.selection(),
         )
+
+    @property
+    def follow(self) -> bool:
+        """Whether the project's own files that a script imports are read."""
+        return cast(bool, self._value("follow"))
 
     def exclusion(self) -> Exclusion:
         """What is not looked for in folders."""
@@ -130,8 +183,8 @@ class Settings:
 
     def lines(self) -> Iterator[str]:
         """Each key with its value and where that comes from."""
-        width = max(map(len, KEYS))
-        for name in KEYS:
+        width = max(map(len, self.given))
+        for name in self.given:
             for given in self.given[name]:
                 yield f"{name:{width}} = {_toml(given.value)}  # {given.origin}"
 
@@ -152,16 +205,19 @@ class Settings:
         for given in self.given[name]:
             yield Patterns(given.folder, cast(Names, given.value))
 
-    def _selection(self) -> Selection:
+    def selection(self) -> Selection:
+        """Which rules may speak of which files."""
         select = cast(Names, self._value("select"))
         per_file = [
-            (Patterns(given.folder, (pattern,)), _expanded(rules))
+            (Patterns(given.folder, (pattern,)), self._expanded(rules))
             for given in self.given["per-file-ignores"]
             for pattern, rules in cast(NamesOfFiles, given.value)
         ]
         return Selection(
             select=None if ALL in select else frozenset(select),
-            ignore=frozenset(rule for given in self.given["ignore"] for rule in _expanded(cast(Names, given.value))),
+            ignore=frozenset(
+                rule for given in self.given["ignore"] for rule in self._expanded(cast(Names, given.value))
+            ),
             per_file_ignores=tuple(per_file),
             excluded=tuple(
                 Patterns(given.folder, cast(Names, given.value))
@@ -171,23 +227,31 @@ class Settings:
             ),
         )
 
+    def _expanded(self, rules: Names) -> frozenset[str]:
+        return frozenset(rules if ALL not in rules else self.section.known_rules())
+
 
 DEFAULT = "default"
 COMMAND_LINE = "command line"
 
 
 def settings(
-    asked: Mapping[str, Value], paths: Sequence[str], config: Path | None = None, *, isolated: bool = False
+    asked: Mapping[str, Value],
+    paths: Sequence[str],
+    config: Path | None = None,
+    *,
+    isolated: bool = False,
+    section: Section = REWRITE,
 ) -> Settings:
     """What counts for a run over some paths: `asked` is from the command line, `config` the only file to read.
 
     Raises: BadSetting for a file that cannot be read, an unknown key, or a value of the wrong kind.
     """
     file = None if isolated else config or nearest_file(paths)
-    there = {} if file is None else read_file(file, must_have=config is not None)
+    there = {} if file is None else read_file(file, must_have=config is not None, section=section)
     given: dict[str, tuple[Given, ...]] = {}
     here = str(Path.cwd())
-    for key in KEYS.values():
+    for key in section.keys.values():
         found = [Given(key.default, DEFAULT, here)]
         if key.name in there:
             assert file is not None
@@ -195,23 +259,7 @@ def settings(
         if key.name in asked:
             found.append(Given(asked[key.name], COMMAND_LINE, here))
         given[key.name] = tuple(found[1:] if key.adds_up and found[1:] else found[-1:])
-    return Settings(given, file)
-
-
-def rules_from(text: Sequence[str]) -> Names:
-    """Rules as a command line has them: `writes,folders`. Raises: ValueError."""
-    return _rules([name.strip() for each in text for name in each.split(",") if name.strip()])
-
-
-def rules_of_files_from(text: Sequence[str]) -> NamesOfFiles:
-    """Patterns with rules as a command line has them: `old/*:writes,old/*:folders`. Raises: ValueError."""
-    found: dict[str, Names] = {}
-    for pair in (pair for each in text for pair in each.split(",")):
-        pattern, colon, rule = pair.rpartition(":")
-        if not colon or not pattern:
-            raise ValueError(f"{pair!r} is no PATTERN:RULE")
-        found[pattern] = (*found.get(pattern, ()), *_rules([rule]))
-    return tuple(found.items())
+    return Settings(given, file, section)
 
 
 def nearest_file(paths: Sequence[str]) -> Path | None:
@@ -235,22 +283,26 @@ def _folders_above(paths: Sequence[str]) -> list[Path]:
     return [start, *start.parents]
 
 
-def read_file(path: Path, *, must_have: bool = False) -> dict[str, Value]:
+def read_file(path: Path, *, must_have: bool = False, section: Section = REWRITE) -> dict[str, Value]:
     """The settings of a pyproject.toml. Raises: BadSetting."""
     tables = _tables(path, is_named=must_have)
     for name in tables:
         if name not in TABLES:
-            hint = did_you_mean(name, TABLES) if isinstance(tables[name], dict) else f"; settings stand in [{TABLE}]"
+            hint = (
+                did_you_mean(name, TABLES)
+                if isinstance(tables[name], dict)
+                else f"; settings stand in [{section.name}]"
+            )
             raise BadSetting(str(path), f"unknown key {name!r} in [tool.accelify]{hint}")
-    table = tables.get("rewrite", {})
+    table = tables.get(section.table, {})
     if not isinstance(table, dict):
-        raise BadSetting(str(path), f"[{TABLE}] is no table of settings")
-    found = {}
+        raise BadSetting(str(path), f"[{section.name}] is no table of settings")
+    found, keys = {}, section.keys
     for name, value in table.items():
-        if name not in KEYS:
-            raise BadSetting(str(path), f"unknown key {name!r} in [{TABLE}]{did_you_mean(name, KEYS)}")
+        if name not in keys:
+            raise BadSetting(str(path), f"unknown key {name!r} in [{section.name}]{did_you_mean(name, keys)}")
         try:
-            found[name] = KEYS[name].parse(value)
+            found[name] = keys[name].parse(value)
         except ValueError as error:
             raise BadSetting(str(path), f"{name}: {error}") from None
     return found
@@ -274,16 +326,8 @@ def _tables(path: Path, *, is_named: bool = False) -> dict[str, Any]:
         raise BadSetting(str(path), str(error)) from None
     ours = tool.get("accelify", {}) if isinstance(tool, dict) else {}
     if not isinstance(ours, dict):
-        raise BadSetting(str(path), f"`accelify` in [tool] is no table; settings stand in [{TABLE}]")
+        raise BadSetting(str(path), f"`accelify` in [tool] is no table; settings stand in [{REWRITE.name}]")
     return {} if ours.keys() == {"launch"} and not is_named else ours
-
-
-def _expanded(rules: Names) -> frozenset[str]:
-    if ALL not in rules:
-        return frozenset(rules)
-    from accelify.codemod.rules import pages
-
-    return frozenset(pages())
 
 
 def _toml(value: Any) -> str:

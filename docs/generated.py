@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from accelify.cli import main
-from accelify.codemod.rules import pages
+from accelify.codemod import checks, rules
 
 ROOT = Path(__file__).parent.parent
 AT_THE_TOP = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
@@ -26,7 +26,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages, and the schema that a page links to."""
     for page, source in AT_THE_TOP.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
-    files.append(File.generated(config, "rules.md", content=rules()))
+    files.append(File.generated(config, "rules.md", content=rule_pages()))
+    files.append(File.generated(config, "checks.md", content=check_pages()))
     files.append(File.generated(config, "commands.md", content=commands()))
     files.append(File.generated(config, SCHEMA, abs_src_path=str(ROOT / "accelify" / "report" / SCHEMA)))
     return files
@@ -43,12 +44,22 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     return re.sub(r"\[([^]]+)\]\((?:LICENSE|SECURITY\.md)\)", r"\1", markdown)
 
 
-def rules() -> str:
+def rule_pages() -> str:
     """One section for each rule and each other name in a report."""
-    sections = "\n".join(_rule(name, page) for name, page in pages().items())
+    sections = "\n".join(_rule(name, page) for name, page in rules.pages().items())
     return f"""# Rules
 
 Each change and each note in a report names its rule. This page is what `accelify explain RULE` prints.
+
+{sections}"""
+
+
+def check_pages() -> str:
+    """One section for each rule of `accelify check`."""
+    sections = "\n".join(_rule(name, page) for name, page in checks.pages().items())
+    return f"""# Rules of `accelify check`
+
+What each rule finds, and why. This page is what `accelify explain RULE` prints.
 
 {sections}"""
 

@@ -7,8 +7,12 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from accelify.codemod.rules import pages
+from accelify.codemod import checks, rules
 from accelify.commands.explain import command
+
+
+def pages() -> dict[str, str]:
+    return {**rules.pages(), **checks.pages()}
 
 
 def test_every_rule_has_a_page_that_says_why_and_what_is_left_alone():

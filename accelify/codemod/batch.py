@@ -17,6 +17,7 @@ from accelify.errors import CannotRead, CannotWrite, FileError
 from accelify.workers import Failure, available_cores, run_here, run_many
 
 if TYPE_CHECKING:
+    from accelify.codemod.check import CheckOptions
     from accelify.codemod.rewrite import Options
 
 # The results of files that are rewritten together: all of the migrated ones are written, or none is.
@@ -77,6 +78,79 @@ def rewrite_paths(
         only_named=all(isinstance(item, CannotRead) or item.named for item in found),
         tracebacks=tuple(run.tracebacks),
     )
+
+
+def check_paths(
+    paths: Sequence[str],
+    options: CheckOptions,
+    jobs: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    exclusion: discover.Exclusion = discover.USUAL,
+    *,
+    fix: bool = False,
+) -> Batch:
+    """Check the files that the paths mean, or put right what can be; what files import is read, and named if met."""
+    found = list(discover.find(paths, exclusion))
+    looked = [_look_for_processes(item) for item in found]
+    wanted = [item for item in looked if isinstance(item, str)]
+    named = replace(options, selection=replace(options.selection, named=frozenset(wanted)))
+    tasks = [(path, named, fix) for path in wanted]
+    results = {r.path: r for r in looked if isinstance(r, FileResult)}
+    tracebacks: list[str] = []
+    known = {os.path.realpath(item.path): item.path for item in found}
+    run = (
+        iter([(0, run_here(_check, tasks[0]))])
+        if len(tasks) == 1
+        else run_many(_check, tasks, jobs or available_cores())
+    )
+    for done, (index, outcome) in enumerate(run, start=1):
+        progress(done, len(tasks))
+        if isinstance(outcome, Failure):
+            outcome = (_given_up(wanted[index], outcome, tracebacks),)
+        for result in outcome:
+            path = known.get(os.path.realpath(result.path))  # files that were not named are read, not checked
+            if path is not None:
+                results[path] = _joined(results.get(path), replace(result, path=path))
+    return Batch(
+        programs=tuple((result,) for result in results.values()),
+        order={item.path: at for at, item in reversed([*enumerate(found)])},
+        only_named=all(isinstance(item, CannotRead) or item.named for item in found),
+        tracebacks=tuple(tracebacks),
+    )
+
+
+def _look_for_processes(item: discover.Found | CannotRead) -> FileResult | str:
+    """The path of a file that has to be checked, or the result of one that has not."""
+    if isinstance(item, CannotRead):
+        return failed(item)
+    try:
+        data = source.read(item.path)
+    except CannotRead as error:
+        return failed(error)
+    if source.may_distribute(data):
+        return item.path
+    found = _parsed(item.path, data) if item.named else _unchanged(item.path)
+    because = f"runs in one process: `accelify rewrite {item.path}` migrates it" if source.may_train(data) else ""
+    return found if found.error is not None else replace(found, because=because)
+
+
+def _check(task: tuple[str, CheckOptions, bool]) -> tuple[FileResult, ...]:
+    from accelify.codemod.check import check_file, fix_file
+
+    path, options, fix = task
+    try:
+        with _few_collections():
+            return (fix_file(path, options),) if fix else check_file(path, options)
+    except FileError as error:
+        return (failed(error),)
+
+
+def _joined(one: FileResult | None, other: FileResult) -> FileResult:
+    """What two programs said of one file."""
+    if one is None or other.error is not None:
+        return other
+    notes = sorted({*one.notes, *other.notes}, key=lambda n: (n.cell or 0, n.line, n.rule, n.message))
+    return replace(one, notes=tuple(notes))
 
 
 def rewrite_stdin(path: str, data: bytes, options: Options, exclusion: discover.Exclusion = discover.USUAL) -> Batch:

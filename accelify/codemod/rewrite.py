@@ -25,7 +25,7 @@ _MOST_CALLERS = 4
 _BESIDE = (".spawn(", "Process(", "Thread(", "Pool", "Parallel(")
 _STARTS = ("init_process_group", ".spawn(")
 
-__all__ = ["Options", "rewrite_source", "rewrite_together"]
+__all__ = ["Options", "edited", "rewrite_source", "rewrite_together"]
 
 
 def rewrite_together(paths: tuple[str, ...], options: Options, disk: Disk | None = None) -> tuple[FileResult, ...]:
@@ -163,7 +163,7 @@ def _rewrite(
     results, failures = [], []
     lines: dict[str, Callable[[int], int]] = {}
     for path in sorted({c.path for c in made.changes}):
-        outcome = _apply(by_path[path], made)
+        outcome = edited(by_path[path], made)
         if isinstance(outcome, str):
             failures.append(Obstacle("gate", path, by_path[path].tree, outcome))
         else:
@@ -273,7 +273,7 @@ def _declined(
     return results
 
 
-def _apply(parsed: Parsed, made: Plan) -> tuple[FileResult, Callable[[int], int]] | str:
+def edited(parsed: Parsed, made: Plan) -> tuple[FileResult, Callable[[int], int]] | str:
     """The new file, with what gives the line that an old one has become; or the gate that it did not pass."""
     from accelify.codemod.edits import gates
     from accelify.codemod.edits.apply import apply

@@ -11,9 +11,9 @@ import click
 @click.argument("rule", required=False, metavar="[RULE]")
 def command(rule: str | None) -> None:
     """Print the page of RULE: what it changes, why, and what it leaves alone. Without RULE, list them all."""
-    from accelify.codemod.rules import pages
+    from accelify.codemod import checks, rules
 
-    known = pages()
+    known = {**rules.pages(), **checks.pages()}
     if rule is None:
         width = max(map(len, known))
         for name, page in known.items():

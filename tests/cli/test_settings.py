@@ -8,7 +8,7 @@ import pytest
 
 from accelify.codemod.libraries.runtimes import ACCELERATE
 from accelify.codemod.rules import pages
-from accelify.settings import KEYS, BadSetting, nearest_file, read_file, rules_of_files_from, settings
+from accelify.settings import REWRITE, BadSetting, nearest_file, read_file, settings
 from tests.cli.running import PLAIN, WRITES, rewrite, write
 
 
@@ -97,9 +97,9 @@ def test_the_command_line_wins_and_lists_that_take_away_add_up(here: Path) -> No
     assert ["ignore", "=", '["writes"]', "#", str(here / "pyproject.toml")] in lines
     assert ["ignore", "=", '["folders"]', "#", "command", "line"] in lines
     assert ["follow", "=", "true", "#", "default"] in lines
-    assert {line[0] for line in lines} == set(KEYS)
+    assert {line[0] for line in lines} == set(REWRITE.keys)
     assert settings({}, ["."], isolated=True).options().runtime.name == "accelify"
-    assert rules_of_files_from(["a/*:writes,b:folders", "b:writes"]) == (
+    assert REWRITE.rules_of_files_from(["a/*:writes,b:folders", "b:writes"]) == (
         ("a/*", ("writes",)),
         ("b", ("folders", "writes")),
     )

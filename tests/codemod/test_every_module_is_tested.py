@@ -11,7 +11,7 @@ TESTS = Path(__file__).parent
 PACKAGE = TESTS.parents[1] / "accelify" / "codemod"
 FOLDERS = (
     *("libraries", "files", "semantics", "edits", "training", "preparing"),
-    *("metrics", "devices", "precision", "files_written", "distributed"),
+    *("metrics", "devices", "precision", "files_written", "distributed", "checks"),
 )
 # None may be added.
 NOT_YET_TESTED: set[str] = set()

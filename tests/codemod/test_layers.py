@@ -21,7 +21,7 @@ LAYERS = (
     ("metrics", "devices", "precision", "files_written", "distributed"),
     ("script",),
     ("leftovers",),
-    ("rules",),
+    ("rules", "checks"),
     ("obstacles",),
     ("understand",),
     ("records", "evidence", "outside_callers", "left_out"),
@@ -29,6 +29,7 @@ LAYERS = (
     ("launcher_pass",),
     ("why",),
     ("rewrite",),
+    ("check",),
     ("cache",),
     ("batch",),
 )
@@ -102,7 +103,7 @@ def test_a_folder_holds_few_modules() -> None:
     found: dict[str, int] = {}
     for name in modules():
         folder = name.removeprefix(f"{CODEMOD}.").rpartition(".")[0]
-        if within(name, CODEMOD) and folder and folder != "rules":
+        if within(name, CODEMOD) and folder and folder not in ("rules", "checks"):
             found[folder] = found.get(folder, 0) + 1
     larger = {folder: count for folder, count in found.items() if count > MODULES_IN_A_FOLDER}
     assert larger == STILL_LARGER

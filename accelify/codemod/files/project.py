@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -63,8 +63,10 @@ class Project:
                 self._parsed[key], self._errors[key] = None, error
         return self._parsed[key]
 
-    def program(self, named: Sequence[Parsed], follow: bool) -> list[Parsed]:
-        """The named files and, when following, every project file that they import."""
+    def program(
+        self, named: Sequence[Parsed], follow: bool, matters: Callable[[Parsed], bool] = lambda parsed: True
+    ) -> list[Parsed]:
+        """The named files and, when following, every project file that they import and that matters."""
         found = {absolute(p.path): p for p in named}
         queue = list(named)
         while queue and follow and len(found) < _MOST_FILES:
@@ -73,7 +75,7 @@ class Project:
                 key = absolute(path)
                 if key not in found:
                     other = self._try(path)
-                    if other is not None:
+                    if other is not None and matters(other):
                         found[key] = other
                         queue.append(other)
         self._folders.update(dict.fromkeys(Path(p.path).parent for p in found.values()))

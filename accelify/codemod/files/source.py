@@ -57,9 +57,28 @@ def read(path: str) -> bytes:
         raise CannotRead(path, reason=f"cannot be read: {describe(error)}") from error
 
 
+_DISTRIBUTES = re.compile(
+    rb"torch\.distributed|import distributed|DistributedDataParallel|DistributedSampler|init_process_group|"
+    rb"\baccelerate\b|\baccelify\b|\bhorovod\b"
+)
+_SHARES = re.compile(
+    _DISTRIBUTES.pattern + rb"|rank|is_main|is_master|DataLoader|add_argument|torch\.save|\.backward\("
+)
+
+
 def may_train(data: bytes) -> bool:
     """Whether a file is worth parsing: without these bytes it holds no training loop, and it is never parsed."""
     return b"torch" in data or b".backward(" in data
+
+
+def may_distribute(data: bytes) -> bool:
+    """Whether a file may be a script of several processes, or part of one: without these bytes it is not checked."""
+    return _DISTRIBUTES.search(data) is not None
+
+
+def may_share_processes(data: bytes) -> bool:
+    """Whether a file that such a script imports may matter to what its processes do together."""
+    return _SHARES.search(data) is not None
 
 
 def decode(data: bytes, path: str) -> Decoded:

@@ -88,6 +88,8 @@ returns=process effects=starts+calls traits=spreads
     torch.multiprocessing: Process
 
 # --- Accelerate's object ---
+returns=accelerator
+    accelerate accelerate.accelerator accelify.runtime: Accelerator
 mutates=0 effects=waits
     <accelerator>: backward clip_grad_norm_ clip_grad_value_
 returns=argument
@@ -107,6 +109,15 @@ effects=writes_files+waits traits=spreads
 effects=reads_files+waits mutates=0 traits=spreads
     torch.distributed.checkpoint: load load_state_dict
 
++ traits=together
+    torch.distributed: barrier monitored_barrier all_reduce all_gather all_gather_object all_gather_into_tensor
+        broadcast broadcast_object_list all_reduce_coalesced all_gather_coalesced
+        reduce gather gather_object scatter scatter_object_list reduce_scatter reduce_scatter_tensor
+        all_to_all all_to_all_single
+    horovod.torch: allreduce allgather broadcast allreduce_ broadcast_ broadcast_parameters broadcast_optimizer_state
+        broadcast_object
+    <accelerator>: wait_for_everyone gather gather_for_metrics reduce pad_across_processes broadcast_object_list
+    accelerate.utils: gather gather_object reduce broadcast broadcast_object_list pad_across_processes
 + traits=group
     torch.distributed: init_process_group destroy_process_group
 + traits=needs_no_group

@@ -51,6 +51,42 @@ _ASKED_BY_VARIABLE = {
     **dict.fromkeys(("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), Asks.SIZE),
 }
 
+# What scripts call what they know of their processes, where nothing else says what it holds.
+_ASKED_BY_NAME = {
+    **dict.fromkeys(
+        "rank global_rank world_rank process_index proc_id procid process_id get_rank ddp_rank dist_rank "
+        "get_global_rank global_process_index".split(),
+        Asks.RANK,
+    ),
+    **dict.fromkeys(
+        "local_rank local_process_index ddp_local_rank get_local_rank local_process_rank".split(), Asks.LOCAL_RANK
+    ),
+    **dict.fromkeys(
+        "is_main_process is_main is_master is_master_process main_process master_process is_rank_zero is_rank0 "
+        "is_rank_0 is_root is_chief is_local_main_process is_local_master is_global_zero is_world_process_zero "
+        "is_first_process is_primary is_global_primary is_local_primary is_leader is_main_proc is_master_proc".split(),
+        Asks.IS_MAIN,
+    ),
+    **dict.fromkeys(
+        "distributed is_distributed use_ddp ddp is_ddp use_distributed dist_train multiprocessing_distributed "
+        "is_dist_avail_and_initialized is_dist distributed_run".split(),
+        Asks.STARTED,
+    ),
+    **dict.fromkeys(
+        "world_size num_processes nprocs n_procs get_world_size num_replicas ddp_world_size".split(), Asks.SIZE
+    ),
+}
+_MAY_ASK = re.compile(
+    r"rank|main|master|root|chief|zero|primary|leader|proc|gpu|worker|local|node|host|device|dist|ddp|verbose|logger|"
+    r"writer|wandb|board|rank0|first|coordinator",
+    re.IGNORECASE,
+)
+_OWN_PATH = re.compile(
+    r"rank|gpu|proc|worker|local|uuid|time|date|now|tmp|temp|host|pid|shard|rng|random|devnull|stdout|stderr|/dev/",
+    re.IGNORECASE,
+)
+_HELD_OUT = re.compile(r"val|test|eval|infer|pred", re.IGNORECASE)
+
 _ENVIRONMENT = re.compile(r"(env|envs|environment)$", re.IGNORECASE)
 _SETTINGS = frozenset("parse_args parse_known_args yaml.load safe_load json.load EasyDict edict Namespace".split())
 
@@ -145,6 +181,31 @@ def makes_arrays(name: str) -> bool:
 def asked_by_variable(name: str) -> Asks | None:
     """What an environment variable says of the run: that of the rank, the number of processes."""
     return _ASKED_BY_VARIABLE.get(name)
+
+
+def asked_by_name(name: str) -> Asks | None:
+    """What a variable, an attribute or a function that nothing else is known of says by its name: `is_main_process`."""
+    return _ASKED_BY_NAME.get(name.lstrip("_").lower())
+
+
+def may_ask_for_rank(text: str) -> bool:
+    """Whether a condition may be about which process this is, or about what one process alone has: `if writer:`."""
+    return _MAY_ASK.search(text) is not None
+
+
+def may_be_one_ranks_path(text: str) -> bool:
+    """Whether a path may be another one in each process: it names the rank, the time, a temporary folder."""
+    return _OWN_PATH.search(text) is not None
+
+
+def is_held_out(name: str) -> bool:
+    """The names of data, loaders and samplers that nothing is trained on: `val_loader`, `test_sampler`."""
+    return _HELD_OUT.search(name) is not None
+
+
+def is_accelerator_name(name: str) -> bool:
+    """What scripts call Accelerate's object, where nothing else says what it is."""
+    return name.lstrip("_") in ("accelerator", "accelerate")
 
 
 def is_environment_name(text: str) -> bool:

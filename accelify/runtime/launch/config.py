@@ -18,7 +18,7 @@ from accelify import atomic
 from accelify.errors import AccelifyError, did_you_mean
 from accelify.runtime.world.environment import LONGEST, Environment
 
-PROJECT_TABLES = ("launch", "rewrite")  # of [tool.accelify] in a pyproject.toml
+PROJECT_TABLES = ("launch", "rewrite", "check")  # of [tool.accelify] in a pyproject.toml
 PROJECT_FILES = ("accelify.toml", "accelify.yaml", "accelify.yml", "pyproject.toml")
 
 CONFIG_VARIABLE = "ACCELIFY_CONFIG"

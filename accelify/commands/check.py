@@ -1,0 +1,132 @@
+"""`accelify check`: find what goes wrong where a script runs on many processes."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accelify import atomic
+from accelify.codemod import batch
+from accelify.codemod.batch import Batch
+from accelify.codemod.files.discover import is_folder
+from accelify.codemod.result import FileResult, Status
+from accelify.commands.setting_options import settings_for, with_check_settings
+from accelify.report import checks, github, json, sarif
+from accelify.report.colour import paint_for, plain
+from accelify.report.progress import progress_bar
+from accelify.report.statistics import as_json, as_text, statistics
+from accelify.settings import CHECK, Settings
+
+FORMATS = ("text", "json", "sarif", "github")
+
+
+@click.command(short_help="Find mistakes in scripts that run on many processes.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--fix", is_flag=True, help="Put right what can be put right without asking.")
+@with_check_settings
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="json for programs, sarif for code scanning, github for workflows.",
+)
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write the report into this file.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only.")
+@click.option("--statistics", is_flag=True, help="Print counts by rule, instead of the findings.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0, whatever was found.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Processes for many files.  [default: one for each core]"
+)
+def command(
+    paths: tuple[str, ...],
+    fix: bool,
+    output_format: str,
+    output_file: Path | None,
+    quiet: bool,
+    statistics: bool,
+    exit_zero: bool,
+    jobs: int | None,
+    **given: Any,
+) -> None:
+    """Check scripts that run on many processes: with accelify, with Accelerate, or with torch.distributed.
+
+    PATH is a script, a notebook, or a folder. Files that use none of these libraries are passed over. Settings come
+    from here, and from [tool.accelify.check] in the nearest pyproject.toml. `accelify explain RULE` says what a rule
+    finds and why.
+
+    \b
+    Exit status:
+      0  nothing was found
+      1  something was found
+      2  an error: a file could not be read or parsed
+    """
+    settings = settings_for(paths, given, CHECK)
+    if output_file is not None and not is_folder(str(output_file.parent)):
+        raise click.BadParameter(f"{output_file.parent} is no folder to write into", param_hint="--output-file")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not stop us
+            stream.reconfigure(errors="backslashreplace")
+    fixed = _fix(paths, settings, jobs) if fix else 0
+    outcome = _checked(paths, settings, jobs, fix=False)
+    results = outcome.results()
+    _print(outcome, output_format, output_file, fixed, quiet=quiet, counted=statistics)
+    for traceback in outcome.tracebacks:
+        click.echo(traceback, err=True)
+    sys.exit(0 if exit_zero else _status(results))
+
+
+def _checked(paths: Sequence[str], settings: Settings, jobs: int | None, *, fix: bool) -> Batch:
+    from accelify.codemod.check import CheckOptions  # here, so that `--help` is quick
+
+    options = CheckOptions(settings.selection(), settings.follow)
+    with progress_bar("Checking") as progress:
+        return batch.check_paths(paths, options, jobs, progress, settings.exclusion(), fix=fix)
+
+
+def _fix(paths: Sequence[str], settings: Settings, jobs: int | None) -> int:
+    """How many problems were put right."""
+    written = batch.write(_checked(paths, settings, jobs, fix=True)).results()
+    return sum(len(result.changes) for result in written if result.status is Status.MIGRATED)
+
+
+def _status(results: Sequence[FileResult]) -> int:
+    if any(result.status is Status.ERROR for result in results):
+        return 2
+    return int(any(result.notes for result in results))
+
+
+def _print(outcome: Batch, form: str, file: Path | None, fixed: int, *, quiet: bool, counted: bool) -> None:
+    results = outcome.results()
+    paint = plain if file is not None else paint_for(sys.stdout)
+    if form == "text":
+        said = [(False, as_text(statistics(results)))] if counted else list(checks.lines(results, paint))
+        if not quiet:
+            said += [(False, f"{r.path}: {r.because}\n") for r in results if outcome.only_named and r.because]
+            said.append((False, checks.summary(results, fixed)))
+    elif form == "github":
+        said = [(False, github.render(results, tentative=False))]
+    elif form == "sarif":
+        from accelify.codemod.checks import pages  # here, as no other format describes the rules
+
+        said = [(False, sarif.render(results, pages(), tentative=False))]
+    else:
+        counts = as_json(statistics(results)) if counted else None
+        said = [(False, json.render(results, written=bool(fixed), statistics=counts))]
+    if file is not None:
+        data = "".join(words for _, words in said).encode("utf-8", "backslashreplace")
+        atomic.write(file, lambda stream: stream.write(data))
+        return
+    for is_error, words in said:
+        click.echo(words, nl=False, err=is_error)

@@ -1,0 +1,67 @@
+"""Files that every process writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.checks.every_rank_writes import NAME
+from tests.codemod.checks.checking import ACCELERATE, DDP, leaves, reports
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.save(net.state_dict(), 'last.pt')  # <- here\n",
+        "with open('log.txt', 'w') as f:  # <- here\n    f.write('x')\n",
+        "import numpy as np\nnp.save('x.npy', y)  # <- here\n",
+        "os.makedirs('runs')  # <- here\n",
+        "def save(path):\n    torch.save(net, path)  # <- here\nsave('a.pt')\n",
+        "if dist.is_initialized():\n    torch.save(net, 'a.pt')  # <- here\n",
+        "if epoch % 10 == 0:\n    torch.save(net, f'{epoch}.pt')  # <- here\n",
+        "class T:\n    def save(self):\n        torch.save(1, 'a.pt')  # <- here\nT().save()\n",
+    ],
+)
+def test_every_process_writes(text: str) -> None:
+    reports(NAME, DDP + text)
+
+
+def test_with_an_accelerator() -> None:
+    reports(NAME, ACCELERATE + "torch.save(net, 'a.pt')  # <- here\n")
+    leaves(NAME, ACCELERATE + "accelerator.save(net, 'a.pt')\naccelerator.save_state('x')\n")
+    leaves(NAME, ACCELERATE + "if accelerator.is_local_main_process:\n    torch.save(net, 'a.pt')\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if rank == 0:\n    torch.save(net, 'a.pt')\n",
+        "def f(args):\n    if args.gpu == 0:\n        torch.save(net, 'a.pt')\nf(args)\n",
+        "def save():\n    torch.save(net, 'a.pt')\nif rank == 0:\n    save()\n",
+        "def save():\n    if rank != 0:\n        return\n    torch.save(net, 'a.pt')\nsave()\n",
+        "torch.save(net, f'shard_{rank}.pt')\n",
+        "path = 'shard_%d.pt' % rank\ntorch.save(net, path)\n",
+        "os.makedirs('runs', exist_ok=True)\n",
+        "try:\n    os.makedirs('runs')\nexcept FileExistsError:\n    pass\n",
+        "open('data.txt').read()\nopen('data.bin', 'rb')\n",
+        "@main_process_only\ndef save():\n    torch.save(net, 'a.pt')\nsave()\n",
+        "def save():\n    torch.save(net, 'a.pt')\n",
+        "if writer is not None:\n    torch.save(net, 'a.pt')\n",
+        "import io\nbuffer = io.BytesIO()\ntorch.save(net, buffer)\n",
+    ],
+)
+def test_one_process_writes(text: str) -> None:
+    leaves(NAME, DDP + text)
+
+
+def test_a_script_of_one_process_may_write() -> None:
+    leaves(NAME, "import torch\ntorch.save(1, 'a.pt')\n")
+
+
+def test_what_the_spawning_process_does_happens_once() -> None:
+    spawned = (
+        "import torch\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n"
+        "def work(rank):\n    dist.init_process_group('gloo')\n    train()\n{}"
+        "torch.save(1, 'start.pt')\nmp.spawn(work, nprocs=2)\n"
+    )
+    leaves(NAME, spawned.format(""))
+    reports(NAME, spawned.format("    torch.save(1, 'a.pt')  # <- here\n"))

@@ -1,6 +1,7 @@
 """Pages that are made while the site is built, from what stands elsewhere.
 
-The start page is the README; the rules are what `accelify explain` prints; the command line is what `--help` prints.
+The start page is the README; the rules are what `accelify explain` prints; the command line is what `--help` prints;
+Accelerate's names are the table by which its scripts are migrated.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mkdocs.structure.pages import Page
 
 from accelify.cli import main
 from accelify.codemod import checks, rules
+from accelify.codemod.libraries.accelerate import VERSION, Status, counterparts
 
 ROOT = Path(__file__).parent.parent
 AT_THE_TOP = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
@@ -29,6 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "rules.md", content=rule_pages()))
     files.append(File.generated(config, "checks.md", content=check_pages()))
     files.append(File.generated(config, "commands.md", content=commands()))
+    files.append(File.generated(config, "names.md", content=names()))
     files.append(File.generated(config, SCHEMA, abs_src_path=str(ROOT / "accelify" / "report" / SCHEMA)))
     return files
 
@@ -82,6 +85,35 @@ def commands() -> str:
     root = click.Context(main, info_name="accelify")
     sections = "\n".join(f"## {name}\n\n```text\n{text}\n```\n" for name, text in _helps(main, root))
     return f"# Command line\n\nThis page is what `accelify COMMAND --help` prints.\n\n{sections}"
+
+
+def names() -> str:
+    """Every public name of Accelerate: the same, different, or absent."""
+    places: dict[str, dict[tuple[Status, str], list[str]]] = {}
+    for each in counterparts():
+        place, _, name = each.name.rpartition(".")
+        if each.name.endswith(")"):
+            name = each.name.removeprefix(f"{place}.")
+        places.setdefault(place, {}).setdefault((each.status, each.how), []).append(f"`{name}`")
+    rows = [
+        f"## {place}\n\n| names | here | |\n|---|---|---|\n"
+        + "\n".join(
+            f"| {', '.join(sorted(found))} | {status.value} | {how} |" for (status, how), found in groups.items()
+        )
+        for place, groups in places.items()
+    ]
+    return (
+        f"""# Accelerate's names
+
+Every public name of Accelerate {VERSION}, and what it is in accelify: the same, different (and how), or absent
+(and why). A name of `accelerate.utils` is in `accelify.runtime.utils`, one of `accelerate` in `accelify.runtime`,
+and so on. `f(x)` is the parameter `x` of `f`; those without a line are the same. [The runtime's API](api.md) tells
+more of what differs.
+
+"""
+        + "\n\n".join(rows)
+        + "\n"
+    )
 
 
 def _helps(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:

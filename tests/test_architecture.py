@@ -67,7 +67,6 @@ MAY_IMPORT = {
         "cloudpickle",
         "accelify.toml",
         "yaml",
-        "wandb",
     },
 }
 # Parts of the runtime that the command line uses before any process has torch.

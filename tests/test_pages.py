@@ -27,7 +27,7 @@ from accelify.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.name != "launch.md"]
-GENERATED = {"rules.md", "checks.md", "commands.md"}  # by docs/generated.py, when the site is built
+GENERATED = {"rules.md", "checks.md", "commands.md", "names.md"}  # by docs/generated.py, when the site is built
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # What is not run here, and why that is enough.

@@ -9,6 +9,7 @@ from accelify.runtime.world.environment import Environment
 
 if TYPE_CHECKING:
     from accelify.runtime.accelerator import Accelerator
+    from accelify.runtime.choices import DDPCommunicationHookType, DistributedType
     from accelify.runtime.data.loader import skip_first_batches
     from accelify.runtime.data.random_state import set_seed
     from accelify.runtime.launch.notebook import debug_launcher, notebook_launcher
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
         GradientAccumulationPlugin,
         GradScalerKwargs,
         InitProcessGroupKwargs,
+        ProfileKwargs,
         ProjectConfiguration,
         TorchDynamoPlugin,
     )
     from accelify.runtime.state import (
         AcceleratorState,
-        DistributedType,
+        GradientState,
         PartialState,
         broadcast,
         broadcast_object_list,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
         pad_across_processes,
         reduce,
         save,
+        synchronize_rng_states,
         wait_for_everyone,
     )
 
@@ -42,13 +45,16 @@ _HOME = {
     "Accelerator": "accelerator",
     "AcceleratorState": "state",
     "AutocastKwargs": "options",
+    "DDPCommunicationHookType": "choices",
     "DataLoaderConfiguration": "options",
     "DistributedDataParallelKwargs": "options",
-    "DistributedType": "state",
+    "DistributedType": "choices",
     "GradScalerKwargs": "options",
     "GradientAccumulationPlugin": "options",
+    "GradientState": "state",
     "InitProcessGroupKwargs": "options",
     "PartialState": "state",
+    "ProfileKwargs": "options",
     "ProjectConfiguration": "options",
     "TorchDynamoPlugin": "options",
     "broadcast": "state",
@@ -65,21 +71,28 @@ _HOME = {
     "save": "state",
     "set_seed": "data.random_state",
     "skip_first_batches": "data.loader",
+    "synchronize_rng_states": "state",
     "wait_for_everyone": "state",
 }
+
+# Modules that stand for Accelerate's, each as `accelify.runtime.utils` is after `import accelify.runtime`.
+_MODULES = ("launchers", "local_sgd", "logging", "state", "tracking", "utils")
 
 __all__ = [
     "Accelerator",
     "AcceleratorState",
     "AutocastKwargs",
+    "DDPCommunicationHookType",
     "DataLoaderConfiguration",
     "DistributedDataParallelKwargs",
     "DistributedType",
     "Environment",
     "GradScalerKwargs",
     "GradientAccumulationPlugin",
+    "GradientState",
     "InitProcessGroupKwargs",
     "PartialState",
+    "ProfileKwargs",
     "ProjectConfiguration",
     "TorchDynamoPlugin",
     "broadcast",
@@ -96,25 +109,26 @@ __all__ = [
     "save",
     "set_seed",
     "skip_first_batches",
+    "synchronize_rng_states",
     "wait_for_everyone",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _HOME and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = importlib.import_module(f"{__name__}.{_HOME[name]}")
+        module = importlib.import_module(f"{__name__}.{_HOME.get(name, name)}")
     except ModuleNotFoundError as error:
         extra = {"torch": "runtime", "numpy": "runtime", "cloudpickle": "notebook"}.get(error.name or "")
         if extra is None:
             raise
         message = f'{__name__}.{name} needs {error.name}: pip install "accelify[{extra}]"'
         raise ImportError(message, name=error.name) from error
-    value = getattr(module, name)
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, *_MODULES})

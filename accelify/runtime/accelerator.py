@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar  # scripts hand in models, batches and objects of every kind
@@ -20,6 +19,7 @@ from torch.utils.hooks import RemovableHandle
 from accelify.runtime.checkpoint.checkpoint import Checkpoints, LoadHook, RunState, SaveHook
 from accelify.runtime.checkpoint.preemption import Preemption
 from accelify.runtime.checkpoint.weights import pickle_weights, save_weights, write_object
+from accelify.runtime.choices import DistributedType
 from accelify.runtime.data.loader import is_loader, skip_first_batches
 from accelify.runtime.data.metrics import Metrics
 from accelify.runtime.data.passes import LoaderPasses
@@ -38,11 +38,12 @@ from accelify.runtime.options import (
     DataLoaderConfiguration,
     GradientAccumulationPlugin,
     Handlers,
+    ProfileKwargs,
     ProjectConfiguration,
     TorchDynamoPlugin,
     project_configuration,
 )
-from accelify.runtime.state import AcceleratorState, DistributedType
+from accelify.runtime.state import AcceleratorState, GradientState
 from accelify.runtime.tracking import Tracker, Trackers
 from accelify.runtime.world.backend import collectives_of, join
 from accelify.runtime.world.environment import Environment
@@ -81,18 +82,18 @@ class Accelerator:
 
     def __init__(
         self,
-        *,
+        device_placement: bool = True,
+        split_batches: bool | None = None,
         mixed_precision: str | None = None,
         gradient_accumulation_steps: int | None = None,
-        split_batches: bool | None = None,
-        even_batches: bool | None = None,
         cpu: bool = False,
-        device_placement: bool = True,
+        dataloader_config: DataLoaderConfiguration | None = None,
+        *,
+        even_batches: bool | None = None,
         log_with: Any = None,
         project_dir: str | os.PathLike[str] | None = None,
         project_config: ProjectConfiguration | None = None,
         gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
-        dataloader_config: DataLoaderConfiguration | None = None,
         dynamo_backend: str | None = None,
         dynamo_plugin: TorchDynamoPlugin | None = None,
         step_scheduler_with_optimizer: bool = True,
@@ -103,6 +104,7 @@ class Accelerator:
     ) -> None:
         """What is not given is taken from the environment, else from the project's file.
 
+        The first six may stand by position, as in Accelerate; `mixed_precision` is "no", "bf16" or "fp16".
         `rng_types` is accepted; the order of data is always the same on all ranks. `others` are options of Accelerate
         that stand for what is not here, and must be None.
         """
@@ -110,7 +112,8 @@ class Accelerator:
         if asked or set(others) - set(NOT_HERE):
             names = ", ".join(asked or set(others) - set(NOT_HERE))
             raise TypeError(f"Accelerator has no {names}")
-        own = accelerator_settings(environment, mixed_precision, gradient_accumulation_steps, cpu)
+        precision = None if mixed_precision is None else str(mixed_precision)
+        own = accelerator_settings(environment, precision, gradient_accumulation_steps, cpu)
         environment = environment or Environment.read()
         given = Handlers.sort(kwargs_handlers)
         data = DataLoaderConfiguration.settle(dataloader_config, split_batches=split_batches, even_batches=even_batches)
@@ -128,7 +131,7 @@ class Accelerator:
         self._device_placement = device_placement
         self._strategy = choose_strategy(world, collectives, given.comm_hook)
         self._precision = choose_precision(own.mixed_precision, world.device, given.autocast, given.scaler)
-        self._state = AcceleratorState(world=world, collectives=collectives, mixed_precision=self._precision.name)
+        self._profile = given.profile
         self._accumulation = Accumulation(
             steps=windows.num_steps,
             strategy=self._strategy,
@@ -136,6 +139,12 @@ class Accelerator:
             is_last_batch=passes.is_last_batch,
             sync_with_dataloader=windows.sync_with_dataloader,
             sync_each_batch=windows.sync_each_batch,
+        )
+        self._state = AcceleratorState.of(
+            world=world,
+            collectives=collectives,
+            mixed_precision=self._precision.name,
+            gradients=GradientState.of(self._accumulation, passes, windows),
         )
         self._training = Training(
             world=world,
@@ -145,7 +154,7 @@ class Accelerator:
             accumulation=self._accumulation,
             draws=self._streams,
             holds_schedulers=step_scheduler_with_optimizer,
-            compile_options=None if compiling is None else asdict(compiling),
+            compile_options=None if compiling is None else compiling.compile_options,
         )
         self._data = DataPreparation(
             world=world,
@@ -366,6 +375,10 @@ class Accelerator:
     def no_sync(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
         """Let gradients add up on each rank inside; the next backward pass outside averages the sums."""
         return self._strategy.no_sync()
+
+    def allow_own_optimizer_states(self) -> None:
+        """From here on, let optimizers hold momentum of each process's own, unchecked, as local SGD does."""
+        self._training.allow_own_states()
 
     def trigger_sync_in_backward(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
         """Have the backward passes inside average the gradients, sums made under `no_sync` included."""
@@ -603,6 +616,21 @@ class Accelerator:
         self.wait_for_everyone()
         self._trackers.finish()
 
+    @contextmanager
+    def profile(self, profile_handler: ProfileKwargs | None = None) -> Iterator[Any]:
+        """Record what the block does, as this handler says, else the one among `kwargs_handlers`; yields the profiler.
+
+        With `output_trace_dir` each process writes `profile_<rank>.json` there, and waits for the others.
+        """
+        handler = profile_handler or self._profile
+        with handler.build() as profiler:
+            yield profiler
+        if handler.output_trace_dir is not None:
+            folder = Path(handler.output_trace_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            profiler.export_chrome_trace(str(folder / f"profile_{self.process_index}.json"))
+            self.wait_for_everyone()
+
     # -- freeing memory
 
     def free_memory(self, *objects: Any) -> list[None]:
@@ -624,6 +652,11 @@ class Accelerator:
     def state(self) -> AcceleratorState:
         """Where this process stands, and in which precision it computes; to be read and printed."""
         return self._state
+
+    @property
+    def gradient_state(self) -> GradientState:
+        """The window of micro-batches and the loader that the script is at; to be read."""
+        return self._state.gradients
 
     @property
     def device(self) -> torch.device:

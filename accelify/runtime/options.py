@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any  # what torch.autocast and GradScaler take
+from typing import Any  # what torch.autocast, GradScaler and the profiler take
 
 # What gradients can be rounded to for their way between the ranks.
 COMPRESSED = ("fp16", "bf16")
 
 
-@dataclass(kw_only=True)
-class AutocastKwargs:
+class KwargsHandler:
+    """Options that `kwargs_handlers` may hold; what they are, as dicts."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # dataclasses
+
+    def to_kwargs(self) -> dict[str, Any]:
+        """Those that differ from the defaults."""
+        defaults = type(self)().to_dict()
+        return {name: value for name, value in self.to_dict().items() if value != defaults[name]}
+
+
+@dataclass
+class AutocastKwargs(KwargsHandler):
     """How autocast runs in mixed precision."""
 
     enabled: bool = True
     cache_enabled: bool | None = None
 
 
-@dataclass(kw_only=True)
-class GradScalerKwargs:
+@dataclass
+class GradScalerKwargs(KwargsHandler):
     """How the loss is scaled in fp16. Units: growth_interval in steps."""
 
     init_scale: float = 65536.0
@@ -31,8 +44,8 @@ class GradScalerKwargs:
     enabled: bool = True
 
 
-@dataclass(kw_only=True)
-class InitProcessGroupKwargs:
+@dataclass
+class InitProcessGroupKwargs(KwargsHandler):
     """How the process group starts. Backend and address follow from the device and the launcher, whatever is given;
     `timeout` is how long a rank waits.
     """
@@ -42,8 +55,8 @@ class InitProcessGroupKwargs:
     timeout: timedelta | None = None
 
 
-@dataclass(kw_only=True)
-class DistributedDataParallelKwargs:
+@dataclass
+class DistributedDataParallelKwargs(KwargsHandler):
     """Accepted for scripts that have it; none is needed: unused parameters and buffers are always taken care of."""
 
     dim: int = 0
@@ -58,8 +71,8 @@ class DistributedDataParallelKwargs:
     comm_state_option: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(kw_only=True)
-class GradientAccumulationPlugin:
+@dataclass
+class GradientAccumulationPlugin(KwargsHandler):
     """How micro-batches make up a step. Units: num_steps in micro-batches."""
 
     num_steps: int = 1
@@ -68,20 +81,20 @@ class GradientAccumulationPlugin:
     sync_each_batch: bool = False
 
 
-@dataclass(kw_only=True)
+@dataclass
 class DataLoaderConfiguration:
     """How loaders are divided.
 
-    The last five are accepted for scripts that have them: every process reads for itself, copies to the device never
+    The last four are accepted for scripts that have them: every process reads for itself, copies to the device never
     block, the order of any sampler is shared, and every loader can go on in the middle of an epoch.
     """
 
     split_batches: bool = False
-    even_batches: bool = True
     dispatch_batches: bool | None = None
-    non_blocking: bool = True
+    even_batches: bool = True
     use_seedable_sampler: bool = False
     data_seed: int | None = None
+    non_blocking: bool = True
     use_stateful_dataloader: bool = False
 
     @classmethod
@@ -93,8 +106,8 @@ class DataLoaderConfiguration:
         return given or cls(**own)
 
 
-@dataclass(kw_only=True)
-class TorchDynamoPlugin:
+@dataclass
+class TorchDynamoPlugin(KwargsHandler):
     """How `torch.compile` compiles the models that are prepared."""
 
     backend: str = "inductor"
@@ -103,6 +116,16 @@ class TorchDynamoPlugin:
     dynamic: bool | None = None
     options: dict[str, Any] | None = None
     disable: bool = False
+    use_regional_compilation: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.use_regional_compilation:
+            raise ValueError("use_regional_compilation is not here: compile the blocks yourself, before prepare")
+
+    @property
+    def compile_options(self) -> dict[str, Any]:
+        """What `nn.Module.compile` takes."""
+        return {name: value for name, value in asdict(self).items() if name != "use_regional_compilation"}
 
     @classmethod
     def settle(cls, given: TorchDynamoPlugin | None, backend: object) -> TorchDynamoPlugin | None:
@@ -113,7 +136,42 @@ class TorchDynamoPlugin:
         return given
 
 
-@dataclass(kw_only=True)
+@dataclass
+class ProfileKwargs(KwargsHandler):
+    """What `accelerator.profile()` records; `activities` are any of "cpu", "cuda" and "xpu", None those that are there.
+
+    `schedule_option` is what `torch.profiler.schedule` takes (Units: steps), `output_trace_dir` where each process
+    writes its trace as `profile_<rank>.json`, for chrome://tracing.
+    Source: https://docs.pytorch.org/docs/stable/profiler.html
+    """
+
+    activities: list[str] | None = None
+    schedule_option: dict[str, int] | None = None
+    on_trace_ready: Callable[..., Any] | None = None
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+    with_flops: bool = False
+    with_modules: bool = False
+    output_trace_dir: str | None = None
+
+    def build(self) -> Any:
+        """The profiler, a context. Raises: ValueError for an activity that torch does not know."""
+        from torch import profiler  # a second of import, for who profiles
+
+        options = self.to_dict()
+        del options["output_trace_dir"]
+        if self.activities is not None:
+            known = profiler.ProfilerActivity.__members__
+            unknown = [name for name in self.activities if name.upper() not in known]
+            if unknown:
+                raise ValueError(f"activities={unknown}: choose from {', '.join(name.lower() for name in known)}")
+            options["activities"] = [known[name.upper()] for name in self.activities]
+        steps = options.pop("schedule_option")
+        return profiler.profile(schedule=None if steps is None else profiler.schedule(**steps), **options)
+
+
+@dataclass
 class ProjectConfiguration:
     """Where a run keeps its files."""
 
@@ -149,6 +207,7 @@ class Handlers:
     scaler: dict[str, Any] = field(default_factory=dict)
     process_group: InitProcessGroupKwargs = field(default_factory=InitProcessGroupKwargs)
     comm_hook: str | None = None
+    profile: ProfileKwargs = field(default_factory=ProfileKwargs)
 
     @classmethod
     def sort(cls, handlers: Iterable[object] | None) -> Handlers:
@@ -166,6 +225,8 @@ class Handlers:
                 if hook not in (None, "no", *COMPRESSED):
                     raise ValueError(f"comm_hook={hook!r}: choose no, {' or '.join(COMPRESSED)}")
                 sorted_ones["comm_hook"] = hook if hook in COMPRESSED else None
+            elif isinstance(handler, ProfileKwargs):
+                sorted_ones["profile"] = handler
             else:
                 raise TypeError(f"kwargs_handlers: {type(handler).__name__} is none of accelify's")
         return cls(**sorted_ones)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from enum import Enum
-from typing import IO, Any, ParamSpec, TypeVar  # containers of tensors and objects of every kind
+from typing import IO, Any, ClassVar, ParamSpec, Protocol, TypeVar  # containers of tensors and objects of every kind
 
 import torch
 
 from accelify.runtime.checkpoint.weights import write_object
+from accelify.runtime.choices import DistributedType, RNGType
+from accelify.runtime.data.passes import LoaderPasses
+from accelify.runtime.data.random_state import device_state, set_device_state
 from accelify.runtime.data.sequences import contiguous_part
-from accelify.runtime.options import InitProcessGroupKwargs
+from accelify.runtime.launch.config import accelerator_settings
+from accelify.runtime.options import GradientAccumulationPlugin, InitProcessGroupKwargs
 from accelify.runtime.world.backend import collectives_of, join
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.environment import Environment
@@ -22,22 +26,6 @@ from accelify.runtime.world.tensors import map_leaves
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class DistributedType(str, Enum):
-    """How processes train together. Most of those below are Accelerate's, to be compared with: nothing is one."""
-
-    NO = "NO"
-    MULTI_CPU = "MULTI_CPU"
-    MULTI_GPU = "MULTI_GPU"
-    MULTI_NPU = "MULTI_NPU"
-    MULTI_MLU = "MULTI_MLU"
-    MULTI_XPU = "MULTI_XPU"
-    DEEPSPEED = "DEEPSPEED"
-    FSDP = "FSDP"
-    TP = "TP"
-    XLA = "XLA"
-    MEGATRON_LM = "MEGATRON_LM"
 
 
 class PartialState:
@@ -54,6 +42,11 @@ class PartialState:
     def initialized(self) -> bool:
         """Always: there is none that is not."""
         return True
+
+    @property
+    def debug(self) -> bool:
+        """Whether parameters are compared at each backward pass."""
+        return self._world.debug
 
     @property
     def backend(self) -> str | None:
@@ -225,20 +218,145 @@ class PartialState:
             print(*values, **options)
 
 
+class Windows(Protocol):
+    """The micro-batches of a step, as an accelerator counts them."""
+
+    steps: int
+    is_complete: bool
+
+
+class GradientState:
+    """The window of micro-batches and the loader that the script is at: those of the accelerator made last.
+
+    Without an accelerator there is one micro-batch to a step, and no loader.
+    """
+
+    _windows: Windows | None = None
+    _passes: LoaderPasses | None = None
+    _plugin = GradientAccumulationPlugin()
+
+    def __init__(self, gradient_accumulation_plugin: GradientAccumulationPlugin | None = None) -> None:
+        """The plugin counts where there is no accelerator."""
+        made = AcceleratorState.made_last()
+        if made is not None:
+            vars(self).update(vars(made.gradients))
+        elif gradient_accumulation_plugin is not None:
+            self._plugin = gradient_accumulation_plugin
+
+    @classmethod
+    def of(cls, windows: Windows, passes: LoaderPasses, plugin: GradientAccumulationPlugin) -> GradientState:
+        """That of an accelerator with these parts."""
+        state = cls.__new__(cls)
+        state._windows, state._passes, state._plugin = windows, passes, plugin
+        return state
+
+    @property
+    def initialized(self) -> bool:
+        """Always: there is none that is not."""
+        return True
+
+    @property
+    def sync_gradients(self) -> bool:
+        """Whether the step that the script is at completes its window."""
+        return self._windows is None or self._windows.is_complete
+
+    @property
+    def num_steps(self) -> int:
+        """How many micro-batches make up a step."""
+        return self._plugin.num_steps if self._windows is None else self._windows.steps
+
+    @property
+    def adjust_scheduler(self) -> bool:
+        """What the plugin says; schedulers wait for their windows in any case."""
+        return self._plugin.adjust_scheduler
+
+    @property
+    def sync_with_dataloader(self) -> bool:
+        """Whether the last batch of a loader completes a window."""
+        return self._plugin.sync_with_dataloader
+
+    @property
+    def plugin_kwargs(self) -> dict[str, Any]:
+        """What of the plugin differs from its defaults."""
+        return self._plugin.to_kwargs()
+
+    @property
+    def active_dataloader(self) -> Any:
+        """The prepared loader over which the innermost loop goes; None outside."""
+        current = None if self._passes is None else self._passes.current
+        return None if current is None else current.owner
+
+    @property
+    def in_dataloader(self) -> bool:
+        """Whether a loop over a prepared loader is under way."""
+        return self.active_dataloader is not None
+
+    @property
+    def end_of_dataloader(self) -> bool:
+        """Whether the script is at the last batch of that loop."""
+        return self._passes is not None and self._passes.is_last_batch()
+
+    @property
+    def remainder(self) -> int:
+        """How many rows the last step of all processes has beside whole ones, 0 for none; -1 where that is unknown."""
+        return getattr(self.active_dataloader, "remainder", -1)
+
+    def __repr__(self) -> str:
+        return (
+            f"Sync Gradients: {self.sync_gradients}\n"
+            f"At end of current dataloader: {self.end_of_dataloader}\n"
+            f"Extra samples added: {self.remainder}\n"
+            f"Gradient accumulation plugin: {self.plugin_kwargs}\n"
+        )
+
+
 class AcceleratorState(PartialState):
-    """The state of an accelerator: this process among the others, and in which precision it computes."""
+    """The state of an accelerator: this process among the others, and in which precision it computes.
+
+    `AcceleratorState()` is that of the accelerator made last, as long as it is there; without one, what the
+    environment and the project's file say.
+    """
 
     deepspeed_plugin = None
     fsdp_plugin = None
+    # What stands for Accelerate's one state of a process: scripts ask for it where no accelerator is at hand.
+    _last: ClassVar[weakref.ref[AcceleratorState] | None] = None
 
-    def __init__(self, *, world: World, collectives: Collectives, mixed_precision: str) -> None:
-        self._world = world
-        self._collectives = collectives
-        self._is_triggered = False
-        self.mixed_precision = mixed_precision
+    def __init__(self, mixed_precision: str | None = None, cpu: bool = False, **options: Any) -> None:
+        """Raises: ValueError for a precision that is not the accelerator's."""
+        made = self.made_last()
+        if made is None:
+            super().__init__(cpu, **options)
+            self.mixed_precision = accelerator_settings(None, mixed_precision, None, cpu).mixed_precision
+            self.gradients = GradientState()
+        else:
+            vars(self).update(vars(made))
+            if mixed_precision not in (None, made.mixed_precision):
+                raise ValueError(f"mixed_precision={mixed_precision!r}: the accelerator has {made.mixed_precision!r}")
+
+    @classmethod
+    def of(
+        cls, *, world: World, collectives: Collectives, mixed_precision: str, gradients: GradientState
+    ) -> AcceleratorState:
+        """That of an accelerator with these parts, from now on the one made last."""
+        state = cls.__new__(cls)
+        state._world, state._collectives, state._is_triggered = world, collectives, False
+        state.mixed_precision, state.gradients = mixed_precision, gradients
+        AcceleratorState._last = weakref.ref(state)
+        return state
+
+    @classmethod
+    def made_last(cls) -> AcceleratorState | None:
+        """The state of the accelerator that was made last; None where there is none."""
+        return None if cls._last is None else cls._last()
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}Mixed precision type: {self.mixed_precision}\n"
+
+
+def is_initialized() -> bool:
+    """Whether there is an accelerator in this process."""
+    return AcceleratorState.made_last() is not None
 
 
 def _only_or_decorator(function: Callable[P, R] | None, is_wanted: bool) -> Any:
@@ -283,12 +401,44 @@ def pad_across_processes(tensor: Any, dim: int = 0, pad_index: int = 0, pad_firs
     return PartialState().pad_across_processes(tensor, dim, pad_index, pad_first)
 
 
-def save(obj: Any, f: str | os.PathLike[str] | IO[bytes], *arguments: Any, **options: Any) -> None:
-    """`Accelerator.save`, without one."""
-    if rank_here() == 0:
-        write_object(obj, f, *arguments, **options)
+def save(
+    obj: Any,
+    f: str | os.PathLike[str] | IO[bytes],
+    *arguments: Any,
+    save_on_each_node: bool = False,
+    safe_serialization: bool = False,
+    **options: Any,
+) -> None:
+    """`Accelerator.save`, without one; with `save_on_each_node`, on process 0 of each machine."""
+    if rank_here() == 0 or (save_on_each_node and Environment.read().local_rank == 0):
+        write_object(obj, f, *arguments, safe_serialization=safe_serialization, **options)
 
 
 def wait_for_everyone() -> None:
     """`Accelerator.wait_for_everyone`, without one."""
     PartialState().wait_for_everyone()
+
+
+def synchronize_rng_state(rng_type: RNGType | str | None = None, generator: torch.Generator | None = None) -> None:
+    """Give all processes process 0's random numbers of one kind; of `RNGType.GENERATOR`, those of the generator.
+
+    Every process must call it. Raises: ValueError for a kind that is not here, or a generator that is not given.
+    """
+    kind, state = RNGType(rng_type), PartialState()
+    if kind is RNGType.GENERATOR:
+        if generator is None:
+            raise ValueError("synchronize_rng_state: of which generator?")
+        generator.set_state(state._collectives.broadcast_object(generator.get_state()))
+    elif kind is RNGType.TORCH:
+        torch.set_rng_state(state._collectives.broadcast_object(torch.get_rng_state()))
+    elif kind in (RNGType.CUDA, RNGType.XLA):
+        theirs = state._collectives.broadcast_object(device_state(state.device))
+        set_device_state({key: value for key, value in theirs.items() if key == kind.value}, state.device)
+    else:
+        raise ValueError(f"synchronize_rng_state: no {kind.value} is here; choose torch, cuda, xla or generator")
+
+
+def synchronize_rng_states(rng_types: Iterable[RNGType | str], generator: torch.Generator | None = None) -> None:
+    """`synchronize_rng_state` of each kind."""
+    for kind in rng_types:
+        synchronize_rng_state(kind, generator)

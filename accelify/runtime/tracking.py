@@ -1,20 +1,19 @@
-"""Trackers of what a run measures, on process 0: JSONL, CSV, TensorBoard, Weights & Biases, or the script's own."""
+"""Trackers of what a run measures, on process 0: files, the trackers of other libraries, or the script's own."""
 
 from __future__ import annotations
 
 import csv
+import importlib
+import importlib.util
 import io
 import json
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import (  # values are whatever the script measures
-    Any,  # values are whatever the script measures
-    Protocol,
-    runtime_checkable,
-)
+from typing import Any, Protocol, TypeVar, runtime_checkable  # Any: values are whatever the script measures
 
 import numpy
 import torch
@@ -22,9 +21,11 @@ import torch
 from accelify import atomic
 from accelify.errors import AccelifyError
 
+R = TypeVar("R")
 Values = Mapping[str, Any]
 
-KINDS = ("jsonl", "csv", "tensorboard", "wandb")
+KINDS = ("jsonl", "csv", "tensorboard", "wandb", "mlflow", "comet_ml", "trackio")
+_BUILT_IN = ("jsonl", "csv")  # which need no library
 
 
 class CannotTrack(AccelifyError):
@@ -61,11 +62,17 @@ class Trackers:
             self.running.append(tracker)
 
     def _open(self, kind: str, name: str, options: Mapping[str, Any]) -> Tracker:
-        if kind == "wandb":
-            return WandBTracker(name, self._folder, **options)
-        if self._folder is None:
+        kinds: dict[str, Any] = {
+            "jsonl": JSONLTracker,
+            "csv": CSVTracker,
+            "tensorboard": TensorBoardTracker,
+            "wandb": WandBTracker,
+            "mlflow": MLflowTracker,
+            "comet_ml": CometMLTracker,
+            "trackio": TrackioTracker,
+        }
+        if self._folder is None and kind in (*_BUILT_IN, "tensorboard"):
             raise CannotTrack(f"log_with={kind!r} writes files: give the Accelerator a project_dir")
-        kinds: dict[str, Any] = {"jsonl": JSONLTracker, "csv": CSVTracker, "tensorboard": TensorBoardTracker}
         tracker: Tracker = kinds[kind](name, self._folder, **options)
         return tracker
 
@@ -108,15 +115,31 @@ def _check(one: Any) -> None:
 
 def _expanded(asked: Sequence[Any]) -> list[Any]:
     """The trackers asked for, each once; "all" stands for those whose libraries are there."""
-    import importlib.util
-
     named: list[Any] = []
     for one in asked:
         if one == "all":
-            named += [kind for kind in KINDS if kind in ("jsonl", "csv") or importlib.util.find_spec(kind)]
+            named += get_available_trackers()
         else:
             named.append(str(getattr(one, "value", one)) if isinstance(one, str) else one)
     return [one for index, one in enumerate(named) if one not in named[:index]]
+
+
+def get_available_trackers() -> list[str]:
+    """What `log_with` may name here: jsonl, csv, and those whose libraries are installed."""
+    return [kind for kind in KINDS if kind in _BUILT_IN or importlib.util.find_spec(kind) is not None]
+
+
+def _library(name: str, package: str = "") -> Any:
+    """A tracker's library. Raises: CannotTrack where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise CannotTrack(f"log_with={name!r} needs the library: pip install {package or name}") from error
+
+
+def on_main_process(function: Callable[..., R]) -> Callable[..., R]:
+    """The method as it is: trackers are called on process 0 alone. For trackers written for Accelerate."""
+    return function
 
 
 @runtime_checkable
@@ -137,6 +160,34 @@ class Tracker(Protocol):
 
     def finish(self) -> None:
         """Write out what is not written yet."""
+
+
+class GeneralTracker:
+    """A base class for trackers of one's own, as Accelerate has it: `name` and `tracker` are still to be defined.
+
+    `start` is called when `init_trackers` is, on process 0 like all other methods.
+    """
+
+    main_process_only = True
+    requires_logging_directory = False
+
+    def __init__(self, _blank: bool = False) -> None:
+        """Raises: NotImplementedError for a class without `name` or `tracker`."""
+        missing = [part for part in ("name", "tracker") if not hasattr(type(self), part) and part not in vars(self)]
+        if missing and not _blank:
+            raise NotImplementedError(f"{type(self).__name__}: a tracker needs {' and '.join(missing)}")
+
+    def start(self) -> None:
+        """Open what the tracker writes to; nothing unless a class says otherwise."""
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """Keep the settings of the run; nothing unless a class says otherwise."""
+
+    def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
+        """Keep what was measured at a step; nothing unless a class says otherwise."""
+
+    def finish(self) -> None:
+        """Write out what is not written yet; nothing unless a class says otherwise."""
 
 
 class JSONLTracker:
@@ -223,7 +274,7 @@ class TensorBoardTracker:
 
     name = "tensorboard"
 
-    def __init__(self, run_name: str, folder: Path, **options: Any) -> None:
+    def __init__(self, run_name: str, folder: Path, /, **options: Any) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter  # half a second; only who asks for it
         except ImportError as error:
@@ -262,11 +313,8 @@ class WandBTracker:
 
     name = "wandb"
 
-    def __init__(self, run_name: str, folder: Path | None, **options: Any) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise CannotTrack("log_with='wandb' needs the library: pip install wandb") from error
+    def __init__(self, run_name: str, folder: Path | None, /, **options: Any) -> None:
+        wandb = _library("wandb")
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             options.setdefault("dir", str(folder))
@@ -284,6 +332,112 @@ class WandBTracker:
     def log(self, values: dict[str, Any], step: int | None = None, **options: Any) -> None:
         """As they are: the library knows its own kinds."""
         self._run.log(dict(values), step=step, **options)
+
+    def finish(self) -> None:
+        """End the run."""
+        self._run.finish()
+
+
+class MLflowTracker:
+    """Through MLflow: a run of the experiment of this name; `init_kwargs` are those of `mlflow.start_run`.
+
+    `$MLFLOW_TRACKING_URI` says where; MLflow itself reads it. An experiment that is new keeps its artifacts in the
+    project's folder, if there is one. What is no number is not a metric, and is left out with a warning.
+    """
+
+    name = "mlflow"
+
+    def __init__(self, run_name: str, folder: Path | None, /, **options: Any) -> None:
+        self._mlflow = _library("mlflow")
+        known = self._mlflow.get_experiment_by_name(run_name)
+        if known is None:
+            place = None if folder is None else str(folder)
+            experiment = self._mlflow.create_experiment(run_name, artifact_location=place)
+        else:
+            experiment = known.experiment_id
+        if "nested_run" in options:  # as Accelerate calls it
+            options["nested"] = options.pop("nested_run")
+        self._run: Any = self._mlflow.start_run(experiment_id=experiment, **options)
+        self._left_out: set[str] = set()
+
+    @property
+    def tracker(self) -> Any:
+        """The active run."""
+        return self._run
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """As parameters, a hundred at a time, which is as many as MLflow takes."""
+        kept = list(plain(values).items())
+        for start in range(0, len(kept), 100):
+            self._mlflow.log_params(dict(kept[start : start + 100]))
+
+    def log(self, values: dict[str, Any], step: int | None = None, **options: Any) -> None:
+        """Numbers, as metrics."""
+        numbers = {key: value for key, value in plain(values).items() if isinstance(value, (int, float))}
+        for key in set(map(str, values)) - set(numbers) - self._left_out:
+            self._left_out.add(key)
+            warnings.warn(f"mlflow keeps numbers only: {key!r} is left out", stacklevel=4)
+        self._mlflow.log_metrics(numbers, step=step, **options)
+
+    def finish(self) -> None:
+        """End the run."""
+        self._mlflow.end_run()
+
+
+class CometMLTracker:
+    """Through Comet: `init_kwargs` are those of `comet_ml.start`."""
+
+    name = "comet_ml"
+
+    def __init__(self, run_name: str, folder: Path | None, /, **options: Any) -> None:
+        self._experiment: Any = _library("comet_ml").start(project_name=run_name, **options)
+
+    @property
+    def tracker(self) -> Any:
+        """The experiment."""
+        return self._experiment
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """As parameters."""
+        self._experiment.log_parameters(plain(values))
+
+    def log(self, values: dict[str, Any], step: int | None = None, **options: Any) -> None:
+        """Numbers as metrics, dicts of numbers as several, everything else as other values."""
+        if step is not None:
+            self._experiment.set_step(step)
+        for key, value in plain(values).items():
+            if isinstance(value, (int, float)):
+                self._experiment.log_metric(key, value, step=step, **options)
+            elif isinstance(value, dict):
+                self._experiment.log_metrics(value, step=step, **options)
+            else:
+                self._experiment.log_other(key, value)
+
+    def finish(self) -> None:
+        """End the experiment."""
+        self._experiment.end()
+
+
+class TrackioTracker:
+    """Through Trackio: `init_kwargs` are those of `trackio.init`."""
+
+    name = "trackio"
+
+    def __init__(self, run_name: str, folder: Path | None, /, **options: Any) -> None:
+        self._run: Any = _library("trackio").init(project=run_name, **options)
+
+    @property
+    def tracker(self) -> Any:
+        """The run."""
+        return self._run
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """As the run's config."""
+        self._run.config.update(plain(values))
+
+    def log(self, values: dict[str, Any], step: int | None = None, **options: Any) -> None:
+        """The numbers, texts and lists."""
+        self._run.log(plain(values), step=step, **options)
 
     def finish(self) -> None:
         """End the run."""

@@ -2,7 +2,6 @@
 
 import doctest
 import gc
-import inspect
 import pickle
 import weakref
 
@@ -27,16 +26,6 @@ from accelify.runtime import (
 )
 from accelify.runtime.gradients.optimizers import UnscaledGradients
 
-# What docs/api.md says is not here.
-NOT_HERE = {
-    *("deepspeed_plugin", "deepspeed_ulysses_dl_adapter", "deepspeed_plugins", "megatron_lm_plugin"),
-    *("fp8_backend", "lomo_backward", "profile", "verify_device_map", "maybe_context_parallel"),
-    *("is_composable_parallelism_enabled", "is_fsdp2", "parallelism_config", "should_save_model", "torch_device_mesh"),
-    *("context_parallel_rank", "data_parallel_rank", "data_parallel_shard_rank", "pipeline_parallel_rank"),
-    *("tensor_parallel_rank", "fsdp_plugin", "torch_tp_plugin", "slice_fn_for_dispatch"),
-    *("dispatch_batches", "non_blocking", "use_seedable_sampler", "use_stateful_dataloader"),  # of a configuration
-}
-
 
 def alone(**options):
     return Accelerator(cpu=True, environment=Environment(), **options)
@@ -54,30 +43,6 @@ def test_the_examples_of_the_reference_give_what_they_show():
     outcome = doctest.testmod(accelify.runtime.accelerator)
     assert outcome.attempted > 20
     assert outcome.failed == 0
-
-
-def test_methods_and_arguments_are_those_of_accelerate():
-    theirs = pytest.importorskip("accelerate").Accelerator
-    methods = {name for name in dir(theirs) if not name.startswith("_")}
-    assert sorted(name for name in methods - NOT_HERE if not hasattr(Accelerator, name)) == []
-    for name in [*sorted(methods - NOT_HERE), "__init__"]:
-        a, b = getattr(theirs, name), getattr(Accelerator, name)
-        if callable(a) and name not in ("print", "log", "init_trackers", "backward", "prepare"):
-            wanted = {n for n, p in inspect.signature(a).parameters.items() if p.kind is not p.VAR_KEYWORD}
-            assert wanted - NOT_HERE <= set(inspect.signature(b).parameters), name
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("AutocastKwargs", "DataLoaderConfiguration", "DistributedDataParallelKwargs", "GradScalerKwargs"),
-        *("GradientAccumulationPlugin", "InitProcessGroupKwargs", "ProjectConfiguration"),
-    ],
-)
-def test_options_have_the_fields_of_accelerates(name):
-    theirs = getattr(pytest.importorskip("accelerate.utils"), name)
-    fields = set(inspect.signature(theirs).parameters)
-    assert fields <= set(inspect.signature(getattr(accelify.runtime, name)).parameters)
 
 
 def test_what_stands_for_something_else_must_be_none():

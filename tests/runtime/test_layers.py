@@ -17,6 +17,10 @@ NAME = "accelify.runtime"
 MAY_IMPORT = {
     "world": set(),
     "options": set(),
+    "choices": set(),
+    "availability": {"choices"},
+    "containers": set(),
+    "wrappers": set(),
     "tracking": set(),
     "memory": set(),
     "held": set(),
@@ -27,10 +31,21 @@ MAY_IMPORT = {
     "launch": {"world.environment"},
     "launch.notebook_xla": {"launch", "world.environment", "world.xla"},
     "launch.selfcheck": {"accelerator", "world.environment"},  # a script that trains, started by `accelify test`
-    "state": {"world", "data", "checkpoint", "options"},
-    "accelerator": {
-        *("world", "gradients", "data", "checkpoint", "options", "tracking", "state"),
+    "state": {
+        *("world", "data", "checkpoint", "options", "choices"),
         "launch.config",  # the project's file counts without a launcher, too
+    },
+    "accelerator": {
+        *("world", "gradients", "data", "checkpoint", "options", "choices", "tracking", "state"),
+        "launch.config",  # as for `state`
+    },
+    "local_sgd": {"accelerator"},
+    # The names of Accelerate's modules; nothing of ours imports them.
+    "launchers": {"launch"},
+    "logging": {"logger"},
+    "utils": {
+        *("world", "data", "checkpoint", "options", "choices", "availability", "containers", "wrappers", "memory"),
+        *("state", "launch.config"),
     },
 }
 

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import sys
+import types
 from pathlib import Path
 
 import numpy
@@ -10,7 +12,8 @@ import pytest
 import torch
 
 from accelify.runtime import Accelerator, Environment
-from accelify.runtime.tracking import CannotTrack
+from accelify.runtime.choices import LoggerType
+from accelify.runtime.tracking import CannotTrack, GeneralTracker, on_main_process
 
 VALUES = [
     {"loss": torch.tensor(0.5), "accuracy": numpy.float32(0.25), "note": "first"},
@@ -90,6 +93,92 @@ def test_wandb_offline(tmp_path):
     wandb.teardown()
     (file,) = Path(tmp_path, "wandb").glob("offline-run-*/run-*.wandb")
     assert b"accuracy" in file.read_bytes()
+
+
+def stand_in(monkeypatch, name, functions, returned):
+    """A module of this name whose functions, and the methods of what some return, note their calls."""
+    calls = []
+
+    def noting(function):
+        return lambda *given, **options: calls.append((function, given, options)) or returned.get(function)
+
+    module = types.ModuleType(name)
+    vars(module).update({function: noting(function) for function in functions})
+    monkeypatch.setitem(sys.modules, name, module)
+    return noting, calls
+
+
+def test_mlflow(tmp_path, monkeypatch):
+    functions = "get_experiment_by_name create_experiment start_run log_params log_metrics end_run".split()
+    _, calls = stand_in(monkeypatch, "mlflow", functions, {"create_experiment": "7", "start_run": "the run"})
+    with pytest.warns(UserWarning, match="'note' is left out"):
+        accelerator = tracked("mlflow", tmp_path, init_kwargs={"mlflow": {"run_name": "first", "nested_run": True}})
+    assert accelerator.get_tracker("mlflow", unwrap=True) == "the run"
+    accelerator.end_training()
+    assert calls[1:4] == [
+        ("create_experiment", ("run",), {"artifact_location": str(tmp_path)}),
+        ("start_run", (), {"experiment_id": "7", "run_name": "first", "nested": True}),
+        ("log_params", ({"lr": 0.1, "layers": [1, 2]},), {}),
+    ]
+    assert calls[4] == ("log_metrics", ({"loss": 0.5, "accuracy": 0.25},), {"step": 0})
+    assert calls[-1] == ("end_run", (), {})
+
+
+def test_comet(tmp_path, monkeypatch):
+    run = types.SimpleNamespace()
+    noting, calls = stand_in(monkeypatch, "comet_ml", ["start"], {"start": run})
+    for method in "log_parameters set_step log_metric log_metrics log_other end".split():
+        setattr(run, method, noting(method))
+    tracked(LoggerType.COMETML, tmp_path).end_training()
+    assert calls[0] == ("start", (), {"project_name": "run"})
+    assert ("log_metric", ("loss", 0.5), {"step": 0}) in calls
+    assert ("log_other", ("note", "first"), {}) in calls
+    assert ("log_metrics", ({"a": 1, "b": 2.0},), {"step": 1}) in calls
+    assert calls[-1] == ("end", (), {})
+
+
+def test_trackio(tmp_path, monkeypatch):
+    run = types.SimpleNamespace(config={})
+    noting, calls = stand_in(monkeypatch, "trackio", ["init"], {"init": run})
+    run.log, run.finish = noting("log"), noting("finish")
+    tracked("trackio", tmp_path).end_training()
+    assert calls[0] == ("init", (), {"project": "run"})
+    assert run.config == {"lr": 0.1, "layers": [1, 2]}
+    assert calls[1] == ("log", ({"loss": 0.5, "accuracy": 0.25, "note": "first"},), {"step": 0})
+    assert calls[-1] == ("finish", (), {})
+
+
+@pytest.mark.parametrize("name", ["mlflow", "comet_ml", "trackio", "wandb"])
+def test_a_library_that_is_not_installed_is_named(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(CannotTrack, match=f"pip install {name}"):
+        Accelerator(cpu=True, environment=Environment(), log_with=name).init_trackers("run")
+
+
+class Printed(GeneralTracker):
+    """A tracker as Accelerate's guide has it."""
+
+    name = "printed"
+    requires_logging_directory = False
+
+    @on_main_process
+    def __init__(self):
+        self.lines = []
+        super().__init__()
+
+    @property
+    def tracker(self):
+        return self.lines
+
+    @on_main_process
+    def log(self, values, step=None):
+        self.lines.append((step, values))
+
+
+def test_one_written_for_accelerate(tmp_path):
+    assert tracked(Printed(), tmp_path).get_tracker("printed", unwrap=True)[0][0] == 0
+    with pytest.raises(NotImplementedError, match="needs name and tracker"):
+        GeneralTracker()
 
 
 class Own:

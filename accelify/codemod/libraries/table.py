@@ -30,7 +30,6 @@ from accelify.codemod.libraries import (
     kinds,
     logs_and_plots,
     python,
-    simulations,
     tensors,
     torch_functions,
     torch_modules,
@@ -40,7 +39,7 @@ from accelify.codemod.libraries.row import Row, row_of
 
 SOURCES = (
     *(python, tensors, torch_functions, torch_modules, training, datasets, collectives),
-    *(arrays, files, logs_and_plots, simulations),
+    *(arrays, files, logs_and_plots),
 )
 _Pattern = tuple[str, tuple[str, ...], str, str]  # beginning, what stands between stars, end, facts
 

@@ -41,17 +41,25 @@ class Progress:
         self.iteration = 0
         self.start = PassStart()
         self.waiting: PassStart | None = None
+        self._was_finished = False
         self._loader_pass: weakref.ref[LoaderPass] | None = None
 
     def begin(self, start: PassStart, loader_pass: LoaderPass) -> None:
         """Note a pass that begins."""
-        self.start, self.waiting = start, None
+        self.start, self.waiting, self._was_finished = start, None, False
         self._loader_pass = weakref.ref(loader_pass)
 
     def end(self) -> None:
         """Note that the pass came to its end."""
         self.iteration += 1
         self._loader_pass = None
+        self._was_finished = True
+
+    @property
+    def is_at_last(self) -> bool:
+        """Whether the pass under way is at its last batch; with none under way, whether one has come to its end."""
+        loader_pass = None if self._loader_pass is None else self._loader_pass()
+        return self._was_finished if loader_pass is None else bool(loader_pass.taken) and loader_pass.is_last
 
     def next_start(self, per_step: int, seeded: torch.Tensor | None) -> PassStart:
         """Where the next pass would have to begin to go on from here; one that was broken off is over.
@@ -89,7 +97,7 @@ class _Prepared:
         except NO_LENGTH:
             length = None
         loader_pass: LoaderPass = own["_passages"].begin(
-            epoch, own["_device"], length, self._end, _description(own["_loader"])
+            epoch, own["_device"], length, self._end, _description(own["_loader"]), self
         )
         progress.begin(start, loader_pass)
         return streams.loop(loader_pass, is_resumed=start.position > 0)
@@ -122,6 +130,35 @@ class _Prepared:
     def iteration(self) -> int:
         """How many passes have come to their end, those before a loaded checkpoint included."""
         return vars(self)["_progress"].iteration  # type: ignore[no-any-return]
+
+    @property
+    def total_batch_size(self) -> int:
+        """How many rows a full step of all processes has. Raises: AttributeError for a loader without a batch size."""
+        own = vars(self)
+        sampler = getattr(own["_loader"], "batch_sampler", None)
+        size = getattr(own["_loader"], "batch_size", None) or getattr(sampler, "batch_size", None)
+        if size is None:
+            raise AttributeError("total_batch_size: the loader has no batch_size")
+        return int(size * own["_source"].per_step)
+
+    @property
+    def total_dataset_length(self) -> int:
+        """How many elements the dataset has, of all processes. Raises: TypeError for one without a length."""
+        return len(vars(self)["_loader"].dataset)
+
+    @property
+    def end_of_dataloader(self) -> bool:
+        """Whether the loop under way is at its last batch; after a whole one, until the next begins, too."""
+        return vars(self)["_progress"].is_at_last  # type: ignore[no-any-return]
+
+    @property
+    def remainder(self) -> int:
+        """How many rows the last step of all processes has beside whole ones, 0 for none; -1 where that is unknown."""
+        loader = vars(self)["_loader"]
+        rows = _length(getattr(loader, "dataset", None))
+        if rows is None or getattr(loader, "drop_last", False) or getattr(loader, "batch_size", None) is None:
+            return -1
+        return rows % self.total_batch_size
 
     def __len__(self) -> int:
         return vars(self)["_source"].count()  # type: ignore[no-any-return]
@@ -291,10 +328,10 @@ class _Skipping:
 STAND_INS = (_Prepared, _Skipping)
 
 
-def skip_first_batches(loader: Any, num_batches: int = 0) -> Any:
+def skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
     """The loader without its first `num_batches` batches, the rest the same.
 
     A prepared loader after `load_state` goes on by itself; asked to skip as well, it skips once.
     """
-    is_waiting = isinstance(loader, _Prepared) and loader.is_at_end
-    return _Skipping(loader, num_batches) if num_batches or is_waiting else loader
+    is_waiting = isinstance(dataloader, _Prepared) and dataloader.is_at_end
+    return _Skipping(dataloader, num_batches) if num_batches or is_waiting else dataloader

@@ -106,8 +106,10 @@ class LoaderPass:
         length: int | None,
         at_end: Callable[[], None] | None = None,
         loader: str = "",
+        owner: Any = None,
     ) -> None:
         self.loader = loader
+        self.owner = owner
         self._at_end = at_end
         self._is_over = False
         self.taken = 0
@@ -192,9 +194,10 @@ class LoaderPasses:
         length: int | None,
         at_end: Callable[[], None] | None = None,
         loader: str = "",
+        owner: Any = None,
     ) -> LoaderPass:
-        """A new pass over the loader of this description; `at_end` is called when it comes to its end."""
-        return LoaderPass(epoch, self, device, length, at_end, loader)
+        """A new pass over a loader, the owner, of this description; `at_end` is called when it comes to its end."""
+        return LoaderPass(epoch, self, device, length, at_end, loader, owner)
 
     def advance(self, loader_pass: LoaderPass) -> None:
         """Take this pass for the one whose batch the script is at."""

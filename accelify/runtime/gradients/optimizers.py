@@ -86,6 +86,8 @@ class Stepping:
 
     def prepare_optimizer(self, optimizer: Optimizer) -> Optimizer:
         """The optimizer itself: on several ranks with a hook for closures, and with our `step` where steps may wait."""
+        if not hasattr(optimizer, "step_was_skipped"):
+            optimizer.step_was_skipped = False  # type: ignore[attr-defined]  # for scripts that ask for it
         if steps_of(optimizer) is None and self.may_wait:
             OptimizerSteps(optimizer, self.precision, self.accumulation)
         hooks = optimizer._optimizer_step_pre_hooks.values()
@@ -143,6 +145,7 @@ class OptimizerSteps:
         result, is_taken = self._precision.step(self._optimizer, lambda: self._step(*args, **kwargs))
         self.is_fresh = True
         self.was_skipped = not is_taken
+        self._optimizer.step_was_skipped = self.was_skipped  # type: ignore[attr-defined]
         self.taken += is_taken
         self._optimizer._opt_called = True  # type: ignore[attr-defined]  # schedulers warn without it
         return result

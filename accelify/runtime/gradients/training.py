@@ -175,6 +175,10 @@ class Training:
             if (steps := steps_of(optimizer)) is not None:
                 steps.begin_anew()
 
+    def allow_own_states(self) -> None:
+        """Compare what optimizers keep for parameters no more: each rank takes steps of its own."""
+        self._agreement.compares_states = False
+
     # -- ranks that end at different times
 
     def join(self) -> AbstractContextManager[None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import functools
+import inspect
 import linecache
 import os
 import runpy
@@ -103,8 +105,9 @@ def _share_random_numbers() -> None:
 
     real = Accelerator.__init__
 
-    def start(self: Accelerator, **settings: Any) -> None:
-        real(self, **settings)
+    @functools.wraps(real)
+    def start(self: Accelerator, *given: Any, **settings: Any) -> None:
+        real(self, *given, **settings)
         self._streams.share_always()
 
     Accelerator.__init__ = start  # type: ignore[method-assign]
@@ -119,11 +122,14 @@ def _share_batches(recorder: Recorder, split: bool) -> None:
     from accelify.runtime.accelerator import Accelerator
 
     real = Accelerator.__init__
+    signature = inspect.signature(real)
 
-    def start(self: Accelerator, **settings: Any) -> None:
-        if settings.get("dataloader_config") is None:
-            settings["split_batches"] = True
-        real(self, **settings)
+    @functools.wraps(real)
+    def start(self: Accelerator, *given: Any, **settings: Any) -> None:
+        asked = signature.bind(self, *given, **settings)
+        if asked.arguments.get("dataloader_config") is None:
+            asked.arguments["split_batches"] = True
+        real(*asked.args, **asked.kwargs)
 
     original = Accelerator.shard
 
@@ -156,8 +162,9 @@ def _give_all_batches() -> None:
 
     real = Accelerator.__init__
 
-    def start(self: Accelerator, **settings: Any) -> None:
-        real(self, **settings)
+    @functools.wraps(real)
+    def start(self: Accelerator, *given: Any, **settings: Any) -> None:
+        real(self, *given, **settings)
         self._data.sharding = replace(self._data.sharding, rank=0, size=1)
 
     Accelerator.__init__ = start  # type: ignore[method-assign]

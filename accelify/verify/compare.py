@@ -119,7 +119,7 @@ def numbers_differ(
         a, b = float(ours), float(theirs)
         allowed = 0.0
         if "." in ours or "." in theirs:
-            allowed = 1.01 * _last_digit(theirs) + relative * abs(b)
+            allowed = 1.01 * last_digit(theirs) + relative * abs(b)
         if not is_close(a, b, allowed):
             return ours, theirs
     return None
@@ -132,6 +132,27 @@ def numbers(line: str, like: str, value: float) -> list[float]:
         return []
     pairs = zip(_NUMBER.findall(line), _NUMBER.findall(like), strict=True)
     return [float(number) for number, other in pairs if float(other) == value]
+
+
+def values(line: str) -> list[str]:
+    """The numbers of a line as they were printed, after times were masked."""
+    return _NUMBER.findall(mask_times(line))
+
+
+def are_apart(one: str, other: str) -> bool:
+    """Whether two numbers, as they were printed, differ by more than rounding."""
+    a, b = float(one), float(other)
+    return one != other and not is_close(a, b, 1.01 * last_digit(other) + 1e-6 * abs(b))
+
+
+def are_multiples(printed: Sequence[tuple[str, float]]) -> bool:
+    """Whether numbers, as they were printed, are all the same multiple of others."""
+    known = [(float(text), last_digit(text), other) for text, other in printed]
+    value, digit, other = max(known, key=lambda each: abs(each[0]))
+    if not value or not other or not all(math.isfinite(each[0]) and math.isfinite(each[2]) for each in known):
+        return False
+    factor, slack = value / other, digit / abs(other)
+    return all(abs(text - factor * by) <= 1.01 * last + slack * abs(by) for text, last, by in known)
 
 
 def unstable_numbers(one: str, other: str) -> frozenset[int] | None:
@@ -155,6 +176,7 @@ def in_numbers(words: tuple[str, str]) -> str:
     return f" ({known} the original's)" if " of" not in known else ""
 
 
-def _last_digit(number: str) -> float:
+def last_digit(number: str) -> float:
+    """One in the last digit of a number as it was printed."""
     mantissa, _, exponent = number.lower().partition("e")
     return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))

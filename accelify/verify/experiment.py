@@ -20,6 +20,9 @@ REMOVABLE = {
     "augmentation": "augmentation seeded by sample",
     "draw": "noise drawn for the whole batch, of which each rank takes its rows",
 }
+# A run of the original's that takes less is made on pretend GPUs as far as it went, to its evaluation and its end.
+# Units: seconds.
+SHORT = 6.0
 # With these, ranks get into each other's way; it is not the size of the batch.
 FILE_ERRORS = ("EOFError", "OSError", "File", "PermissionError", "_pickle.UnpicklingError", "NotADirectoryError")
 NO_GPU = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver")
@@ -72,6 +75,7 @@ class Experiment:
         self._project = project
         self._rewritten = rewritten
         self._limits = replace(request.limits, reach=0.0)
+        self._is_short = False  # the original's run
         self._evaluated: tuple[int, ...] = ()  # data sets, by number
 
     def evidence(self) -> Evidence:
@@ -100,7 +104,8 @@ class Experiment:
 
     def _on_pretend_gpus(self, order: Order, processes: int) -> Run:
         """A run of as many steps as were asked for on GPUs."""
-        counts = [count for count in (self._limits.steps, self._request.gpu_steps) if count is not None]
+        wanted = self._limits.steps if self._is_short else self._request.gpu_steps
+        counts = [count for count in (self._limits.steps, wanted) if count is not None]
         order = replace(order, processes=processes, split=False, launched=True, bare=True, pretend=True)
         return self._start(order, min(counts, default=None))
 
@@ -180,6 +185,7 @@ class Experiment:
         finally:
             self._limits = exactly
         trace = run.ranks[0]
+        self._is_short = run.seconds < SHORT
         self._evaluated = _evaluated(trace)
         if trace.stopped_after is not None:
             self._limits = replace(exactly, steps=trace.stopped_after)

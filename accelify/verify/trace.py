@@ -65,12 +65,24 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A step of the training loop: `zero_grad`, `backward`, `clip_grad_norm_`, `step`, `scheduler.step`."""
+
+    kind: str
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Print:
-    """A line that was printed, and whether the script had evaluated since its last backward pass."""
+    """A line that was printed, and whether the script had evaluated since its last backward pass.
+
+    passes: how many backward passes there had been.
+    """
 
     text: str
     at: str | None = None
     evaluation: bool = False
+    passes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +127,8 @@ class Draw:
 class Nature:
     """Something by which runs over several processes differ: dropout, BatchNorm, augmentation, draw, own draw.
 
-    Or a `plateau`: a schedule that follows a metric.
+    Or a `plateau`: a schedule that follows a metric; or dropout or BatchNorm `in evaluation`, without
+    gradients; or `autocast`.
     """
 
     kind: str
@@ -140,6 +153,7 @@ class Trace:
 
     rank: int = 0
     backwards: list[Backward] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     optimizers: dict[int, Optimizer] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
@@ -152,6 +166,7 @@ class Trace:
     shards: list[str | None] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     settings: list[tuple[int, dict[str, str]]] = field(default_factory=list)  # what changed, by backward pass
+    samples: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # what stands for those first fetched
     buffers: list[tuple[str | None, dict[str, str]]] = field(default_factory=list)  # after each step
     taken: int = 0  # steps of a run that is not watched
     stopped_after: int | None = None  # steps, where it was stopped by us
@@ -215,7 +230,7 @@ class _Reader:
         # Events that are kept as they are.
         self._lists: dict[str, tuple[list[Any], Callable[..., Any]]] = {
             "backward": (trace.backwards, Backward),
-            "print": (trace.prints, Print),
+            "call": (trace.calls, Call),
             "write": (trace.writes, Write),
             "nature": (trace.natures, Nature),
             "draw": (trace.draws, Draw),
@@ -228,8 +243,11 @@ class _Reader:
             events, made = self._lists[kind]
             events.append(made(**event))
         if kind == "backward":
+            trace.calls.append(Call("backward", event["at"]))
             if self._last is not None:
                 self._last.backwards += 1
+        elif kind == "print":
+            trace.prints.append(Print(**event, passes=len(trace.backwards)))
         elif kind == "rates":
             self._rates[event["optimizer"]] = event
         elif kind == "step":
@@ -263,6 +281,8 @@ class _Reader:
             trace.shards.append(event["at"])
         elif kind == "stopped":
             trace.stopped_after, trace.unreached = event["steps"], tuple(event["unreached"])
+        elif kind == "sample":
+            trace.samples.setdefault((event["name"], event["index"]), set()).add(event["digest"])
         elif kind == "replaced":
             trace.replaced.append(event["what"])
 
@@ -278,6 +298,7 @@ class _Reader:
             _sketches(event["sketches"]),
         )
         self._trace.steps.append(step)
+        self._trace.calls.append(Call("step", event["at"]))
 
     def _samples(self, kind: str, event: dict[str, Any]) -> None:
         key = event["dataset"], event["number"]

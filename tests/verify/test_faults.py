@@ -25,6 +25,7 @@ def test_nothing_is_found_where_nothing_is_wrong(proving: Prove) -> None:
     assert differing(verdict) == []
     assert verdict.word == "proven"
     assert {row.name for row in verdict.rows if row.status is not Status.HOLDS} == {
+        "random numbers",
         "printed",
         "contents",
     }  # there are none
@@ -60,7 +61,8 @@ def test_the_scheduler_steps_once_for_each_process(proving: Prove) -> None:
     line = "        scheduler.step()\n"
     text = broken(MIGRATED, line, "        [scheduler.step() for _ in range(accelerator.num_processes)]\n")
     verdict = proving(CLASSIFIER, text)
-    assert differing(verdict)[0] == ("learning rate", 2)
+    assert differing(verdict)[:2] == [("calls", 2), ("learning rate", 2)]
+    assert row(verdict, "calls").words == "before step 2 on rank 0: scheduler.step 2 times for 1"
     found = row(verdict, "learning rate")
     assert (found.words, found.step, found.at) == ("step 2: 0.243 for 0.27", 2, line_of(text, "optimizer.step()"))
 

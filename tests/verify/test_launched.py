@@ -42,7 +42,8 @@ def test_ranks_that_draw_the_same_dropout_are_named(proving: Prove) -> None:
 
 def test_a_number_of_one_rank_that_is_printed_is_named(proving: Prove) -> None:
     line = "        scheduler.step()\n"
-    original, migrated = [text.replace(line, f"{line}        print(loss.item())\n") for text in (CLASSIFIER, MIGRATED)]
+    shown_at_each_step = f"{line}        print(loss.item() + x.mean().item())\n"
+    original, migrated = [text.replace(line, shown_at_each_step) for text in (CLASSIFIER, MIGRATED)]
     verdict = proving(original, migrated, replace(LIMITS, steps=4), launched=True)
     assert differing(verdict) == [("printed", 2)]
     assert shown(verdict, "ending").words == "every rank takes 4 steps without an error"

@@ -27,7 +27,7 @@ from torch.nn import functional
 from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 
 from accelify.runtime.data.streams import Loop, RankStreams
-from accelify.verify.inside.record import Recorder
+from accelify.verify.inside.record import Recorder, digest_of
 from accelify.verify.inside.rows import ARRAYS, Rows
 
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
@@ -37,6 +37,8 @@ DRAWS = (
 )
 DRAWS_IN_PLACE = ("normal_", "uniform_", "random_", "bernoulli_", "exponential_", "log_normal_")
 
+# Of how many samples it is recorded what they hold.
+SAMPLES = 64
 # How often the state of a line's draws is recorded.
 STATES = 3
 # Whose draws are no training step's: weights, samplers, the runtime's own.
@@ -56,6 +58,7 @@ class Natures:
         self._noted: Counter[str | None] = Counter()
         self.streams: RankStreams | None = None
         self.is_fetching = False  # what a dataset draws is augmentation
+        self.samples = 0  # that were recorded
         self.drawn: dict[str | None, str] = {}  # since the last seed, by line
         self._streams = _other_streams()
         self._told: set[tuple[str, str | None]] = set()
@@ -70,6 +73,12 @@ class Natures:
             self._told.add((kind, place))
             self._recorder.write("nature", kind=kind, at=place, what=what)
 
+    def tell_removable(self, kind: str, what: str = "") -> None:
+        """Record dropout or a BatchNorm of the rows at hand, and whether an evaluation has it."""
+        self.tell(kind, what)
+        if not torch.is_grad_enabled():
+            self.tell(f"{kind} in evaluation")
+
     def note_state(self, what: str, place: str | None = None, stream: str = "torch") -> None:
         """Record from which state of a stream a draw begins that is each rank's own, the first times for a line."""
         if not self._notes_states or not torch.is_grad_enabled():
@@ -83,6 +92,12 @@ class Natures:
         states = {"torch": torch.get_rng_state().tolist(), "numpy": numpys, "random": pythons}
         state = hashlib.blake2b(repr(states.get(stream, states)).encode(), digest_size=8)
         self._recorder.write("draw", what=what, at=place, state=state.hexdigest())
+
+    def note_sample(self, name: str, index: Any, sample: Any) -> None:
+        """Record what stands for a sample, the first times."""
+        if self.samples < SAMPLES:
+            self.samples += 1
+            self._recorder.write("sample", name=name, index=str(index), digest=digest_of(sample))
 
     def begin_streams(self, anew: bool = False) -> None:
         """What numpy's and Python's streams have given so far is no draw of the training's; `anew`: a seed was set."""
@@ -113,6 +128,7 @@ def install(recorder: Recorder, comparable: bool, rank: int, *, notes_states: bo
     _watch_attention(natures)
     _watch_recurrence(natures)
     _watch_batch_norm(natures)
+    _watch_autocast(natures)
     _watch_fetching(natures)
     _watch_draws(natures, recorder, rows)
     _watch_loops(natures)
@@ -127,7 +143,7 @@ def _watch_dropout(natures: Natures, name: str) -> None:
     @wraps(real)
     def dropout(input: Any, p: float = 0.5, training: bool = usual, *rest: Any, **more: Any) -> Any:
         if training and p > 0:
-            natures.tell("dropout")
+            natures.tell_removable("dropout")
             natures.note_state("dropout")
             if natures.comparable:
                 return input
@@ -145,7 +161,7 @@ def _watch_attention(natures: Natures) -> None:
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **more: Any
     ) -> Any:
         if dropout_p > 0:
-            natures.tell("dropout")
+            natures.tell_removable("dropout")
             natures.note_state("dropout")
             dropout_p = 0.0 if natures.comparable else dropout_p
         return real(query, key, value, attn_mask, dropout_p, *rest, **more)
@@ -179,12 +195,23 @@ def _watch_batch_norm(natures: Natures) -> None:
         **more: Any,
     ) -> Any:
         if training:
-            natures.tell("BatchNorm", "" if running_mean is not None else "without running statistics")
+            natures.tell_removable("BatchNorm", "" if running_mean is not None else "without running statistics")
             if natures.comparable and running_mean is not None:
                 training = False
         return real(input, running_mean, running_var, weight, bias, training, *rest, **more)
 
     functional.batch_norm = batch_norm
+
+
+def _watch_autocast(natures: Natures) -> None:
+    enter: Any = torch.autocast.__enter__
+
+    def entered(context: Any) -> Any:
+        if context._enabled:
+            natures.tell("autocast", str(context.fast_dtype).removeprefix("torch."))
+        return enter(context)
+
+    torch.autocast.__enter__ = entered  # type: ignore[method-assign]
 
 
 def _other_streams() -> tuple[Any, ...]:
@@ -247,6 +274,7 @@ def _watch_fetching(natures: Natures) -> None:
                     rows += self.dataset.__getitems__([index])
                 else:
                     rows.append(self.dataset[index])
+                natures.note_sample(type(self.dataset).__name__, index, rows[-1])
         return self.collate_fn(rows)
 
     _MapDatasetFetcher.fetch = fetch  # type: ignore[method-assign]

@@ -9,12 +9,16 @@ from pathlib import Path
 
 from accelify.verify.inside.record import Recorder
 
-EPOCH, EVALUATION, CHECKPOINTS = "the end of an epoch", "evaluation", "checkpoints"
+EPOCH, EVALUATION, CHECKPOINTS, FILES = "the end of an epoch", "evaluation", "checkpoints", "files"
 # What a script that evaluates, and one that writes checkpoints, has somewhere.
 _EVALUATES = re.compile(r"\.eval\(|\bno_grad\b|\binference_mode\b")
 _SAVES = re.compile(r"\bsave\w*\(")
+_WRITES = re.compile(
+    r"""\bopen\([^)\n]*["'][wax]b?\+?["']|\b(?:to_csv|savefig|savetxt|write_text|imwrite)\(|\bnp\.savez?\("""
+)
 # Files that are checkpoints, whoever writes them.
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+LINES = (".csv", ".tsv", ".jsonl", ".log", ".txt")
 
 Key = tuple[int, int]
 
@@ -36,6 +40,15 @@ class Reach:
         """Something was reached; before the first backward pass nothing is."""
         if self._passes:
             self._seen.add(what)
+
+    def wrote(self, path: str) -> None:
+        """A file of the project's was opened for writing; one that lines are added to may be so before the training."""
+        if path.endswith(SUFFIXES):
+            self.came_to(CHECKPOINTS)
+        elif path.endswith(LINES):
+            self._seen.add(FILES)
+        else:
+            self.came_to(FILES)
 
     def took_batch(self, key: Key) -> None:
         """A pass over a loader gave a batch."""
@@ -67,6 +80,7 @@ class Reach:
         texts = [_text(path) for path in self._own_files()]
         found = [EPOCH] if self._training else []
         found += [EVALUATION] if not texts or any(map(_EVALUATES.search, texts)) else []
+        found += [FILES] if any(map(_WRITES.search, texts)) else []
         return found + ([CHECKPOINTS] if not texts or any(map(_SAVES.search, texts)) else [])
 
     def _own_files(self) -> list[str]:

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Any  # events hold what there is to say
 
+import numpy as np
 import torch
 
 # A tensor is remembered by its norm and its products with this many vectors of random signs. The distance of two
@@ -80,6 +81,19 @@ def digest(tensor: torch.Tensor) -> str:
     """Equal for equal bits."""
     data: Any = _flat(tensor, as_real=False).view(torch.uint8).numpy() if tensor.numel() else b""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def digest_of(thing: Any) -> str:
+    """Equal for equal tensors, arrays, numbers and texts in equal tuples, lists and dicts; for the rest by its type."""
+    if isinstance(thing, torch.Tensor):
+        return digest(thing)
+    if isinstance(thing, np.ndarray) and thing.dtype.kind in "biufc":
+        return hashlib.blake2b(np.ascontiguousarray(thing).tobytes(), digest_size=8).hexdigest()
+    if isinstance(thing, dict):
+        return " ".join(f"{name}={digest_of(value)}" for name, value in thing.items())
+    if isinstance(thing, (list, tuple)):
+        return " ".join(map(digest_of, thing))
+    return repr(thing) if isinstance(thing, (bool, int, float, str)) else type(thing).__name__
 
 
 def _flat(tensor: torch.Tensor, as_real: bool = True) -> torch.Tensor:

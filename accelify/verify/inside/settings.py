@@ -60,6 +60,7 @@ class Settings:
 
 
 def _of_module(module: nn.Module) -> Iterator[tuple[str, str]]:
+    yield "class", type(module).__name__
     yield from ((name, value) for name, value in _plain(vars(module)) if not name.startswith("_"))
 
 

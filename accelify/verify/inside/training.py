@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from accelify.verify.inside import calls
 from accelify.verify.inside.reach import Reach
 from accelify.verify.inside.record import Recorder, Sketcher, digest
 from accelify.verify.inside.settings import Settings
@@ -122,6 +123,7 @@ class Training:
 def install(recorder: Recorder, steps: int | None, reach: Reach, stop: Callable[[], NoReturn]) -> None:
     """Record from here on; call `stop` after so many optimizer steps, once the run has come far enough."""
     training = Training(recorder, steps, reach, stop)
+    calls.install(recorder)
     torch.autograd.backward = training.backward
     register_optimizer_step_pre_hook(training.before_step)
     register_optimizer_step_post_hook(training.after_step)

@@ -15,7 +15,7 @@ from typing import Any  # checkpoints hold anything
 import torch
 from torch import nn
 
-from accelify.verify.inside.reach import CHECKPOINTS, SUFFIXES, Reach
+from accelify.verify.inside.reach import CHECKPOINTS, Reach
 from accelify.verify.inside.record import Recorder, Sketcher, digest
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -89,8 +89,8 @@ class Writes:
         if os.path.islink(absolute) and absolute.startswith(self._root):
             _detach(absolute, truncates)
         self._guard(absolute, os.fsdecode(path))
-        if absolute.endswith(SUFFIXES):
-            self._reach.came_to(CHECKPOINTS)
+        if how != "mkdir" and absolute.startswith(self._root):
+            self._reach.wrote(absolute)
         self._recorder.write("write", path=self._named(path), how=how, at=self._recorder.place(), **more)
 
     def _absolute(self, path: Any) -> str:

@@ -31,16 +31,62 @@ def samples_of_one(original: Run, one: Run) -> Row:
         for index, (a, b) in enumerate(zip(mine.batches, passed.batches, strict=False)):
             batches += 1
             if a != b:
-                words = f"batch {index + 1} of {passed.name} is {some_of(a or ())} for {some_of(b or ())}"
+                words = f"batch {index + 1} of {passed.name} {_other_batch(a or (), b or ())}"
                 return make_row("samples", one, DIFFERS, words, mine.at)
+    if (short := _less_evaluated(original, one)) is not None:
+        return short
     if not batches:
         return make_row("samples", one, NOTHING, "no DataLoader feeds the training")
     return make_row("samples", one, HOLDS, f"{counted(batches, 'batch')} of the same samples in the same order")
 
 
+def _other_batch(ours: Sequence[object], theirs: Sequence[object]) -> str:
+    if len(ours) != len(theirs):
+        return f"has {counted(len(ours), 'sample')} for {len(theirs)}"
+    first = next(index for index, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+    return f"is {some_of(ours[first:])} for {some_of(theirs[first:])}"
+
+
+def _less_evaluated(original: Run, one: Run) -> Row | None:
+    """A pass that only evaluates, and takes fewer samples than the original's, or more than one batch more."""
+    ours = {(each.dataset, each.number): each for each in one.ranks[0].passes if not each.trains}
+    for passed in original.ranks[0].passes:
+        mine = ours.get((passed.dataset, passed.number))
+        if passed.trains or mine is None or one.error is not None or None in (*passed.batches, *mine.batches):
+            continue
+        taken, wanted = (sum(len(batch or ()) for batch in each.batches) for each in (mine, passed))
+        if taken < wanted or len(mine.batches) > len(passed.batches) + 1:  # a prepared loader may read one batch ahead
+            words = (
+                f"a pass over {passed.name} that nothing is learned from takes {counted(taken, 'sample')} for {wanted}"
+            )
+            return make_row("samples", one, DIFFERS, words, mine.at)
+    return None
+
+
+def _of_other_data(evidence: Evidence) -> Row | None:
+    """A rank whose data set holds other samples than the original's, which rank 0's holds."""
+    theirs = evidence.baseline.ranks[0].samples
+    found = [
+        [digests == theirs[key] for key, digests in trace.samples.items() if key in theirs]
+        for trace in evidence.many.ranks
+    ]
+    for rank, equal in enumerate(found):
+        if rank and equal and found[0] and all(found[0]) and not any(equal):
+            name = next(key[0] for key in evidence.many.ranks[rank].samples if key in theirs)
+            words = (
+                f"{name} holds other samples on rank {rank} than in the original, so that ranks do not share its data"
+            )
+            seeds = evidence.many.ranks[rank].seeds
+            at = next((place for _, _, place in seeds if place), None)
+            return make_row("samples", evidence.many, DIFFERS, words, at)
+    return None
+
+
 def samples(evidence: Evidence) -> Row:
     """Every index as often as in the original, and on one rank only."""
     baseline, many = evidence.baseline, evidence.many
+    if (other := _of_other_data(evidence)) is not None:
+        return other
     theirs = training_passes(baseline.ranks[0])
     seen = batches = filled = 0
     for key, passed in theirs.items():

@@ -65,7 +65,8 @@ def _fewer(evidence: Evidence) -> Row | None:
         if mine < passed.backwards - slack:
             who = "all ranks together take" if launched else "every rank takes"
             words = f"pass {key[1] + 1} over {passed.name}: {who} {counted(mine, 'backward pass')} for"
-            words += f" {passed.backwards}, so that samples are lost, as where data are sharded twice"
+            words += f" {passed.backwards}, so that samples are lost"
+            words += ", as where data are sharded twice" if mine * many.world <= passed.backwards + slack else ""
             return make_row("work", many, DIFFERS, words, parts[0].at)
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from accelify.verify.judging import contents, data, endings, launched, outputs, settings, training
+from accelify.verify.judging import calls, contents, data, endings, launched, outputs, randomness, settings, training
 from accelify.verify.judging.devices import devices
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.trace import Run
@@ -25,8 +25,11 @@ def judge(evidence: Evidence) -> tuple[Row, ...]:
 
 SINGLE: tuple[Callable[[Run, Run], Row], ...] = (
     endings.ending,
-    data.samples_of_one,
     settings.settings_of_one,
+    training.start_of_one,
+    randomness.random_numbers_of_one,
+    data.samples_of_one,
+    calls.calls_of_one,
     training.learning_rate_of_one,
     training.losses_of_one,
     training.parameters_of_one,
@@ -40,6 +43,7 @@ SEVERAL: tuple[Callable[[Evidence], Row], ...] = (
     data.data,
     settings.settings,
     training.agreement,
+    calls.calls,
     training.learning_rate,
     training.losses,
     training.gradients,

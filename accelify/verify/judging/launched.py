@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from accelify.verify import compare
 from accelify.verify.judging import data, endings
 from accelify.verify.judging.evidence import OWN_OUTPUT, Evidence, told_same_data, training_passes
-from accelify.verify.judging.outputs import by_site
+from accelify.verify.judging.outputs import OF_ONE_STEP, by_site, is_of_one_step
 from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row
 from accelify.verify.trace import Pass, Run, Step
 from accelify.verify.verdict import Row
@@ -132,12 +132,14 @@ def learning_rate(evidence: Evidence) -> Row:
     factor = times(evidence.baseline, many) or 1.0
     slack = round(factor) * (1 + len(training_passes(many.ranks[0])))
     is_by_sample = is_by_step = True
+    is_whole = evidence.baseline.ranks[0].end.how == "exit"
     for number in {step.optimizer for step in ours}:
         mine, other = [[step for step in steps if step.optimizer == number] for steps in (ours, theirs)]
         for index, step in enumerate(mine):
             position = round(index * factor)
             window = other[max(position - slack, 0) : position + slack + 1]
-            is_known = position < len(other)  # the original was stopped before it came to these samples
+            # The original may have been stopped before it came to these samples.
+            is_known = position + (0 if is_whole else slack) < len(other)
             if index >= len(other) or not (is_known or is_by_step):
                 break
             is_by_step = is_by_step and _is_between(step, other[index : index + 1])
@@ -171,7 +173,7 @@ def printed(evidence: Evidence) -> Row:
     """Whether every number that is shown is everyone's, and no rank's own."""
     many = evidence.many
     ranks = [by_site(trace.prints) for trace in many.ranks]
-    shown = 0
+    shown, natural = 0, None
     for at, lines in ranks[0].items():
         for index, line in enumerate(lines):
             shown += 1
@@ -181,8 +183,23 @@ def printed(evidence: Evidence) -> Row:
                 if found is None or found == ("0", str(rank)):
                     continue
                 words = f"rank 0 prints {found[0]}, rank {rank} {found[1]}: a number of one rank's own, not everyone's"
-                told = [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]
-                return make_row("printed", many, NATURE if told else DIFFERS, words, at)
+                row = _own_number(evidence, words, at)
+                if row.status is DIFFERS:
+                    return row
+                natural = natural or row
+    if natural is not None:
+        return natural
     if not shown:
         return make_row("printed", many, NOTHING, "nothing was printed")
     return make_row("printed", many, HOLDS, f"{counted(shown, 'line')}, no number of which is one rank's own")
+
+
+def _own_number(evidence: Evidence, words: str, at: str | None) -> Row:
+    """That a line shows one rank's own number, and whether it may."""
+    many = evidence.many
+    pairs = zip(evidence.original.ranks[0].prints, evidence.one.ranks[0].prints, strict=False)
+    theirs = next((a.at for a, b in pairs if b.at == at), None)
+    if is_of_one_step(evidence, at, theirs, beside_original=False):
+        return make_row("printed", many, NATURE, f"{words}, but {OF_ONE_STEP}", at)
+    told = [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]
+    return make_row("printed", many, NATURE if told else DIFFERS, words, at)

@@ -35,7 +35,7 @@ def _settings(theirs: Trace, run: Run) -> Row:
             names = (mine.keys() & other.keys()) - varying
             compared |= names
             for name in sorted(names, key=lambda name: (name.count("."), name)):  # a model before its parts
-                if mine[name] != other[name]:
+                if mine[name] != other[name] and mine[name] != "SyncBatchNorm":
                     words = _in_words(name, mine[name], other[name], rank if run.world > 1 else None)
                     at = trace.backwards[number].at
                     return make_row("settings", run, DIFFERS, f"{words}, at backward pass {number + 1}", at, number + 1)
@@ -49,6 +49,8 @@ def _in_words(name: str, mine: str, other: str, rank: int | None) -> str:
     path, _, last = name.rpartition(".")
     if last == "training":
         return f"{path} is in {'train' if mine == 'True' else 'eval'}(){where}, not in {_mode(other)}"
+    if last == "class":
+        return f"{path} is a {mine} for a {other}{where}"
     return f"{name} is {mine} for {other}{where}"
 
 

@@ -173,6 +173,32 @@ def parameters_of_one(original: Run, one: Run) -> Row:
     return make_row("parameters", one, HOLDS, words)
 
 
+def start_of_one(original: Run, one: Run) -> Row:
+    """The same parameters in each optimizer, with the same values before its first step."""
+    theirs, ours = original.ranks[0].optimizers, one.ranks[0].optimizers
+    for number, known in theirs.items():
+        mine = ours.get(number)
+        if mine is None:
+            continue
+        words = f"optimizer {number + 1} steps {counted(len(mine.names), 'parameter')} for {len(known.names)}"
+        if len(mine.names) != len(known.names):
+            missing = [name for name in known.names if name not in mine.names]
+            words += f": not {', '.join(missing[:3])}" if missing else ""
+            return make_row("start", one, DIFFERS, words, _first_step(one, number))
+        for name, a, b in zip(mine.names, mine.start, known.start, strict=False):
+            if a != b:
+                words = f"{name} begins with other values than in the original"
+                return make_row("start", one, DIFFERS, words, _first_step(one, number))
+    if not theirs:
+        return make_row("start", one, NOTHING, "no optimizer steps")
+    count = counted(sum(len(known.names) for known in theirs.values()), "parameter")
+    return make_row("start", one, HOLDS, f"{count} with the same values before the first step")
+
+
+def _first_step(run: Run, optimizer: int) -> str | None:
+    return next((step.at for step in run.ranks[0].steps if step.optimizer == optimizer), None)
+
+
 def parameters(evidence: Evidence) -> Row:
     """The parameters after the last step: how far apart, as a share of how far they moved."""
     baseline, many = evidence.baseline.ranks[0], evidence.many.ranks[0]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from accelify.verify import compare
-from accelify.verify.judging import calls, data, launched, outputs, randomness, training
+from accelify.verify.inside.reach import Reach
+from accelify.verify.inside.record import Recorder
+from accelify.verify.judging import calls, data, launched, outputs, randomness, settings, training
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.trace import Backward, Call, Nature, Optimizer, Pass, Print, Run, Step, Trace
 from accelify.verify.verdict import Row, Status
@@ -179,3 +183,30 @@ def test_a_learning_rate_beyond_what_the_original_came_to_is_not_judged() -> Non
     for how, status in (("steps", Status.HOLDS), ("exit", Status.DIFFERS)):
         original = trained((0, 1), (2, 3), (4, 5), (6, 7), rates=rises, how=how)
         assert launched.learning_rate(evidence(original, *ranks)).status is status
+
+
+def test_a_script_goes_on_to_the_files_that_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "train.py"
+    script.write_text('with open("history.json", "w") as file:\n    json.dump(history, file)\n')
+    monkeypatch.setattr(Reach, "_own_files", lambda self: [str(script)])
+
+    def unreached(*written: str, before: str = "") -> list[str]:
+        recorder = Recorder(str(tmp_path / "trace"), str(tmp_path))
+        reach = Reach(recorder, 0.0)
+        reach.wrote(before)
+        reach.learned()
+        for path in written:
+            reach.wrote(path)
+        assert reach.is_far_enough(20)
+        return json.loads((tmp_path / "trace").read_text().splitlines()[-1])["unreached"]  # type: ignore[no-any-return]
+
+    assert unreached("model.pt") == ["files"]
+    assert unreached(before="config.json") == ["files"]
+    assert unreached("history.json") == []
+    assert unreached(before="log.csv") == []
+
+
+def test_a_module_of_another_class_is_named() -> None:
+    tanh, relu = (traced(backwards=[Backward(1.0)], settings=[(0, {"Net.1.class": name})]) for name in ("Tanh", "ReLU"))
+    row = settings.settings(evidence(tanh, relu))
+    assert (row.status, row.words) == (Status.DIFFERS, "Net.1 is a ReLU for a Tanh, at backward pass 1")

@@ -6,6 +6,8 @@ import re
 
 from accelify.verify.verdict import Status
 from tests.verify.conftest import Prove, differing, row
+from tests.verify.scripts import CLASSIFIER
+from tests.verify.scripts import CLASSIFIER_MIGRATED as MIGRATED
 
 ATTENTION = """\
 import torch
@@ -130,3 +132,16 @@ def test_a_fault_of_verify_is_not_the_scripts(proving: Prove) -> None:
     assert verdict.status == 2
     error = verdict.error or ""
     assert error.startswith("verify itself fails, not the original, which runs where nothing is watched")
+
+
+def test_the_loss_of_each_step_and_a_schedule_over_all_steps(proving: Prove) -> None:
+    line, schedule = "        scheduler.step()\n", "ExponentialLR(optimizer, 0.9)"
+    shown = f"{line}        print(f\"{{loss.item() / 2:.4f}} at {{optimizer.param_groups[0]['lr']:.4f}}\")\n"
+    whole = "OneCycleLR(optimizer, max_lr=0.3, total_steps=2 * len(train))"
+    original, migrated = [text.replace(line, shown).replace(schedule, whole) for text in (CLASSIFIER, MIGRATED)]
+    before = "train, test = accelerator.prepare(train, test)\n"
+    migrated = migrated.replace(before, "").replace("optimizer = torch", f"{before}optimizer = torch", 1)
+    verdict = proving(original, migrated, launched=True)
+    assert differing(verdict) == []
+    assert row(verdict, "printed").status is Status.NATURE
+    assert "the loss of one step, on each rank that of its own batch" in row(verdict, "printed").words

@@ -143,6 +143,13 @@ def test_a_device_mistake_is_found_with_its_line(kind: str, proving: Prove) -> N
     assert found.at == line_of(text, part)
 
 
+def test_a_short_script_is_run_to_its_evaluation(proving: Prove, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accelify.verify.experiment.SHORT", 600.0)
+    text = MIGRATED.replace("            correct += ", "            y = y.cpu()\n            correct += ")
+    found = devices(proving(CLASSIFIER, text, gpu_steps=2))
+    assert (found.status, found.at) == (Status.DIFFERS, line_of(text, "correct += "))
+
+
 def test_a_mistake_of_the_originals_own_is_not_the_rewrites() -> None:
     def ended(message: str) -> Run:
         return Run("on pretend GPUs", (replace(traced(), end=End("error", 1, message, "train.py:7")),))

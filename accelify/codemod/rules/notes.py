@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.libraries import methods, names
-from accelify.codemod.metrics.batch_numbers import picked_by_number
+from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import decided_apart
 from accelify.codemod.metrics.progress import overlong_rounds, overstated_bars, shrunken_schedules
 from accelify.codemod.metrics.reports import About
@@ -88,12 +88,13 @@ def find(script: Script) -> Iterator[Remark]:
     ):
         for length in lengths(script):
             yield Remark(NAME, script.path(length), length, message, tier)
-    for counter, picked in picked_by_number(script.metrics):
-        message = (
-            f"`{counter}` counts this process's batches, and `{ast.unparse(picked)}` belongs to a batch of another "
-            "process: let the loader yield both"
+    for counter, picked in counted_off(script.metrics):
+        message = f"`{counter}` counts this process's batches: " if counter else ""
+        message += (
+            "every process takes the same {} here, beside its own batch: let a prepared loader yield it, or count the "
+            "batches of all processes (batch i of process r is number i * num_processes + r)"
         )
-        yield Remark(NAME, script.path(picked), picked, message, Tier.REVIEW)
+        yield Remark(NAME, script.path(picked), picked, message, Tier.REVIEW, about=f"`{ast.unparse(picked)}`")
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _not_parsed(script)

@@ -8,9 +8,10 @@ third = next(batches)       of what each rank has whole
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
-from accelify.codemod.metrics.facts import Loop, Measured, Metrics
+from accelify.codemod.metrics.facts import Measured, Metrics
+from accelify.codemod.metrics.rank import Loop
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.scopes import names_in
@@ -35,7 +36,9 @@ def counted_off(metrics: Metrics) -> Iterator[tuple[str, ast.expr]]:
 
 def _number(metrics: Metrics, loop: Loop, node: ast.Subscript, counters: set[str]) -> str | None:
     """The number by which a loop picks from what it does not yield."""
-    if not isinstance(node.ctx, ast.Load) or names_in(node.value) & bound_in(loop) - counters:
+    program = metrics.measured.program
+    is_index = any(isinstance(a, ast.Subscript) and program.inside(node, a.slice) for a in program.ancestors(node))
+    if is_index or not isinstance(node.ctx, ast.Load) or names_in(node.value) & bound_in(loop):
         return None
     is_own = metrics.ranks.is_own(node.slice)
     return None if is_own else next((n for n in sorted(names_in(node.slice)) if n in counters), None)
@@ -61,7 +64,7 @@ def _is_counted(value: ast.expr, counters: set[str]) -> bool:
     return is_plain and bool(names_in(value) & counters)
 
 
-def _assigned(loop: Loop) -> Iterator[tuple[ast.expr, set[str]]]:
+def _assigned(loop: Loop) -> Iterator[tuple[ast.expr, Set[str]]]:
     for node in ast.walk(loop):
         if isinstance(node, ast.Assign):
             yield node.value, names_in(*node.targets) - {"_"}
@@ -87,7 +90,7 @@ def _computes(measured: Measured, call: ast.Call) -> bool:
 def _is_trained_on(measured: Measured, picked: ast.AST, loop: Loop) -> bool:
     """Whether the model or the loss gets something, as it is or under the names that it is given."""
     statement = measured.program.statement(picked)
-    named = names_in(*statement.targets) - {"_"} if isinstance(statement, ast.Assign) else set()
+    named: set[str] = {*names_in(*statement.targets)} - {"_"} if isinstance(statement, ast.Assign) else set()
     for _ in range(_DEPTH):
         named |= {name for value, names in _assigned(loop) for name in names if _is_made_of(value, named)}
     computed = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and _computes(measured, n))
@@ -95,7 +98,7 @@ def _is_trained_on(measured: Measured, picked: ast.AST, loop: Loop) -> bool:
     return any(measured.program.inside(picked, a) or names_in(a) & named for a in given)
 
 
-def _is_made_of(value: ast.expr, named: set[str]) -> bool:
+def _is_made_of(value: ast.expr, named: Set[str]) -> bool:
     """Whether a value is made of what some names hold, other than by picking what they number."""
     picking = {n for s in ast.walk(value) if isinstance(s, ast.Subscript) for n in ast.walk(s.slice)}
     parts = (n for n in ast.walk(value) if n not in picking)

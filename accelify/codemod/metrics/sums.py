@@ -17,6 +17,7 @@ from accelify.codemod.semantics.definitions import Definition, Kind, Variable
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.phases import Phase
 
 Loop = ast.For | ast.AsyncFor
@@ -30,7 +31,8 @@ class Reduction:
 
     how: `sum`, `mean` for what the script divides by the number of batches that one process takes, `max` or `min`.
     condition: when the loop goes over a shared loader at all; None for always. training: when it trains, of a loop that
-    is sharded in whole batches otherwise; a mean then is a sum where it does not.
+    is sharded in whole batches otherwise; a mean then is a sum where it does not. too_many: what a sum is divided by,
+    though it counts batches that the loader drops at its end.
     """
 
     loop: Loop
@@ -39,6 +41,7 @@ class Reduction:
     how: str
     condition: str | None
     training: str | None = None
+    too_many: tuple[ast.expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,16 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A sum of a loop: how and where it is reduced, what it is calculated with, and whether it counts rounds alone."""
+    """A sum of a loop: how and where it is reduced, what it is calculated with, and whether it counts rounds alone.
+
+    wholes: what it is divided by that is no sum itself.
+    """
 
     how: str
     anchor: ast.stmt
     others: frozenset[str]
     numbers_rounds: bool
+    wholes: tuple[ast.expr, ...] = ()
 
 
 class Sums:
@@ -110,7 +117,24 @@ class Sums:
             grouped.setdefault((each.how, each.anchor), []).append(name)
         for name, how in self._extremes(loop):
             grouped.setdefault((how, loop), []).append(name)
-        return [Reduction(loop, anchor, tuple(names), how, condition) for (how, anchor), names in grouped.items()]
+        drops = self._drops_last(loop)
+        return [
+            Reduction(
+                loop,
+                anchor,
+                tuple(names),
+                how,
+                condition,
+                too_many=tuple(w for n in names if n in found and drops and how == "sum" for w in found[n].wholes),
+            )
+            for (how, anchor), names in grouped.items()
+        ]
+
+    def _drops_last(self, loop: Loop) -> bool:
+        """Whether the loader of a loop leaves out what does not fill its last batch."""
+        made = [v.node for v in self.program.values(self.tracer.inside(loop.iter)) if isinstance(v, Made)]
+        given = [k.value for node in made if isinstance(node, ast.Call) for k in node.keywords if k.arg == "drop_last"]
+        return any(not isinstance(v, ast.Constant) or v.value for v in given)
 
     def added(self, loop: Loop) -> dict[str, list[Addition]]:
         """What a loop adds to which variables, in the order of the text."""
@@ -224,7 +248,8 @@ class Sums:
         if how == "mean":
             others -= names_in(loop.target)
         is_count = how == "sum" and self._counts_rounds(inside, anchor)
-        return _Sum(how, anchor, frozenset(others), is_count)
+        wholes = tuple(d for u in uses for d in u.divisors if not self._named(d) & self.added(loop).keys())
+        return _Sum(how, anchor, frozenset(others), is_count, wholes)
 
     def _variable(self, additions: Sequence[Addition]) -> Variable | None:
         root = self._root(additions[0].target)
@@ -462,6 +487,15 @@ class Sums:
                 for read in sorted(reads, key=lambda r: (r.lineno, r.col_offset)):
                     yield from self._use(read, anchor, depth - 1)
         else:
+            yield from self._kept(target, anchor, depth) if depth else [Use((), frozenset())]
+
+    def _kept(self, target: ast.expr, anchor: ast.stmt, depth: int) -> Iterator[Use]:
+        """How a variable of the module, or an attribute, that a sum is kept in is used."""
+        variable = self.chains.variable(target) if isinstance(target, (ast.Name, ast.Attribute)) else None
+        reads = self._reads_of(variable) if variable is not None else ()
+        for read in reads:
+            yield from self._use(read, anchor, depth - 1)
+        if not reads:
             yield Use((), frozenset())
 
     def _returned(self, call: ast.Call, position: int | None, anchor: ast.stmt, depth: int) -> Iterator[Use]:
@@ -557,7 +591,7 @@ class Sums:
         return None if kind is None else "sum" if kind else "mean"
 
 
-def bound_in(loop: Loop) -> set[str]:
+def bound_in(loop: Loop | ast.While) -> set[str]:
     """The variables that hold something of one process after a loop."""
     found: set[str] = set()
     for node in ast.walk(loop):

@@ -80,6 +80,12 @@ def find(script: Script) -> Iterator[Change | Remark]:
             edits=tuple(edits),
             tier=Tier.REVIEW,
         )
+        for whole in reduction.too_many[:1]:
+            message = (
+                "this counts the rows that `drop_last` leaves out, on N processes those of up to N - 1 batches more: "
+                "divide by the rows that the loop has counted"
+            )
+            yield Remark(NAME, script.path(whole), whole, message, Tier.REVIEW)
 
 
 def _sharded(script: Script, evaluation: ShardedEvaluation) -> Change:
@@ -166,7 +172,7 @@ def _whole(reduction: Reduction, trim: Trim | None) -> str:
     if reduction.how.startswith("m") and reduction.how != "mean":
         return "all processes"
     if reduction.how == "mean":
-        return "the processes, each of which takes as many batches"
+        return "the processes, each of which takes as many steps; the last may be of fewer rows, and weighs as much"
     if trim is not None:
         added = "without the rows that are added to even out the last step of an epoch"
         return f"all processes, {added}" + ("; a mean of that step was taken with them" if trim.holds_means else "")

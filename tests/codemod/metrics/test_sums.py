@@ -151,3 +151,55 @@ def test_what_is_no_sum_over_the_loop(added: str, begin: str, read: str) -> None
 def test_a_loop_over_what_is_not_shared() -> None:
     facts = training(before="total = 0\n", end="for z in range(3):\n    total += z\nprint(total)\n")
     assert reductions(facts) == []
+
+
+KEPT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+kept, loader = 0.0, DataLoader(rows, batch_size=4{drops})
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def epoch():
+    global kept
+    total, n = 0.0, 0
+    for x in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * len(x)
+        n += len(x)
+    kept = total
+epoch()
+print({read})
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "how"), [("kept / len(loader)", "mean"), ("float(kept) / len(loader)", "mean"), ("kept", "sum")]
+)
+def test_a_sum_that_the_module_keeps(read: str, how: str) -> None:
+    found = reductions(Facts(KEPT.format(drops="", read=read)))
+    assert (("total",), how) in found
+
+
+@pytest.mark.parametrize(
+    ("drops", "read", "is_too_many"),
+    [
+        (", drop_last=True", "kept / len(rows)", True),
+        (", drop_last=drops", "kept / len(loader.dataset)", True),
+        (", drop_last=True", "kept / 1000", True),
+        (", drop_last=True", "kept / len(loader)", False),
+        (", drop_last=False", "kept / len(rows)", False),
+        ("", "kept / len(rows)", False),
+    ],
+)
+def test_a_divisor_that_counts_what_the_loader_drops(drops: str, read: str, is_too_many: bool) -> None:
+    found = Facts(KEPT.format(drops=drops, read=read)).script.metrics.reductions
+    assert any(r.too_many for r in found) is is_too_many
+
+
+def test_a_sum_of_the_loop_is_no_such_divisor() -> None:
+    text = KEPT.format(drops=", drop_last=True", read="kept").replace("kept = total", "kept = total / n")
+    assert not any(r.too_many for r in Facts(text).script.metrics.reductions)

@@ -25,7 +25,7 @@ from accelify.codemod.semantics.contents import Kept
 from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, gone_over, returned
+from accelify.codemod.semantics.scopes import Scope, gone_over, names_in, returned
 from accelify.codemod.semantics.values import External, Instance, ModuleValue, Parameters
 from accelify.codemod.training.roles import Roles
 
@@ -519,10 +519,8 @@ class Lattice:
             return self._yielded(node, write)
         if isinstance(node, (ast.Tuple, ast.List)):
             return self._parts(node.elts, path, write)
-        if isinstance(node, ast.Name):
-            value = self._only_value(node)
-            if isinstance(value, ast.Call) and any(names.iteration(n) for n in self.program.called(value)):
-                return self._element(value, path, write)
+        if isinstance(node, ast.Name) and (iterators := self._iterators(node)):
+            return frozenset(p for i in iterators for p in self._element(i, path, write))
         callees = self.program.flow.callees.get(node) if isinstance(node, ast.Call) else None
         if isinstance(node, ast.Call) and callees and all(c.generates for c in callees):
             yields = [n.value for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Yield)]
@@ -556,10 +554,22 @@ class Lattice:
                 return node.func.value, path[1:]
         return node, path
 
+    def _iterators(self, node: ast.Name) -> list[ast.Call]:
+        """The calls that make what a name holds, if each makes an iterator; one that starts anew has two."""
+        values = self._values(node)
+        made = [v for v in values if isinstance(v, ast.Call) and node.id not in names_in(v)]
+        is_iterator = all(any(names.iteration(n) for n in self.program.called(v)) for v in made)
+        return made if is_iterator and len(made) == len(values) else []
+
     def _only_value(self, node: ast.Name) -> ast.expr | None:
+        values = self._values(node)
+        return values[0] if len(values) == 1 else None
+
+    def _values(self, node: ast.Name) -> list[ast.expr | None]:
+        """What the bindings that a name may have its value from assign; None for those that assign nothing."""
         owner = self.program.scope(node).owner(node.id)
         writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
-        return self.tracer.assigned(writes[0]) if len(writes) == 1 and isinstance(writes[0], ast.Name) else None
+        return [self.tracer.assigned(w) if isinstance(w, ast.Name) else None for w in writes]
 
     # Calls.
 

@@ -238,3 +238,33 @@ def test_what_is_known_of_an_operand() -> None:
     assert batch.is_now(Where.ACCELERATOR)
     assert batch.was(Where.HOST)
     assert not Operand(((Place(Where.ACCELERATOR, Where.ACCELERATOR), None),)).is_own_batch
+
+
+@pytest.mark.parametrize("again", ["batches = iter(loader)", "batches = iter(tqdm(loader))"])
+@pytest.mark.parametrize("one_hot", ["torch.zeros(2, 3).scatter_(1, y.long(), 1)", "torch.eye(3)[y.long()]"])
+def test_batches_of_an_iterator_that_starts_anew_are_read_in_the_hosts_memory(again: str, one_hot: str) -> None:
+    text = f"""\
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader, TensorDataset
+        from tqdm import tqdm
+
+        def train(loader, model, optimizer):
+            batches = iter(loader)
+            for step in range(8):
+                try:
+                    x, y = next(batches)
+                except StopIteration:
+                    {again}
+                    x, y = next(batches)
+                y = {one_hot}
+                loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+        data = TensorDataset(torch.randn(8, 4), torch.randint(0, 3, (8, 1)))
+        model = nn.Linear(4, 3).cuda()
+        train(DataLoader(data, batch_size=2), model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """
+    assert "y.long().cpu()" in migrated(dedent(text))

@@ -100,15 +100,37 @@ class Cpu:
         wishes = frozenset(map(ast.unparse, terms)) | (before.wishes if before is not None else frozenset())
         found[text] = CpuSetting(setting.code, setting.after, wishes) if setting is not None else None
 
-    def _named(self, files: Collection[str]) -> Iterator[ast.IfExp]:
+    def _named(self, files: Collection[str]) -> Iterator[ast.If | ast.IfExp]:
         """The choices between the names of a GPU and of the CPU."""
         for path in files:
             for node in self.program.flow.parsed_of[path].parents:
-                if isinstance(node, ast.IfExp) and self.program.frame(node) in self.program.reachable:
-                    gpu, cpu = ast.unparse(node.body), ast.unparse(node.orelse)
-                    branches = (self.program.values(b) for b in (node.body, node.orelse))
-                    if "cuda" in gpu and "cpu" in cpu and all(any(map(self.roles.is_device, b)) for b in branches):
-                        yield node
+                is_run = isinstance(node, (ast.If, ast.IfExp)) and self.program.frame(node) in self.program.reachable
+                if is_run and any(self._is_between_devices(*both) for both in self._alternatives(node)):  # type: ignore[arg-type]  # a choice
+                    yield node  # type: ignore[misc]  # a choice
+
+    def _is_between_devices(self, gpu: ast.expr, cpu: ast.expr) -> bool:
+        if "cuda" not in ast.unparse(gpu) or "cpu" not in ast.unparse(cpu):
+            return False
+        return all(any(map(self.roles.is_device, self.program.values(branch))) for branch in (gpu, cpu))
+
+    def _alternatives(self, choice: ast.If | ast.IfExp) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """What a choice gives, and what there is otherwise: from its other branch, or from before an `if`."""
+        if isinstance(choice, ast.IfExp):
+            yield choice.body, choice.orelse
+            return
+        for target in (t for s in choice.body if isinstance(s, ast.Assign) for t in s.targets):
+            value = self.tracer.assigned(target)
+            for other in self._otherwise(choice, target):
+                given = self.tracer.assigned(other)
+                if value is not None and given is not None:
+                    yield value, given
+
+    def _otherwise(self, choice: ast.If, target: ast.expr) -> Iterator[ast.expr]:
+        """The other places that give a target its value unless a condition holds."""
+        before = self.program.block(choice)
+        statements = choice.orelse or before[: before.index(choice)]
+        for assigned in (s for s in statements if isinstance(s, ast.Assign)):
+            yield from (t for t in assigned.targets if ast.unparse(t) == ast.unparse(target))
 
     def _moving(self) -> Iterator[ast.If | ast.IfExp]:
         """The conditions under which the program moves a model to the GPU, and leaves it where it is otherwise.
@@ -183,6 +205,7 @@ class Cpu:
 
     def _terms(self, node: ast.expr, depth: int) -> list[ast.expr]:
         """What must hold besides that there is a GPU; nothing where that is not known."""
+        node = _asserted(node)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
             return [term for value in node.values for term in self._terms(value, depth)]
         if any(self.roles.is_cuda_test(v) for v in self.program.values(node)) and isinstance(node, ast.Call):
@@ -224,6 +247,7 @@ class OnGpu:
         return self.conditions.truth_in(test, self._worlds)
 
     def _wished(self, test: ast.expr) -> bool | None:
+        test = _asserted(test)
         text = ast.unparse(test)
         if text in self.wishes:
             return True
@@ -238,6 +262,14 @@ class OnGpu:
             return decisive if decisive in held_each else None if None in held_each else not decisive
         value = self.tracer.only_value(test)
         return None if value is None else self.holds(value)
+
+
+def _asserted(test: ast.expr) -> ast.expr:
+    """`args.cuda` of `args.cuda is True` and of `args.cuda == True`."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.Eq)) and len(test.ops) == 1:
+        right = test.comparators[0]
+        return test.left if isinstance(right, ast.Constant) and right.value is True else test
+    return test
 
 
 def _made_on_cpu(statement: ast.stmt) -> set[str]:

@@ -50,6 +50,29 @@ PARSED = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
             "put(model, args.cuda)\n",
             "not args.cuda",
         ),
+        (
+            "if args.cuda and torch.cuda.is_available():\n    where = torch.device('cuda:0')\n"
+            "else:\n    where = torch.device('cpu')\n",
+            "model.to(where)\n",
+            "not args.cuda",
+        ),
+        (
+            "where = 'cpu'\nif args.cuda is True and torch.cuda.is_available():\n    where = 'cuda'\n",
+            "model.to(where)\n",
+            "not args.cuda",
+        ),
+        (
+            "def put(net, uses=True):\n    if uses == True and torch.cuda.is_available() is True:\n"
+            "        where = torch.device('cuda:0')\n    else:\n        where = torch.device('cpu')\n"
+            "    return net.to(where)\n",
+            "put(model, uses=args.cuda != 'no')\n",
+            "not args.cuda != 'no'",
+        ),
+        (
+            "if torch.cuda.is_available():\n    where = 'cuda'\nelse:\n    where = 'cpu'\n",
+            "model.to(where)\n",
+            None,
+        ),
         ("", "if args.resume:\n    model.load_state_dict(rows)\n    model.cuda()\n", None),
         ("", "if args.gpu:\n    model = nn.Linear(4, 1)\n    model.cuda()\n    print(model)\n", None),
         ("", "if args.gpu:\n    print(args)\n    model.cuda(1)\nelse:\n    model.cuda(0)\n", None),

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from accelify.codemod.devices.early_uses import EarlyUses
 from accelify.codemod.libraries import methods, vocabulary
-from accelify.codemod.preparing.prepared import Prepared
+from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import main_guard
@@ -169,7 +169,7 @@ class Moves:
             return False
         if self.prepared.is_batch(move.receiver):
             return True
-        if not self.prepared.is_model(move.receiver):
+        if not self.prepared.is_model(move.receiver) or self._comes_back(move):
             return False
         statement = self.program.statement(move.call)
         text = ast.unparse(move.receiver)
@@ -180,6 +180,20 @@ class Moves:
             return False
         uses = EarlyUses(self.program, self.roles, self.prepared.preparation.models)
         return not uses.is_used(text, statement, group.anchor)
+
+    def _comes_back(self, move: Move) -> bool:
+        """Whether a model may be in the host's memory by then: `model.cpu()`, `save(model)`, `model.to(device)`."""
+        held = self.program.values(move.receiver)
+        return any(
+            self.program.reaches(call, move.call) and self.program.values(call.func.value) & held  # type: ignore[attr-defined]  # a method
+            for call in self._to_host
+        )
+
+    @cached_property
+    def _to_host(self) -> list[ast.Call]:
+        """The calls that bring models to the host's memory, for a while: `model.cpu()`."""
+        calls = [c for c in self.program.calls if brings_to_cpu(c)]
+        return [c for c in calls if any(map(self.roles.is_model, self.program.values(c.func.value)))]  # type: ignore[attr-defined]  # a method
 
     def _is_used_without(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
         """Whether a model is used, too, where the condition under which it is prepared does not hold."""

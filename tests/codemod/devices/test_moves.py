@@ -77,3 +77,17 @@ def test_the_cpu_beside_what_is_trained(before: str, batch: str, end: str, is_be
 def test_the_variables_that_hold_devices() -> None:
     facts, _ = moves(end="again = device\ncpu = torch.device('cpu')\nshown = x.to(cpu)\n")
     assert texts(facts.script.devices.known.bindings) == [DEVICE.strip()]
+
+
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [
+        ("model.eval().cpu()", "model.to(device).train()"),
+        ("model.to('cpu')", "model.to(device)"),
+        ("model = model.cpu()", "model = model.cuda()"),
+    ],
+)
+def test_a_model_that_was_brought_to_the_host_comes_back(there: str, back: str) -> None:
+    end = f"for again in range(2):\n    {there}\n    torch.save(model.state_dict(), 'model.pt')\n    {back}\n"
+    facts, found = moves(model="model = model.to(device)\n", end=end)
+    assert [facts.script.devices.is_needless(m) for m in found] == [True, False]

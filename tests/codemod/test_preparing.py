@@ -639,3 +639,23 @@ def test_after_branches_of_which_one_leaves() -> None:
         main("sgd")
     """
     assert prepared(text) == ["loader, model, optimizer"]
+
+
+@pytest.mark.parametrize(
+    ("made", "taken"),
+    [
+        ('{k: {"loader": DataLoader(data, batch_size=2), "size": 8} for k in ("train", "val")}', '["train"]["loader"]'),
+        ('{"train": {"loader": DataLoader(data, batch_size=2)}, "val": {}}', '["train"]["loader"]'),
+        ("{k: [DataLoader(data, batch_size=2), 8] for k in ('train', 'val')}", '["train"][0]'),
+    ],
+)
+def test_a_loader_in_a_container_of_containers_is_prepared_where_it_is_made(made: str, taken: str) -> None:
+    text = run(
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+        f"data = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))\nloaders = {made}\nmodel = nn.Linear(4, 1)\n"
+        f"optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x, y in loaders{taken}:\n"
+        "    loss = nn.functional.mse_loss(model(x), y)\n    optimizer.zero_grad()\n    loss.backward()\n"
+        "    optimizer.step()\n"
+    ).after.decode()
+    assert "accelerator.prepare(DataLoader(data, batch_size=2))" in text
+    assert "model, optimizer = accelerator.prepare(model, optimizer)" in text

@@ -396,7 +396,8 @@ class Preparer:
         """`loaders[phase]`: prepare the loader of the phase that trains."""
         assert isinstance(item.node, ast.Subscript)
         keys = self._training_keys(item.node, loop)
-        if keys is None or container.kind == "inline":
+        is_nested = isinstance(item.node.value, ast.Subscript)
+        if keys is None or is_nested or container.kind == "inline":
             self._wrap_values("loader", source, item.node)
             return
         for key in keys:

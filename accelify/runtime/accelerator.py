@@ -153,6 +153,7 @@ class Accelerator:
             precision=self._precision,
             accumulation=self._accumulation,
             draws=self._streams,
+            is_per_epoch=passes.is_per_epoch,
             holds_schedulers=step_scheduler_with_optimizer,
             compile_options=None if compiling is None else compiling.compile_options,
         )
@@ -268,15 +269,19 @@ class Accelerator:
         """The optimizer itself; its parameters that no prepared model owns are kept equal on all ranks, too."""
         return self._training.prepare_optimizer(optimizer)
 
-    def prepare_scheduler(self, scheduler: Any, *, per: str = "step") -> Any:
-        """The scheduler itself: one call is one step.
+    def prepare_scheduler(self, scheduler: Any, *, per: str | None = None) -> Any:
+        """The scheduler itself, held while its optimizer's step waits or is left out.
 
-        `per="batch"` is for a schedule whose length was counted in one process's batches, before `prepare`: a call
-        then counts for as many batches as all processes take in a step.
+        A schedule is taken to be counted in one process's batches, before `prepare`, or in epochs: a call of its
+        `step` in the loop over a prepared loader is N steps on N processes, which take N batches (one with
+        `split_batches`), and a call after the loop is one. `per="batch"` makes every call N steps; `per="step"` makes
+        it one, for a schedule that was counted in this process's steps (`len` of a prepared loader).
+        Raises: ValueError for another `per`.
         """
-        if per not in ("step", "batch"):
+        if per not in (None, "step", "batch"):
             raise ValueError(f"per={per!r}: choose step or batch")
-        times = self.num_processes if per == "batch" and not self.split_batches else 1
+        is_one = per == "step" or self.split_batches or self.num_processes == 1
+        times = 1 if is_one else self.num_processes if per == "batch" else None
         return self._training.prepare_scheduler(scheduler, times)
 
     def prepare_data_loader(self, data_loader: Any, device_placement: bool | None = None) -> Any:
@@ -375,10 +380,6 @@ class Accelerator:
     def no_sync(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
         """Let gradients add up on each rank inside; the next backward pass outside averages the sums."""
         return self._strategy.no_sync()
-
-    def allow_own_optimizer_states(self) -> None:
-        """From here on, let optimizers hold momentum of each process's own, unchecked, as local SGD does."""
-        self._training.allow_own_states()
 
     def trigger_sync_in_backward(self, model: nn.Module | None = None) -> AbstractContextManager[None]:
         """Have the backward passes inside average the gradients, sums made under `no_sync` included."""

@@ -14,8 +14,9 @@ from accelify.runtime.accelerator import Accelerator
 class LocalSGD:
     """A block in which gradients are not averaged; every `local_sgd_steps` calls of `step`, parameters are.
 
-    Momentum and other state of the optimizer stay each process's own, and are not compared from then on; `save_state`
-    keeps process 0's. One process trains as without it.
+    Momentum and other state of the optimizer stay each process's own. Go on with them in another such block: where one
+    has momentum, a backward pass outside raises Diverged; `save_state` warns, and keeps process 0's. One process trains
+    as without it.
     Units: local_sgd_steps in calls of `step`.
     Source: https://arxiv.org/abs/1805.09767
     """
@@ -33,7 +34,6 @@ class LocalSGD:
 
     def __enter__(self) -> LocalSGD:
         if self.enabled:
-            self._accelerator.allow_own_optimizer_states()
             self._block.enter_context(self._accelerator.no_sync(self._model))
         return self
 

@@ -162,7 +162,7 @@ different: every option of several machines is that of accelify launch; here `nu
     accelerate: notebook_launcher
     accelerate.launchers: notebook_launcher
 
-different: momentum and other state of the optimizer stay each process's own, so that `save_state` keeps process 0's
+different: momentum stays each process's own in both; here a backward pass after the block says so
     accelerate.local_sgd: LocalSGD
 
 absent: DeepSpeed is not here
@@ -308,7 +308,7 @@ different: the same objects come back, also those in a list or dict; what cannot
 different: the very same object comes back: no `.module`, the same class and keys
     accelerate.Accelerator: prepare_model prepare_optimizer
 
-different: as Accelerate where it is stepped with its optimizer: N steps a call; a call after an epoch is one step
+different: N steps a call in the loop over a prepared loader, as in Accelerate; a call after the loop is one step
     accelerate.Accelerator: prepare_scheduler
 
 different: the model itself: nothing wraps it

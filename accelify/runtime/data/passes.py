@@ -246,6 +246,15 @@ class LoaderPasses:
         """Whether the script is at the last batch of the pass that moved last."""
         return (loader_pass := self.current) is not None and loader_pass.is_last
 
+    def is_per_epoch(self, steps: int) -> bool:
+        """Whether the script does once in an epoch what it does now, `steps` optimizer steps since it last did so.
+
+        It does after a loop over a prepared loader, and in its last round after several steps.
+        """
+        if (current := self.current) is None:
+            return bool(self._left) or steps > 1
+        return steps > 1 and current.is_last
+
     @property
     def left(self) -> list[Left]:
         """The pass that ended last and, behind it, one that was broken off since."""

@@ -41,7 +41,6 @@ class Agreement:
     """The comparison of what the optimizers do on the ranks."""
 
     def __init__(self, collectives: Collectives, optimizers: Callable[[], Sequence[Optimizer]]) -> None:
-        self.compares_states = True
         self._collectives = collectives
         self._optimizers = optimizers
         self._passes = 0
@@ -51,14 +50,14 @@ class Agreement:
         self._passes += 1
         if self._passes & (self._passes - 1) if self._passes < INTERVAL else self._passes % INTERVAL:
             return
-        mine = dict(facts_of(self._optimizers(), with_states=self.compares_states))
+        mine = dict(facts_of(self._optimizers()))
         if self._collectives.is_alike("backward, what the optimizers do", repr(mine)):
             return
         everyone = self._collectives.gather_object(mine)
         raise Diverged(f"backward at {call_site()}: {difference(everyone)}")
 
 
-def facts_of(optimizers: Iterable[Optimizer], *, with_states: bool = True) -> Iterator[tuple[str, Any]]:
+def facts_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Any]]:
     """What must be the same on all ranks, each under the name by which it is reported."""
     for number, optimizer in enumerate(optimizers):
         name = f"{type(optimizer).__name__}{f' {number}' if number else ''}"
@@ -71,7 +70,7 @@ def facts_of(optimizers: Iterable[Optimizer], *, with_states: bool = True) -> It
         steps = [_plain(optimizer.state[one].get("step")) for one in sampled[:1] if one in optimizer.state]
         yield f"number of steps of {name}", steps
         kept = [value for one in sampled for value in _state_of(optimizer, one)]
-        if kept and with_states:
+        if kept:
             yield f"state of {name}", torch.stack(kept).tolist()
         if sampled:
             yield f"parameters of {name}", torch.stack([one.detach().flatten()[0].double() for one in sampled]).tolist()

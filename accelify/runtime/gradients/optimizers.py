@@ -78,6 +78,7 @@ class Stepping:
     world_size: int
     precision: Precision
     accumulation: Accumulation
+    is_per_epoch: Callable[[int], bool]
 
     @property
     def may_wait(self) -> bool:
@@ -99,12 +100,16 @@ class Stepping:
                 optimizer.register_step_post_hook(_SharedDraws(self.draws.end_step))
         return optimizer
 
-    def prepare_scheduler(self, scheduler: Any, times: int = 1) -> Any:
-        """The scheduler itself: one call is one step, or `times` steps; held while the optimizer's step is."""
+    def prepare_scheduler(self, scheduler: Any, times: int | None = 1) -> Any:
+        """The scheduler itself, held while the optimizer's step is: one call is `times` steps.
+
+        With None it is as many as there are ranks where it is called for a step of its optimizer, and one where it is
+        called for an epoch.
+        """
         is_prepared = isinstance(getattr(getattr(scheduler, "step", None), "__self__", None), SchedulerSteps)
-        is_needed = self.may_wait or times > 1 or (self.world_size > 1 and takes_metric(scheduler))
-        if is_needed and not is_prepared:
-            SchedulerSteps(scheduler, self.accumulation, self.collectives, times)
+        is_many = self.world_size > 1 and (times is None or takes_metric(scheduler))
+        if not is_prepared and (self.may_wait or is_many or (times or 1) > 1):
+            SchedulerSteps(scheduler, self, times)
         return scheduler
 
 
@@ -193,34 +198,48 @@ def steps_of(optimizer: Optimizer | None) -> OptimizerSteps | None:
 class SchedulerSteps:
     """Replaces a scheduler's `step` where that may have to wait, or to count for several batches."""
 
-    def __init__(self, scheduler: Any, accumulation: Accumulation, collectives: Collectives, times: int) -> None:
+    def __init__(self, scheduler: Any, stepping: Stepping, times: int | None) -> None:
         self._scheduler = scheduler
-        self._collectives = collectives
+        self._stepping = stepping
         self._is_by_metric = takes_metric(scheduler)
-        self._accumulation = accumulation
         self._times = times
+        self._taken = 0
         self._seen = 0, 0
         self._step = scheduler.step
         self._state_dict = scheduler.state_dict
         scheduler.step = self.step
         scheduler.state_dict = self.state_dict
+        if isinstance(getattr(scheduler, "optimizer", None), Optimizer):
+            scheduler.optimizer.register_step_post_hook(self._note_step)
+
+    def _note_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._taken += 1
 
     def step(self, *args: Any, **kwargs: Any) -> None:
         """Step unless the optimizer's own steps since the last call waited or were left out."""
-        if self._must_hold():
+        calls, taken = self._since_last()
+        # A schedule in epochs goes on, however the epoch's last window or step came out.
+        if taken == 0 if calls else not self._stepping.accumulation.is_complete:
             return
         if self._is_by_metric:
             args, kwargs = self._mean(args), {name: self._mean(value) for name, value in kwargs.items()}
-        for _ in range(self._times):
-            if self._times == 1 or not self._is_over:
+        # What is told an epoch or a metric is there after one call.
+        times = 1 if args or kwargs else self._count(calls)
+        for _ in range(times):
+            if times == 1 or not self._is_over:
                 self._step(*args, **kwargs)
 
-    def _must_hold(self) -> bool:
+    def _since_last(self) -> tuple[int, int]:
+        """The steps of its optimizer that were asked for, and those that were taken, since the last call."""
         steps = steps_of(getattr(self._scheduler, "optimizer", None))
-        before, self._seen = self._seen, (0, 0) if steps is None else (steps.calls, steps.taken)
-        calls, taken = (now - then for now, then in zip(self._seen, before, strict=True))
-        # A schedule in epochs goes on, however the epoch's last window or step came out.
-        return taken == 0 if calls else not self._accumulation.is_complete
+        before, self._seen = self._seen, (self._taken, self._taken) if steps is None else (steps.calls, steps.taken)
+        return self._seen[0] - before[0], self._seen[1] - before[1]
+
+    def _count(self, calls: int) -> int:
+        """How many steps this call is, after so many of its optimizer."""
+        if self._times is not None:
+            return self._times
+        return 1 if self._stepping.is_per_epoch(calls) else self._stepping.world_size
 
     def _mean(self, value: Any) -> Any:
         """The mean over ranks of a number that differs between them: by their own they would come to other rates."""
@@ -229,8 +248,8 @@ class SchedulerSteps:
         if isinstance(value, bool) or not isinstance(value, (int, float, numpy.number, torch.Tensor)):
             return value
         number = float(value)
-        is_alike = self._collectives.is_alike("the metric of a scheduler", number.hex())
-        return value if is_alike else self._collectives.reduce(number, "mean")
+        is_alike = self._stepping.collectives.is_alike("the metric of a scheduler", number.hex())
+        return value if is_alike else self._stepping.collectives.reduce(number, "mean")
 
     @property
     def _is_over(self) -> bool:

@@ -5,7 +5,7 @@ It holds what was prepared and the parts that a step goes through: strategy, pre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol  # Any: what Tensor.backward and clipping take, every scheduler
 
@@ -51,10 +51,14 @@ class Training:
         precision: Precision,
         accumulation: Accumulation,
         draws: Draws,
+        is_per_epoch: Callable[[int], bool] = lambda steps: steps > 1,
         holds_schedulers: bool = True,
         compile_options: dict[str, Any] | None = None,
     ) -> None:
-        """`compile_options`: what `nn.Module.compile` takes; None compiles nothing."""
+        """`compile_options`: what `nn.Module.compile` takes; None compiles nothing.
+
+        `is_per_epoch`: whether what the script does now, after so many steps since it last did so, is done per epoch.
+        """
         self.models: Held[nn.Module] = Held()
         self.optimizers: Held[Optimizer] = Held()
         self.schedulers: Held[Any] = Held()
@@ -69,6 +73,7 @@ class Training:
             world_size=world.size,
             precision=precision,
             accumulation=accumulation,
+            is_per_epoch=is_per_epoch,
         )
         self._agreement = Agreement(collectives, lambda: self.optimizers.lasting)
         self._unprepared = UnpreparedOptimizers(self.optimizers, strategy.is_averaged)
@@ -100,10 +105,10 @@ class Training:
         self._strategy.prepare_optimizer(optimizer)
         return self._stepping.prepare_optimizer(optimizer)
 
-    def prepare_scheduler(self, scheduler: Any, times: int) -> Any:
-        """The scheduler itself; a call of its `step` counts `times`."""
+    def prepare_scheduler(self, scheduler: Any, times: int | None) -> Any:
+        """The scheduler itself; a call of its `step` counts `times`; None: once per rank or, for an epoch, once."""
         self.schedulers.add(scheduler)
-        if not self._holds_schedulers and times == 1:
+        if not self._holds_schedulers and times in (1, None):
             return scheduler
         return self._stepping.prepare_scheduler(scheduler, times)
 
@@ -112,7 +117,7 @@ class Training:
         self._accumulation.steps = steps
         for optimizer in self.optimizers:
             self._stepping.prepare_optimizer(optimizer)
-        for scheduler in self.schedulers:
+        for scheduler in self.schedulers if self._holds_schedulers else ():
             self._stepping.prepare_scheduler(scheduler)
 
     def forget(self) -> None:
@@ -174,10 +179,6 @@ class Training:
         for optimizer in self.optimizers:
             if (steps := steps_of(optimizer)) is not None:
                 steps.begin_anew()
-
-    def allow_own_states(self) -> None:
-        """Compare what optimizers keep for parameters no more: each rank takes steps of its own."""
-        self._agreement.compares_states = False
 
     # -- ranks that end at different times
 

@@ -9,7 +9,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from accelify.runtime import Accelerator, GradientAccumulationPlugin
+from accelify.runtime import Accelerator, DataLoaderConfiguration, GradientAccumulationPlugin
+from accelify.runtime.gradients.agreement import Diverged
+from accelify.runtime.local_sgd import LocalSGD
+from accelify.runtime.utils import gather_object, synchronize_rng_states
 from accelify.runtime.world.desync import Desync
 
 
@@ -145,8 +148,8 @@ def an_iterable_of_unknown_length_closes_its_last_window(accelerator):
     assert syncs == [False, True, True]
 
 
-def schedulers_take_one_step_per_call(accelerator):
-    for window, expected in ((1, 6), (3, 2)):
+def schedulers_take_a_step_for_each_batch_of_all_processes(accelerator):
+    for window, expected in ((1, 6 * accelerator.num_processes), (3, 2 * accelerator.num_processes)):
         other = Accelerator(gradient_accumulation_steps=window)
         model = _model()
         optimizer = torch.optim.SGD(model.parameters(), 1.0)
@@ -161,6 +164,70 @@ def schedulers_take_one_step_per_call(accelerator):
                 optimizer.zero_grad()
         assert scheduler.get_last_lr() == [0.5**expected]
         assert "step" not in scheduler.state_dict()
+
+
+def a_prepared_schedule_follows_batches_or_epochs(accelerator):
+    size = accelerator.num_processes
+    for rows, when, split, expected in (
+        (24, "step", False, 24),  # as Accelerate: all batches of all processes
+        (24, "step", True, 12 * 2),
+        (24, "epoch", False, 2),
+        (24, "last", False, 2),
+        (2, "epoch", False, 2),  # an epoch of one step
+        (24, "break", False, 2),
+    ):
+        other = Accelerator(dataloader_config=DataLoaderConfiguration(split_batches=split))
+        optimizer = torch.optim.SGD(_model().parameters(), 1.0)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        loader = DataLoader(torch.ones(rows, 1), batch_size=2 if rows > 2 else 1)
+        loader, optimizer, scheduler = other.prepare(loader, optimizer, scheduler)
+        for _ in range(2):
+            for index, _batch in enumerate(loader):
+                optimizer.step()
+                if when == "step" or (when == "last" and index == len(loader) - 1):
+                    scheduler.step()
+                if when == "break" and index == 2:
+                    break
+            if when in ("epoch", "break"):
+                scheduler.step()
+        assert scheduler.last_epoch == expected, (when, split, size)
+
+
+def a_prepared_schedule_counts_steps_where_it_is_told_to(accelerator):
+    optimizer = torch.optim.SGD(_model().parameters(), 1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    accelerator.prepare_scheduler(scheduler, per="step")
+    for _ in range(3):
+        optimizer.step()
+        scheduler.step()
+    assert scheduler.last_epoch == 3
+
+
+def local_sgd_averages_parameters_now_and_then(accelerator):
+    rank, mean = accelerator.process_index, (accelerator.num_processes - 1) / 2
+    other = Accelerator()
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    model, optimizer = other.prepare(model, torch.optim.SGD(model.parameters(), 1.0, momentum=0.5))
+    seen = []
+    with LocalSGD(other, model, local_sgd_steps=2) as local:
+        for _ in range(3):
+            other.backward(-model(torch.full((1, 1), float(rank))).sum())
+            optimizer.step()
+            optimizer.zero_grad()
+            local.step()
+            seen.append(model.weight.item())
+    assert seen == [rank, 2.5 * mean, 2.5 * mean + 1.75 * rank]
+    assert model.weight.item() == 4.25 * mean
+    with pytest.raises(Diverged, match="state of SGD"):  # its momentum
+        other.backward(model(torch.ones(1, 1)).sum())
+
+
+def random_states_are_those_of_process_0(accelerator):
+    torch.manual_seed(accelerator.process_index)
+    synchronize_rng_states(["torch"])
+    assert set(accelerator.gather(torch.rand(1)).tolist()) == {torch.manual_seed(0) and torch.rand(1).item()}
+    assert gather_object([accelerator.process_index] * 2) == [r for r in range(accelerator.num_processes) for _ in "ab"]
 
 
 def a_schedule_counted_before_prepare_advances_by_virtual_batches(accelerator):
@@ -228,6 +295,7 @@ def fp16_overflow_holds_optimizer_and_scheduler(accelerator):
     optimizer.step()
     scheduler.step()
     assert accelerator.optimizer_step_was_skipped
+    assert optimizer.step_was_skipped
     assert torch.equal(model.weight, before)
     assert scheduler.last_epoch == 0
     assert scaler.get_scale() == scale / 2
@@ -239,7 +307,8 @@ def fp16_overflow_holds_optimizer_and_scheduler(accelerator):
     optimizer.step()
     scheduler.step()
     assert not accelerator.optimizer_step_was_skipped
-    assert scheduler.last_epoch == 1
+    assert not optimizer.step_was_skipped
+    assert scheduler.last_epoch == accelerator.num_processes
     torch.testing.assert_close(before - 0.1 * model.weight.grad, model.weight)
     assert len({str(w) for w in _everyone(accelerator, model.weight.tolist())}) == 1
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from accelify.verify import compare
 from accelify.verify.inside.reach import Reach
 from accelify.verify.inside.record import Recorder
+from accelify.verify.inside.settings import _of_module
 from accelify.verify.judging import calls, data, launched, outputs, randomness, settings, training
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.trace import Backward, Call, Nature, Optimizer, Pass, Print, Run, Step, Trace
@@ -204,6 +206,12 @@ def test_a_script_goes_on_to_the_files_that_it_writes(tmp_path: Path, monkeypatc
     assert unreached(before="config.json") == ["files"]
     assert unreached("history.json") == []
     assert unreached(before="log.csv") == []
+
+
+def test_a_wrapper_has_no_class_that_is_compared() -> None:
+    wrapped = nn.DataParallel(nn.Linear(2, 2))
+    assert "class" not in dict(_of_module(wrapped))
+    assert dict(_of_module(wrapped.module))["class"] == "Linear"
 
 
 def test_a_module_of_another_class_is_named() -> None:

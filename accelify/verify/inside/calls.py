@@ -39,5 +39,5 @@ def install(recorder: Recorder) -> None:
     for owner in (torch.optim.Optimizer, nn.Module):
         watch(owner, "zero_grad", "zero_grad")
     for kind in vars(lr_scheduler).values():
-        if isinstance(kind, type) and "step" in vars(kind):
+        if isinstance(kind, type) and issubclass(kind, lr_scheduler.LRScheduler) and "step" in vars(kind):
             watch(kind, "step", "scheduler.step")

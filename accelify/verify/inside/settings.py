@@ -16,6 +16,8 @@ from accelify.verify.inside.record import Recorder, digest
 PLAIN = (bool, int, float, str, type(None))
 # Of an optimizer's groups: what is compared elsewhere, or is how and not what it computes.
 ELSEWHERE = {"params", "lr", "initial_lr", "foreach", "fused", "capturable"}
+# What stands around a module on several GPUs or processes and computes the same: a migration may take it away.
+WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel, nn.SyncBatchNorm)
 
 
 class Settings:
@@ -60,7 +62,8 @@ class Settings:
 
 
 def _of_module(module: nn.Module) -> Iterator[tuple[str, str]]:
-    yield "class", type(module).__name__
+    if not isinstance(module, WRAPPERS):
+        yield "class", type(module).__name__
     yield from ((name, value) for name, value in _plain(vars(module)) if not name.startswith("_"))
 
 

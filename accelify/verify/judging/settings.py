@@ -35,7 +35,7 @@ def _settings(theirs: Trace, run: Run) -> Row:
             names = (mine.keys() & other.keys()) - varying
             compared |= names
             for name in sorted(names, key=lambda name: (name.count("."), name)):  # a model before its parts
-                if mine[name] != other[name] and mine[name] != "SyncBatchNorm":
+                if mine[name] != other[name]:
                     words = _in_words(name, mine[name], other[name], rank if run.world > 1 else None)
                     at = trace.backwards[number].at
                     return make_row("settings", run, DIFFERS, f"{words}, at backward pass {number + 1}", at, number + 1)

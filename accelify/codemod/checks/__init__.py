@@ -6,15 +6,38 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 
-from accelify.codemod.checks import every_rank_writes, missing_set_epoch, plain_backward, unreached_collective
+from accelify.codemod.checks import (
+    around_wrapper,
+    eager_synchronisation,
+    every_rank_writes,
+    gathered_padding,
+    loaded_on_one_rank,
+    missing_sampler,
+    missing_set_epoch,
+    not_prepared,
+    plain_backward,
+    same_noise,
+    skewed_schedule,
+    skipped_backward,
+    unreached_collective,
+)
 from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import Processes
 
 Check = Callable[[Processes], Iterator[Finding]]
 CHECKS: tuple[tuple[str, Check], ...] = (
     (unreached_collective.NAME, unreached_collective.find),
+    (skipped_backward.NAME, skipped_backward.find),
     (every_rank_writes.NAME, every_rank_writes.find),
+    (loaded_on_one_rank.NAME, loaded_on_one_rank.find),
+    (missing_sampler.NAME, missing_sampler.find),
     (missing_set_epoch.NAME, missing_set_epoch.find),
+    (same_noise.NAME, same_noise.find),
+    (around_wrapper.NAME, around_wrapper.find),
+    (eager_synchronisation.NAME, eager_synchronisation.find),
+    (gathered_padding.NAME, gathered_padding.find),
+    (skewed_schedule.NAME, skewed_schedule.find),
+    (not_prepared.NAME, not_prepared.find),
     (plain_backward.NAME, plain_backward.find),
 )
 

@@ -42,7 +42,10 @@ def _is_left_alone(processes: Processes, call: ast.Call, rows: tuple[Row, ...]) 
         return True
     if any(row.has(Effect.CHANGES_LIBRARY) or row.role is Role.DATASET for row in rows):
         return True
-    if any("self" in row.mutates or row.has(Trait.REMOVES) or row.has(Trait.REMOVES_FOLDERS) for row in rows):
+    if any(
+        row.returns == "handler" or "self" in row.mutates or row.has(Trait.REMOVES) or row.has(Trait.REMOVES_FOLDERS)
+        for row in rows
+    ):
         return True
     if any(row.has(Trait.MAKES_FOLDERS) for row in rows):
         return not _may_fail(processes, call)
@@ -75,9 +78,7 @@ def _opens_to_write(call: ast.Call) -> bool:
 def _may_be_own(processes: Processes, call: ast.Call) -> bool:
     """Whether the path may be another one in each process, as far as its parts can be followed."""
     seen: set[ast.AST] = set()
-    queue: list[tuple[ast.expr, int]] = [(a, 0) for a in [*call.args, *(k.value for k in call.keywords)]]
-    if isinstance(call.func, ast.Attribute):
-        queue.append((call.func.value, 0))
+    queue: list[tuple[ast.expr, int]] = [(path, 0) for path in _paths(processes, call)]
     while queue:
         node, depth = queue.pop()
         if node in seen or depth > _DEEPEST:
@@ -86,9 +87,19 @@ def _may_be_own(processes: Processes, call: ast.Call) -> bool:
         if vocabulary.may_be_one_ranks_path(_spelled(node)):
             return True
         for part in ast.walk(node):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and processes.is_of_loop(part):
+                return True
             if isinstance(part, (ast.Name, ast.Attribute)):
                 queue += [(given, depth + 1) for given in processes.given(part)]
     return False
+
+
+def _paths(processes: Processes, call: ast.Call) -> list[ast.expr]:
+    """The expressions one of which names the file."""
+    uses = [use for use in processes.chains.effects.of_call(call).files_written if use.call is call]
+    owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    named = [path for use in uses for path in use.paths]
+    return named or [*call.args, *(k.value for k in call.keywords), *owner]
 
 
 def _spelled(node: ast.expr) -> str:

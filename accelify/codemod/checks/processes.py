@@ -14,6 +14,7 @@ from accelify.codemod.libraries import table, vocabulary
 from accelify.codemod.libraries.row import Asks, Effect, Row, Trait
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.conditions import Conditions, Process, World
+from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.outcomes import Anything
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
@@ -24,6 +25,7 @@ OTHER = World(Process.OTHER, has_gpu=True, trains=True)
 _DEEPEST = 6  # calls that are followed to a guard
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_NUMBERS = ("range(", "trange(", "itertools.count(", "count(")
 _SPANS = (ast.If, ast.IfExp, ast.While)
 
 
@@ -83,8 +85,16 @@ class Processes:
                 if isinstance(value, FunctionValue):
                     yield value.scope
 
+    def is_run(self, node: ast.AST) -> bool:
+        """Whether the named files run a place when they are started."""
+        return self.program.frame(node) in self._run or self.program.frame(node) in self._spawned
+
     def _is_run(self, node: ast.AST) -> bool:
         return self.program.frame(node) in self._run
+
+    @cached_property
+    def _spawned(self) -> set[Scope]:
+        return self.program.run_from(self.entries)
 
     @cached_property
     def _run(self) -> set[Scope]:
@@ -94,8 +104,7 @@ class Processes:
     @cached_property
     def is_distributed(self) -> bool:
         """Whether code that the named files run starts a group of processes, or joins one."""
-        run = self._run | self.program.run_from(self.entries)
-        return any(self.program.frame(call) in run for call in self.starts)
+        return any(self.is_run(call) and self.conditions.runs(call, OTHER) for call in self.starts)
 
     @cached_property
     def starts(self) -> list[ast.Call]:
@@ -130,12 +139,38 @@ class Processes:
         return " ".join(texts)
 
     def given(self, read: ast.expr) -> Iterator[ast.expr]:
-        """The expressions that may have given a variable its value."""
+        """The expressions that may have given a variable its value; of a loop's variable, what is gone over."""
         if not isinstance(read, (ast.Name, ast.Attribute)) or not isinstance(read.ctx, ast.Load):
             return
-        for chain in self.chains.tracer.chains(read):
-            if chain and chain[-1].value is not None and chain[-1].value is not read:
-                yield chain[-1].value
+        found = self.program.definitions(read).definitions(read)
+        for definition in sorted(found, key=lambda d: self.program.position(d.node)):
+            yield from self._given_by(definition)
+        if not found:
+            ends = (chain[-1].value for chain in self.chains.tracer.chains(read) if chain)
+            yield from (end for end in ends if end is not None and end is not read)
+
+    def _given_by(self, definition: Definition) -> Iterator[ast.expr]:
+        tracer, function = self.chains.tracer, definition.variable.scope
+        if definition.kind is Kind.PARAMETER and function is not None and not isinstance(function.node, ast.Module):
+            calls = self.program.flow.callers.get(function, ())
+            given = (tracer.argument(call, function, definition.variable.name) for call in calls)
+            yield from (each for each in given if each is not None)
+        elif isinstance(definition.node, ast.expr):
+            statement = self.program.statement(definition.node)
+            if isinstance(statement, (ast.For, ast.AsyncFor)):
+                yield statement.iter
+            elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and statement.value is not None:
+                yield statement.value
+
+    def is_of_loop(self, read: ast.Name) -> bool:
+        """Whether a variable may be given by a loop over other things than numbers."""
+        for definition in self.program.definitions(read).definitions(read):
+            loop = self.program.parsed(read).parents.get(definition.node)
+            while isinstance(loop, (ast.Tuple, ast.List)):
+                loop = self.program.parsed(read).parents.get(loop)
+            if isinstance(loop, (ast.For, ast.AsyncFor)) and not ast.unparse(loop.iter).startswith(_NUMBERS):
+                return True
+        return False
 
     def tests_before(self, node: ast.AST) -> Iterator[ast.expr]:
         """The conditions of its function that decide whether a place is reached: round it, or of what leaves before."""

@@ -14,8 +14,8 @@ Left alone: what each branch calls alike, such as the pairs of barriers by which
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import MAIN, OTHER, Processes
@@ -29,22 +29,27 @@ _DEEPEST = 5
 
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for each call that one kind of process comes to and the other does not."""
-    by_frame: dict[Scope, list[tuple[ast.Call, str, ast.Call]]] = {}
-    for call in sorted(processes.program.calls, key=processes.program.position):
-        what = waits_for_all(processes, call)
-        if what is not None:
-            by_frame.setdefault(processes.frame(call), []).append((call, *what))
-    for called in by_frame.values():
-        yield from _in_one_function(processes, called)
+    waiting = Waiting(processes)
+    by_frame: dict[Scope, list[_Alone]] = {}
+    for call in sorted(filter(waiting.may_wait, processes.program.calls), key=processes.program.position):
+        world = next((w for w in (MAIN, OTHER) if _runs_alone(processes, call, w)), None)
+        found = waiting.of(call) if world is not None else None
+        if world is not None and found is not None:
+            by_frame.setdefault(processes.frame(call), []).append(_Alone(call, world, *found))
+    for alone in by_frame.values():
+        for one in alone:
+            if not any(other.name == one.name and other.world is not one.world for other in alone):
+                yield Finding(NAME, one.call, _message(processes, one))
 
 
-def _in_one_function(processes: Processes, called: list[tuple[ast.Call, str, ast.Call]]) -> Iterator[Finding]:
-    alone = {world: [(c, n, at) for c, n, at in called if _runs_alone(processes, c, world)] for world in (MAIN, OTHER)}
-    for world, other in ((MAIN, OTHER), (OTHER, MAIN)):
-        answered = Counter(name for _, name, _ in alone[other])
-        for call, name, at in alone[world]:
-            if not answered[name]:
-                yield Finding(NAME, call, _message(processes, call, name, at, world))
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """A call that one kind of process alone comes to; `name` and `at` are the collective that it is, or leads to."""
+
+    call: ast.Call
+    world: World
+    name: str
+    at: ast.Call
 
 
 def _runs_alone(processes: Processes, call: ast.Call, world: World) -> bool:
@@ -55,48 +60,65 @@ def _runs_alone(processes: Processes, call: ast.Call, world: World) -> bool:
     return processes.runs(call, world) and processes.enters(call, other)
 
 
-def waits_for_all(processes: Processes, call: ast.Call) -> tuple[str, ast.Call] | None:
-    """The collective that a call surely is, or comes to, and its own call."""
-    return _waits(processes, call, ())
+class Waiting:
+    """Which calls surely come to a collective?"""
 
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self.program = processes.program
+        self._direct = {c for c in self.program.calls if self._is_collective(c)}
+        self._functions = self._leading()
 
-def _waits(processes: Processes, call: ast.Call, calls: tuple[ast.Call, ...]) -> tuple[str, ast.Call] | None:
-    if any(row.has(Trait.TOGETHER) for row in processes.rows(call)):
-        if any(k.arg in ("group", "process_set") for k in call.keywords):
+    def _is_collective(self, call: ast.Call) -> bool:
+        has_group = any(k.arg in ("group", "process_set") for k in call.keywords)
+        return not has_group and any(row.has(Trait.TOGETHER) for row in self.processes.rows(call))
+
+    def _leading(self) -> set[Scope]:
+        """The functions that may come to a collective."""
+        found: set[Scope] = set()
+        queue = [self.processes.frame(c) for c in self._direct]
+        while queue:
+            frame = queue.pop()
+            if frame not in found:
+                found.add(frame)
+                queue += [self.processes.frame(c) for c in self.program.flow.callers.get(frame, ())]
+        return found
+
+    def may_wait(self, call: ast.Call) -> bool:
+        """Whether a call is a collective, or may come to one."""
+        return call in self._direct or not self._functions.isdisjoint(self.program.flow.callees.get(call, ()))
+
+    def of(self, call: ast.Call, calls: tuple[ast.Call, ...] = ()) -> tuple[str, ast.Call] | None:
+        """The collective that a call surely is, or comes to, with its own call; `calls` is the way to the call."""
+        if call in self._direct:
+            return (call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)), call
+        callees = self.program.flow.callees.get(call, ())
+        if len(callees) != 1 or len(calls) >= _DEEPEST:
             return None
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
-        return name, call
-    callees = processes.program.flow.callees.get(call, ())
-    if len(callees) != 1 or len(calls) >= _DEEPEST:
+        (function,) = callees
+        if function.generates or not isinstance(function.node, (ast.FunctionDef, ast.Lambda)):
+            return None
+        inside = (c for c in self.program.calls_in(function) if self.may_wait(c) and c not in calls)
+        for inner in sorted(inside, key=self.program.position):
+            found = self.of(inner, (*calls, call)) if self._is_sure(inner, (*calls, call)) else None
+            if found is not None:
+                return found
         return None
-    (function,) = callees
-    if function.generates or not isinstance(function.node, (ast.FunctionDef, ast.Lambda)):
-        return None
-    for inner in sorted(processes.program.calls_in(function), key=processes.program.position):
-        if inner in calls or not _is_sure(processes, inner, (*calls, call)):
-            continue
-        found = _waits(processes, inner, (*calls, call))
-        if found is not None:
-            return found
-    return None
+
+    def _is_sure(self, call: ast.Call, calls: tuple[ast.Call, ...]) -> bool:
+        """Whether a function that several processes run surely comes to a call, whichever they are."""
+        if self.program.control_flow(call).is_conditional(call):
+            return False
+        if any(self.processes.is_dead(call, world, calls) for world in (MAIN, OTHER)):
+            return False
+        truth = self.processes.conditions.truth
+        said = ({truth(test, world, calls) for world in (MAIN, OTHER)} for test in self.processes.tests_before(call))
+        return all(len(each) == 1 and None not in each for each in said)
 
 
-def _is_sure(processes: Processes, call: ast.Call, calls: tuple[ast.Call, ...]) -> bool:
-    """Whether a function that several processes run surely comes to a call, whichever they are."""
-    flow = processes.program.control_flow(call)
-    if flow.is_conditional(call):
-        return False
-    decided = {
-        test: {processes.conditions.truth(test, world, calls) for world in (MAIN, OTHER)}
-        for test in processes.tests_before(call)
-    }
-    if any(len(said) > 1 or None in said for said in decided.values()):
-        return False
-    return not any(processes.is_dead(call, world, calls) for world in (MAIN, OTHER))
-
-
-def _message(processes: Processes, call: ast.Call, name: str, at: ast.Call, world: World) -> str:
-    who = "the main process alone comes" if world is MAIN else "the main process does not come"
+def _message(processes: Processes, one: _Alone) -> str:
+    call, name, at = one.call, one.name, one.at
+    who = "the main process alone comes" if one.world is MAIN else "the main process does not come"
     if at is call:
         return f"{who} to `{name}`, which waits for all processes: the run hangs"
     where = f"{processes.program.path(at)}:{processes.program.line(at)}"

@@ -77,7 +77,7 @@ _ASKED_BY_NAME = {
     ),
 }
 _MAY_ASK = re.compile(
-    r"rank|main|master|root|chief|zero|primary|leader|proc|gpu|worker|local|node|host|device|dist|ddp|verbose|logger|"
+    r"rank|main|master|root|chief|zero|primary|leader|proc|gpu|worker|local|node|host|device|dist|ddp|verbose|logger|\bnr\b|"
     r"writer|wandb|board|rank0|first|coordinator",
     re.IGNORECASE,
 )
@@ -85,7 +85,7 @@ _OWN_PATH = re.compile(
     r"rank|gpu|proc|worker|local|uuid|time|date|now|tmp|temp|host|pid|shard|rng|random|devnull|stdout|stderr|/dev/",
     re.IGNORECASE,
 )
-_HELD_OUT = re.compile(r"val|test|eval|infer|pred", re.IGNORECASE)
+_REDUCED = re.compile(r"reduce|gather|broadcast|sync", re.IGNORECASE)
 
 _ENVIRONMENT = re.compile(r"(env|envs|environment)$", re.IGNORECASE)
 _SETTINGS = frozenset("parse_args parse_known_args yaml.load safe_load json.load EasyDict edict Namespace".split())
@@ -198,9 +198,9 @@ def may_be_one_ranks_path(text: str) -> bool:
     return _OWN_PATH.search(text) is not None
 
 
-def is_held_out(name: str) -> bool:
-    """The names of data, loaders and samplers that nothing is trained on: `val_loader`, `test_sampler`."""
-    return _HELD_OUT.search(name) is not None
+def may_be_reduced(text: str) -> bool:
+    """Whether an expression may give what all processes agree on: `reduce_tensor(loss)`, `accelerator.gather(loss)`."""
+    return _REDUCED.search(text) is not None
 
 
 def is_accelerator_name(name: str) -> bool:

@@ -15,6 +15,7 @@ from tests.codemod.checks.checking import ACCELERATE, DDP, leaves, reports
         "with open('log.txt', 'w') as f:  # <- here\n    f.write('x')\n",
         "import numpy as np\nnp.save('x.npy', y)  # <- here\n",
         "os.makedirs('runs')  # <- here\n",
+        "state = {'rank': rank, 'time': t}\ntorch.save(state, 'a.pt')  # <- here\n",
         "def save(path):\n    torch.save(net, path)  # <- here\nsave('a.pt')\n",
         "if dist.is_initialized():\n    torch.save(net, 'a.pt')  # <- here\n",
         "if epoch % 10 == 0:\n    torch.save(net, f'{epoch}.pt')  # <- here\n",

@@ -1,0 +1,36 @@
+"""Backward passes that a process skips because of its own batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.checks.skipped_backward import NAME
+from tests.codemod.checks.checking import DDP, leaves, reports
+
+START = DDP + "net = DDP(net)\nfor x in loader:\n    loss = net(x)\n"
+
+
+def test_its_loss_decides() -> None:
+    reports(NAME, START + "    if torch.isnan(loss):  # <- here\n        continue\n    loss.backward()\n")
+    reports(NAME, START + "    if loss > 100:  # <- here\n        print(loss)\n        continue\n    loss.backward()\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "    if torch.isnan(loss):\n        raise ValueError\n    loss.backward()\n",
+        "    if step < 3:\n        continue\n    loss.backward()\n",
+        "    if loss is None:\n        continue\n    loss.backward()\n",
+        "    bad = reduce_max(torch.isnan(loss))\n    if bad:\n        continue\n    loss.backward()\n",
+        "    loss = all_reduce(loss)\n    if loss > 100:\n        continue\n    loss.backward()\n",
+        "    loss.backward()\n    if torch.isnan(loss):\n        continue\n",
+    ],
+)
+def test_what_is_left_alone(text: str) -> None:
+    leaves(NAME, START + text)
+
+
+def test_one_process_may_skip() -> None:
+    leaves(
+        NAME, "import torch\nfor x in l:\n    loss = net(x)\n    if loss > 9:\n        continue\n    loss.backward()\n"
+    )

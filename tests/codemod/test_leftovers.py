@@ -95,6 +95,12 @@ def test_a_device_that_must_be_text_stays_text(read: str) -> None:
     assert "device = accelerator.device.type\n" in run(plain).after.decode()
 
 
+def test_a_device_of_which_a_text_is_only_made_is_none_afterwards() -> None:
+    choice = 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    text = script(batch="x, y = x.to(device), y.to(device)").replace(choice, '"cuda:{}".format(0)')
+    assert "accelerator.device.type" not in run(text).after.decode()
+
+
 def test_a_device_that_is_no_text_is_none_afterwards() -> None:
     after = run(script(prepared="if device == 'cuda':\n    print(1)")).after.decode()
     assert "device = accelerator.device\n" in after

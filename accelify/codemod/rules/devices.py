@@ -282,8 +282,9 @@ def _texts_in(script: Script, node: ast.AST) -> list[ast.expr]:
         return []
     if any(names.is_autocast(n) or names.is_scaler(n) for n in script.program.called(node)):
         return [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("device_type", "device"))]
-    is_method = isinstance(node.func, ast.Attribute) and methods.is_of("string", node.func.attr)
-    return [node.func.value] if is_method else []  # type: ignore[attr-defined]  # an attribute
+    if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, (ast.Name, ast.Attribute)):
+        return []  # `"cuda:{}".format(gpu)` makes a text, and asks for none
+    return [node.func.value] if methods.is_of("string", node.func.attr) else []
 
 
 def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:

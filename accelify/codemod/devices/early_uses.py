@@ -1,4 +1,4 @@
-"""What is done with a model between a move and where it is prepared: is it run, or are its weights copied?"""
+"""What is done with a model after a move and not after it is prepared: is it run, or are its weights copied?"""
 
 from __future__ import annotations
 
@@ -23,14 +23,48 @@ class EarlyUses:
     models: frozenset[Value]  # all that are prepared
 
     def is_used(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
-        """Whether a model is used, other than to be set up, after one statement and no later than another."""
-        calls = [c for c in self.program.calls_in(self.program.frame(start)) if self._is_between(c, start, end)]
+        """Whether a model is used, other than to be set up, after one statement and not after another.
+
+        Also on a path that never comes to the second: `if args.test: test(model); sys.exit()`.
+        """
+        frame = self.program.frame(start)
+        if start is end or not self.program.before_end(start, end):
+            return False
+        calls = [c for c in self.program.calls_in(frame) if self._is_between(c, start, end)]
         is_used = any(self._uses(call, text) or self._draws_into(call, text) for call in calls)
-        return is_used or self._is_copied(text, start, end, calls)
+        is_used = is_used or self._is_copied(text, start, end, calls) or self._is_run_by(text, frame, calls)
+        return is_used or any(self._is_between(given_back, start, end) for given_back in self._returns(text, frame))
 
     def _is_between(self, node: ast.AST, start: ast.stmt, end: ast.stmt) -> bool:
-        is_later = not self.program.inside(node, start) and self.program.before(start, node)
-        return is_later and self.program.before_end(node, end)
+        if self.program.inside(node, start) or not self.program.before(start, node):
+            return False
+        is_on_the_way = not self.program.inside(start, end) and self.program.reaches(start, node, without=end)
+        return is_on_the_way or self.program.inside(node, end)
+
+    def _is_run_by(self, text: str, frame: Scope, calls: Iterable[ast.Call]) -> bool:
+        """Whether functions use the model that they know without being given it: a global, an attribute."""
+        run = self.program.run_from({s for c in calls for s in self.program.flow.callees.get(c, ())}) - {frame}
+        return any(
+            self._uses(call, text)
+            for function in run
+            if self._means_the_same(text, frame, function)
+            for call in self.program.calls_in(function)
+        )
+
+    def _means_the_same(self, text: str, frame: Scope, function: Scope) -> bool:
+        """Whether a name or an attribute is in one function what it is in another."""
+        name = text.partition(".")[0]
+        if frame.is_method and frame.parameters and frame.parameters[0].arg == name:
+            return function.is_method and function.parent is frame.parent
+        return function.owner(name) is frame.owner(name)
+
+    def _returns(self, text: str, frame: Scope) -> Iterator[ast.Return]:
+        """Where a function gives a model to its caller, who takes it to be on its device."""
+        for node in ast.walk(frame.node):
+            if isinstance(node, ast.Return) and node.value is not None and self.program.frame(node) is frame:
+                values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+                if any(ast.unparse(v) == text for v in values):
+                    yield node
 
     # The model itself.
 

@@ -176,7 +176,7 @@ class Moves:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             text = ast.unparse(statement.targets[0])
         group = self.prepared.prepares_too(move.call, text)
-        if group is None or group.anchor is None or self._is_used_without(text, statement, group.anchor):
+        if group is None or group.anchor is None or self._is_prepared_sometimes(text, statement, group.anchor):
             return False
         uses = EarlyUses(self.program, self.roles, self.prepared.preparation.models)
         return not uses.is_used(text, statement, group.anchor)
@@ -195,17 +195,11 @@ class Moves:
         calls = [c for c in self.program.calls if brings_to_cpu(c)]
         return [c for c in calls if any(map(self.roles.is_model, self.program.values(c.func.value)))]  # type: ignore[attr-defined]  # a method
 
-    def _is_used_without(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
-        """Whether a model is used, too, where the condition under which it is prepared does not hold."""
-        conditions = [
-            a for a in self.program.ancestors(end) if isinstance(a, ast.If) and not self.program.inside(start, a)
-        ]
-        if not conditions:
-            return False
-        outer, frame = conditions[-1], self.program.frame(start)
-        if text not in frame.reads:
-            return True  # an attribute, which anything may read
-        return any(n.lineno > (outer.end_lineno or outer.lineno) for n in frame.reads[text])
+    def _is_prepared_sometimes(self, text: str, start: ast.stmt, end: ast.stmt) -> bool:
+        """Whether an attribute, which anything may read, is prepared under a condition that its move has not."""
+        choices = [a for a in self.program.ancestors(end) if isinstance(a, ast.If)]
+        is_chosen = any(not self.program.inside(start, choice) for choice in choices)
+        return is_chosen and text not in self.program.frame(start).reads
 
 
 def is_cpu(device: ast.expr) -> bool:

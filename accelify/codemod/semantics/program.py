@@ -183,9 +183,10 @@ class Program:
         """Whether `b` can run after `a` without another round of a loop that holds both; in one file."""
         return self.path(a) == self.path(b) and self.control_flow(a).before(a, b)
 
-    def reaches(self, a: ast.AST, b: ast.AST) -> bool:
-        """Whether `b` can run after `a`, in another round of a loop or in this one; in one file."""
-        return self.path(a) == self.path(b) and self.control_flow(a).reaches(a, b)
+    def reaches(self, a: ast.AST, b: ast.AST, *, without: ast.AST | None = None) -> bool:
+        """Whether `b` can run after `a`, in another round of a loop or in this one, and without another; in one file."""
+        closed = () if without is None else (without,)
+        return self.path(a) == self.path(b) and self.control_flow(a).reaches(a, b, without=closed)
 
     def before_end(self, node: ast.AST, statement: ast.AST) -> bool:
         """Whether a node can have run by the time that a statement is through."""

@@ -116,3 +116,47 @@ def test_only_what_stands_between_two_statements_counts() -> None:
     move, end = (facts.program.statement(facts.call(text)) for text in ("model.cuda()", "end()"))
     assert uses.is_used("model", move, end)
     assert not uses.is_used("model", move, move)
+
+
+ENDS = """
+import torch
+from torch import nn
+def score(net, rows):
+    return net(rows)
+def show():
+    print(model(torch.zeros(1, 4)))
+def main(args):
+    global model
+    model = nn.Linear(4, 1)
+    model.cuda()
+    if args.test:
+        {branch}
+    begin()
+    model.train()
+    model(torch.zeros(1, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    "branch",
+    [
+        "score(model, rows)\n        return",
+        "show()\n        raise SystemExit",
+        "for x in rows:\n            model(x)\n        return None",
+        "return model",
+        "return 0, model",
+    ],
+)
+def test_a_use_on_a_path_that_ends_before_prepare_counts(branch: str) -> None:
+    facts = Facts(ENDS.format(branch=branch))
+    uses = EarlyUses(facts.program, facts.roles, frozenset())
+    move, end = (facts.program.statement(facts.call(text)) for text in ("model.cuda()", "begin()"))
+    assert uses.is_used("model", move, end)
+
+
+@pytest.mark.parametrize("branch", ["print(model)\n        return", "return", "load()\n        raise SystemExit"])
+def test_a_path_that_ends_without_a_use_does_not(branch: str) -> None:
+    facts = Facts(ENDS.format(branch=branch))
+    uses = EarlyUses(facts.program, facts.roles, frozenset())
+    move, end = (facts.program.statement(facts.call(text)) for text in ("model.cuda()", "begin()"))
+    assert not uses.is_used("model", move, end)

@@ -184,6 +184,19 @@ class Project:
                 if self._try(path) is None:
                     yield node, self._errors[absolute(path)]
 
+    def named_like(self, importer: str, begin: str, word: str) -> list[str]:
+        """The files with a word that a file may import under a name with some beginning: `models.` + what is chosen."""
+        *parts, name = begin.split(".")
+        for folder in self._search_path(Path(importer).parent) if begin else ():
+            package = folder.joinpath(*parts)
+            on_disk = self.disk.files(package, ".py") if self._is_on_disk and package.is_dir() else []
+            given = [p for p in map(Path, self._given) if p.parent == Path(absolute(str(package)))]
+            found = [p for p in (*on_disk, *given) if p.stem.startswith(name) and p.stem != "__init__"]
+            if found:
+                texts = [p for p in map(self._try, map(str, found)) if p is not None and word in p.text]
+                return [parsed.path for parsed in texts]
+        return []
+
     def _imported(self, parsed: Parsed) -> Iterator[str]:
         for node in parsed.nodes:
             yield from self._imported_at(parsed.path, node)

@@ -365,6 +365,11 @@ def asks_the_user(name: str | None) -> bool:
     return _has_effect(name, Effect.READS_INPUT)
 
 
+def runs_code(name: str | None) -> bool:
+    """`import_module`, `__import__`, `exec`."""
+    return _has_effect(name, Effect.RUNS_CODE)
+
+
 def says(name: str | None) -> bool:
     """Functions that print or log."""
     return _has_effect(name, Effect.PRINTS) or _has_effect(name, Effect.LOGS)

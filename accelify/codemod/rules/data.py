@@ -80,6 +80,13 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield from _random(script)
     elif "random" in kinds or "full" in kinds or ("sequence" in kinds and not script.preparation.sharded):
         yield from _same(script)
+    elif kinds == {"given"}:
+        backward = script.training.backwards[0]
+        message = (
+            "this step trains on what its callers pass: they have to shard the data (a loader by `accelerator.prepare`),"
+            " or every process trains on the same"
+        )
+        yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
 def _pass(script: Script, asked: ast.expr) -> Iterator[Obstacle]:

@@ -11,10 +11,13 @@ Left alone: all of it.
 from __future__ import annotations
 
 import ast
+import os
+import re
 from collections.abc import Iterator
 
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
+from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import decided_apart
@@ -98,6 +101,7 @@ def find(script: Script) -> Iterator[Remark]:
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _not_parsed(script)
+    yield from _imported_by_name(script)
 
 
 def _not_parsed(script: Script) -> Iterator[Remark]:
@@ -106,6 +110,45 @@ def _not_parsed(script: Script) -> Iterator[Remark]:
         for node, error in script.program.flow.project.unreadable(script.program.flow.parsed_of[path]):
             message = f"this imports a file that cannot be parsed ({error}): it was not read; mend it and migrate again"
             yield Remark(NAME, path, node, message, Tier.REVIEW)
+
+
+def _imported_by_name(script: Script) -> Iterator[Remark]:
+    """Files that train, and that are imported by a name that is put together: `import_module("models." + name)`."""
+    project, read = script.program.flow.project, {absolute(p.path) for p in script.program.files}
+    for call in script.program.calls:
+        if not call.args or not any(map(names.runs_code, script.program.called(call))):
+            continue
+        begins = {_beginning(end) for end in _ends(script, call.args[0])}
+        found = {p for begin in begins for p in project.named_like(script.path(call), begin, ".backward(")}
+        trained = sorted(p for p in found if absolute(p) not in read)
+        if trained and script.program.frame(call) in script.program.reachable:
+            listed = ", ".join(f"`{os.path.basename(p)}`" for p in trained[:3]) + ("" if len(trained) < 4 else ", ...")
+            message = (
+                f"this may import {listed}, which trains, too; which file it is shows only when the script runs, so "
+                "none was read: migrate the one that you use as well"
+            )
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+
+
+def _ends(script: Script, node: ast.expr) -> list[ast.expr]:
+    """The expressions that a name may have been given, or the expression itself."""
+    given = [chain[-1].value for chain in script.tracer.chains(node)] if isinstance(node, ast.Name) else []
+    return [value for value in given if value is not None] or [node]
+
+
+def _beginning(node: ast.expr) -> str:
+    """The text with which an expression begins: of `"a." + b`, `f"a.{b}"`, `"a.%s" % b` and `"a.{}".format(b)`."""
+    while True:
+        if isinstance(node, ast.BinOp):
+            node = node.left
+        elif isinstance(node, ast.JoinedStr) and node.values:
+            node = node.values[0]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        else:
+            break
+    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return re.split(r"[%{]", text)[0]
 
 
 def _elsewhere(script: Script) -> Iterator[Remark]:

@@ -40,8 +40,8 @@ class Data:
     """What one training loop learns from.
 
     kind: `loaders`; `sequence`, a loop over indices, slices or items of the script's own; `random`, drawn anew in each
-    step; `pass`, asked for batch by batch from one pass over all data, in an order drawn before; `full`, the same data
-    in every step. sources: the loaders, the sequence, the pass; for `full`, iterators of libraries that are not known.
+    step; `pass`, asked for batch by batch from one pass over all data, in an order drawn before; `given`, passed by
+    callers that are not known; `full`, the same data in every step. sources: the loaders, the sequence, the pass; for `full`, iterators of libraries that are not known.
     """
 
     kind: str
@@ -283,6 +283,8 @@ class Loops:
         once = self.passes.asked(loops)
         if once is not None:
             return [Data("pass", loops[0], (once,))]
+        if self._is_given_batches(backward):
+            return [Data("given", loops[0] if loops else None)]
         if self._draws(loops, backward):
             return [Data("random", loops[0] if loops else None)]
         return [Data("full", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
@@ -343,6 +345,15 @@ class Loops:
         asked = "__next__" if call.args or not isinstance(call.func, ast.Attribute) else call.func.attr
         values = self.program.values(_asked_of(call))
         return any(isinstance(v, Instance) and self.flow.method(v.cls, asked) for v in values)
+
+    def _is_given_batches(self, backward: ast.Call) -> bool:
+        """Whether a function that nothing calls runs a model on its parameters, as a loss that trains a critic does."""
+        frame = self.program.frame(backward)
+        if not frame.is_function or self.flow.callers.get(frame):
+            return False
+        calls = [c for c in self.program.calls_in(frame) if any(map(self.roles.is_model, self.program.values(c.func)))]
+        read = (n for call in calls for a in call.args for n in ast.walk(a) if isinstance(n, ast.Name))
+        return any(isinstance(v, Argument) and v.scope is frame for n in read for v in self.program.values(n))
 
     def _draws(self, loops: Sequence[Loop], backward: ast.Call) -> bool:
         """Whether the data of a step are drawn at random or come from an environment."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from accelify.codemod.files.project import absolute
 from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.codemod.rules import notes
 from tests.codemod.facts import Facts
@@ -61,3 +62,29 @@ def test_an_import_of_what_cannot_be_parsed_is_named(tmp_path: Path, monkeypatch
     (note,) = [n for n in result.notes if "cannot be parsed" in n.message]
     assert result.after.decode().split("\n")[note.line - 1] == "from gpus import pick"
     assert "gpus.py:2:" in note.message
+
+
+CRITIC = "def forward(self, x):\n    self.critic(x).sum().backward()\n    self.optimizer.step()\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "is_named"),
+    [
+        ("import_module('losses.' + name)", True),
+        ("import_module(f'losses.{name}_loss')", True),
+        ("__import__('losses.%s' % name)", True),
+        ("import_module('losses.{}'.format(name))", True),
+        ("import_module(path)", True),
+        ("import_module('losses.plain_' + name)", False),
+        ("import_module(name)", False),
+        ("import_module('data.' + name)", False),
+    ],
+)
+def test_what_trains_behind_an_import_by_name_is_named(call: str, is_named: bool) -> None:
+    load = f"from importlib import import_module\ndef pick(name):\n    path = 'losses.' + name\n    return {call}\n"
+    files = {"gpus.py": load, "losses/critic_loss.py": CRITIC, "losses/plain_loss.py": "import torch\n"}
+    facts = Facts({"main.py": MAIN, "gpus.py": load})
+    facts.project._given.update({absolute(path): text.encode() for path, text in files.items()})
+    found = [r for r in notes.find(facts.script) if "migrate the one" in r.message]
+    assert [(r.path, ast.unparse(r.node)) for r in found] == ([("gpus.py", call)] if is_named else [])
+    assert all("`critic_loss.py`" in r.message for r in found)

@@ -163,3 +163,52 @@ def test_iterators_of_libraries_that_are_not_known(made: str, asked: list[str]) 
     facts = Facts(f"{text}for step in range(9):\n    m(f(next(it))).mean().backward()\n    o.step()\n")
     (data,) = facts.training.data
     assert (data.kind, texts(data.sources)) == ("full", asked)
+
+
+CRITIC = """
+import torch
+class Critic(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+    def forward(self, fake, real):
+        {step}
+        return -self.net(fake).mean()
+"""
+STEPS = [
+    "loss = self.net(fake.detach()).mean()\n        loss.backward()\n        self.optimizer.step()",
+    "mix = real * torch.rand_like(real)\n        self.net(mix).mean().backward()\n        self.optimizer.step()",
+    "for k in range(2):\n            (self.net(real) * torch.rand(1)).mean().backward()\n            self.optimizer.step()",
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_what_unknown_callers_pass_is_given(step: str) -> None:
+    assert kinds(Facts(CRITIC.format(step=step))) == ["given"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_critic_that_a_loss_of_another_file_holds_trains_on_its_caller_s_batches(step: str) -> None:
+    wrapped = """
+        import torch
+        from critics import Critic
+        class Loss(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.function = Critic()
+            def forward(self, fake, real):
+                return self.function(fake, real)
+    """
+    main = """
+        import torch
+        from losses import Loss
+        model, loss_of = torch.nn.Linear(4, 4), Loss()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in torch.utils.data.DataLoader(rows):
+            loss_of(model(x), x).backward()
+            optimizer.step()
+    """
+    facts = Facts({"main.py": main, "losses.py": wrapped, "critics.py": CRITIC.format(step=step)})
+    assert kinds(facts) == ["loaders"]
+    assert len(facts.training.backwards) == 2

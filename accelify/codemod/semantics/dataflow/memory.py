@@ -62,6 +62,7 @@ class Memory:
         self._awake: dict[Scope, None] = {}
         self._visits: dict[Scope, int] = defaultdict(int)
         self._settled = False
+        self._training_files: dict[str, bool] = {}  # by path
         self._unit: Scope = next(iter(self.bindings.values())).root
 
     def _unit_body(self, unit: Scope) -> None:
@@ -82,7 +83,14 @@ class Memory:
         if unit.name != "forward" or not unit.is_method or unit.module in self.named:
             return False
         assert unit.parent is not None
-        return self.is_module_class(unit.parent) and ".backward" not in self.parsed_of[unit.module].text
+        return self.is_module_class(unit.parent) and not self._may_train(unit.module)
+
+    def _may_train(self, path: str) -> bool:
+        """Whether a file has a backward pass, or imports one that has: a loss may train a critic of its own."""
+        if path not in self._training_files:
+            text = self.parsed_of[path].text
+            self._training_files[path] = ".backward" in text or self.project.leads_to_training(path)
+        return self._training_files[path]
 
     def _own_parameters(self, unit: Scope) -> None:
         """Parameters that no call of the program fills hold an unknown value of their own."""

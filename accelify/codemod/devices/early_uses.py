@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Element, FunctionValue, Parameters, Value
 from accelify.codemod.training.draws import draws, function_draws
 from accelify.codemod.training.roles import Roles
@@ -31,9 +32,11 @@ class EarlyUses:
         if start is end or not self.program.before_end(start, end):
             return False
         calls = [c for c in self.program.calls_in(frame) if self._is_between(c, start, end)]
+        calls = [c for c in calls if not self._is_another(text, start, c)]
         is_used = any(self._uses(call, text) or self._draws_into(call, text) for call in calls)
         is_used = is_used or self._is_copied(text, start, end, calls) or self._is_run_by(text, frame, calls)
-        return is_used or any(self._is_between(given_back, start, end) for given_back in self._returns(text, frame))
+        returned = [r for r in self._returns(text, frame) if self._is_between(r, start, end)]
+        return is_used or any(not self._is_another(text, start, r) for r in returned)
 
     def _is_between(self, node: ast.AST, start: ast.stmt, end: ast.stmt) -> bool:
         if self.program.inside(node, start) or not self.program.before(start, node):
@@ -75,6 +78,19 @@ class EarlyUses:
         if ast.unparse(call.func) == f"{text}.parameters" and self._is_asked_where(call):
             return True
         return any(ast.unparse(a) == text for a in given(call)) and not self._is_set_up(call)
+
+    def _is_another(self, text: str, start: ast.stmt, node: ast.AST) -> bool:
+        """Whether a name holds another model by then: `model = torch.load(path)` after `model.to(device)`."""
+        frame = self.program.frame(start)
+        if text not in frame.writes or self.program.frame(node) is not frame:
+            return False
+        writes = [w for w in frame.writes[text] if isinstance(w, ast.expr)]
+        moved: set[ast.AST] = {w for w in writes if self.program.inside(w, start)}
+        read = next((n for n in ast.walk(start) if isinstance(n, ast.Name) and n.id == text and n not in moved), None)
+        if read is not None and not moved:
+            moved = set(self.program.reaching(read, writes))
+        reads = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == text]
+        return bool(moved and reads) and all(moved.isdisjoint(self.program.reaching(n, writes)) for n in reads)
 
     def _is_asked_where(self, parameters: ast.Call) -> bool:
         """`next(model.parameters()).device`, `.is_cuda`."""

@@ -96,6 +96,13 @@ class Devices:
         is_own = bool(named) and all(d.now is Where.ACCELERATOR for d in named)
         return is_own or (bool(held) and all(map(self.known.roles.is_device, held)))
 
+    def may_stay(self, move: Move) -> bool:
+        """Whether a needless move does no harm where it stays: its device is the process's own."""
+        if move.device is None:
+            return True
+        named = self.lattice.devices.resolved(self.lattice.devices.of(move.device))
+        return move.device not in self.fixed and not any(d.now is Where.UNKNOWN for d in named)
+
     def is_for_a_gpu(self, test: ast.expr) -> bool:
         """Whether a condition holds wherever the script computes on a GPU."""
         return self.lattice.holds(test) is True

@@ -83,8 +83,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     elif kinds == {"given"}:
         backward = script.training.backwards[0]
         message = (
-            "this step trains on what its callers pass: they have to shard the data (a loader by `accelerator.prepare`),"
-            " or every process trains on the same"
+            "this step trains on what its callers pass: they have to shard the data (a loader by "
+            "`accelerator.prepare`), or every process trains on the same"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 

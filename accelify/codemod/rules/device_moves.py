@@ -35,7 +35,7 @@ def find(script: Script) -> Iterator[Found]:
         kept = [m for call, m in dropped.items() if script.program.statement(call) is statement]
         otherwise = tuple(found for move in kept for found in _redirect(script, move))
         change = _drop(script, statement, dropped)
-        if any(m.device in script.devices.fixed for m in kept):
+        if not all(script.devices.may_stay(m) for m in kept):
             yield change
         else:
             yield Attempt((change,), otherwise=otherwise, is_optional=True)

@@ -11,9 +11,9 @@ Left alone: all of it.
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
@@ -122,7 +122,7 @@ def _imported_by_name(script: Script) -> Iterator[Remark]:
         found = {p for begin in begins for p in project.named_like(script.path(call), begin, ".backward(")}
         trained = sorted(p for p in found if absolute(p) not in read)
         if trained and script.program.frame(call) in script.program.reachable:
-            listed = ", ".join(f"`{os.path.basename(p)}`" for p in trained[:3]) + ("" if len(trained) < 4 else ", ...")
+            listed = ", ".join(f"`{Path(p).name}`" for p in trained[:3]) + ("" if len(trained) < 4 else ", ...")
             message = (
                 f"this may import {listed}, which trains, too; which file it is shows only when the script runs, so "
                 "none was read: migrate the one that you use as well"

@@ -184,7 +184,7 @@ class Program:
         return self.path(a) == self.path(b) and self.control_flow(a).before(a, b)
 
     def reaches(self, a: ast.AST, b: ast.AST, *, without: ast.AST | None = None) -> bool:
-        """Whether `b` can run after `a`, in another round of a loop or in this one, and without another; in one file."""
+        """Whether `b` can run after `a`, in this round of a loop or another, on a path without a third; in one file."""
         closed = () if without is None else (without,)
         return self.path(a) == self.path(b) and self.control_flow(a).reaches(a, b, without=closed)
 

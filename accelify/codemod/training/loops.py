@@ -41,7 +41,8 @@ class Data:
 
     kind: `loaders`; `sequence`, a loop over indices, slices or items of the script's own; `random`, drawn anew in each
     step; `pass`, asked for batch by batch from one pass over all data, in an order drawn before; `given`, passed by
-    callers that are not known; `full`, the same data in every step. sources: the loaders, the sequence, the pass; for `full`, iterators of libraries that are not known.
+    callers that are not known; `full`, the same data in every step. sources: the loaders, the sequence, the pass; for
+    `full`, iterators of libraries that are not known.
     """
 
     kind: str

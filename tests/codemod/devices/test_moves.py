@@ -91,3 +91,40 @@ def test_a_model_that_was_brought_to_the_host_comes_back(there: str, back: str) 
     end = f"for again in range(2):\n    {there}\n    torch.save(model.state_dict(), 'model.pt')\n    {back}\n"
     facts, found = moves(model="model = model.to(device)\n", end=end)
     assert [facts.script.devices.is_needless(m) for m in found] == [True, False]
+
+
+OPTION = """
+import argparse
+import torch
+from torch.utils.data import DataLoader
+args = argparse.ArgumentParser().parse_args()
+args.device = {device}
+def score(model, loader, args):
+    for x in loader:
+        x = x.to(args.device)
+        print(model(x))
+def main(args):
+    loader = DataLoader(rows)
+    model = torch.nn.Linear(4, 1).to(args.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        model(x.to(args.device)).sum().backward()
+        optimizer.step()
+    score(model, loader, args)
+main(args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "may_stay"),
+    [
+        ("torch.device('cuda')", True),
+        ("torch.device(args.gpu)", False),
+        ("args.gpu", False),
+        ("pick(args)", False),
+    ],
+)
+def test_a_needless_move_stays_only_where_its_device_is_the_process_s_own(device: str, may_stay: bool) -> None:
+    devices = Facts(OPTION.format(device=device)).script.devices
+    assert all(devices.is_needless(m) for m in devices.moves)
+    assert {devices.may_stay(m) for m in devices.moves} == {may_stay}

@@ -179,7 +179,7 @@ class Critic(torch.nn.Module):
 STEPS = [
     "loss = self.net(fake.detach()).mean()\n        loss.backward()\n        self.optimizer.step()",
     "mix = real * torch.rand_like(real)\n        self.net(mix).mean().backward()\n        self.optimizer.step()",
-    "for k in range(2):\n            (self.net(real) * torch.rand(1)).mean().backward()\n            self.optimizer.step()",
+    "for k in (1, 2):\n            self.net(real * torch.rand(1)).mean().backward()\n            self.optimizer.step()",
 ]
 
 

@@ -29,7 +29,7 @@ class EarlyUses:
         Also on a path that never comes to the second: `if args.test: test(model); sys.exit()`.
         """
         frame = self.program.frame(start)
-        if start is end or not self.program.before_end(start, end):
+        if start is end or self.program.is_after(start, end):
             return False
         calls = [c for c in self.program.calls_in(frame) if self._is_between(c, start, end)]
         calls = [c for c in calls if not self._is_another(text, start, c)]

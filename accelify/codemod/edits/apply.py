@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -146,7 +146,8 @@ class _Applier(cst.CSTTransformer):
         updated: cst.SimpleStatementLine | cst.SimpleStatementSuite,
     ) -> cst.CSTNode:
         if isinstance(original, cst.SimpleStatementSuite) and any(
-            self._inserts(small, where) for small in original.body for where in ("before", "after")
+            small in self.wrapped or self._inserts(small, "before") or self._inserts(small, "after")
+            for small in original.body
         ):
             return self._split(original, updated)
         pairs = zip(original.body, updated.body, strict=True)
@@ -170,9 +171,10 @@ class _Applier(cst.CSTTransformer):
             if old not in self.removed:
                 end = updated.trailing_whitespace if old is original.body[-1] else cst.TrailingWhitespace()
                 line = new.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
-                block.put(cst.SimpleStatementLine([line], trailing_whitespace=end))
+                block.put(cst.SimpleStatementLine([line], trailing_whitespace=end), self.wrapped.get(old))
             block.insert(self._inserts(old, "after"))
         self.placed.update(block.placed)
+        self.touched.extend(block.wrapped)
         return cst.IndentedBlock(block.body, indent=self.indent)
 
     def _inserts(self, node: cst.CSTNode, where: str) -> list[Insert]:
@@ -196,8 +198,7 @@ class _Applier(cst.CSTTransformer):
             lines = block.reach(lines, before)
             is_unwrapped = old in self.unwrapped
             pieces = self._unwrapped(old, new, lines) if is_unwrapped else [new.with_changes(leading_lines=lines)]
-            wrap = self.wrapped.get(old.body[0] if isinstance(old, cst.SimpleStatementLine) else old)
-            for piece in pieces:
+            for piece, wrap in self._wrapped_apart(old, pieces):
                 block.put(piece, wrap)
             block.follow(after)
         comments = block.close()
@@ -206,6 +207,23 @@ class _Applier(cst.CSTTransformer):
         if not block.body and isinstance(updated, cst.IndentedBlock):
             block.put(cst.SimpleStatementLine([cst.Pass()]))
         return updated.with_changes(body=block.body, footer=[*comments, *updated.footer])
+
+    def _wrapped_apart(
+        self, old: cst.BaseStatement, pieces: list[cst.BaseStatement]
+    ) -> Iterator[tuple[cst.BaseStatement, Wrap | None]]:
+        """What a statement has become, each part with what it is wrapped in: `a; b` is cut where that is not the same."""
+        wraps = [self.wrapped.get(s) for s in (old.body if isinstance(old, cst.SimpleStatementLine) else [old])]
+        (line,) = pieces if len(pieces) == 1 else (None,)
+        if all(wrap is wraps[0] for wrap in wraps) or not isinstance(line, cst.SimpleStatementLine):
+            yield from ((piece, wraps[0]) for piece in pieces)
+            return
+        assert isinstance(old, cst.SimpleStatementLine)
+        wraps = [w for small, w in zip(old.body, wraps, strict=True) if small not in self.removed]
+        for at, (small, wrap) in enumerate(zip(line.body, wraps, strict=True)):
+            end = line.trailing_whitespace if small is line.body[-1] else cst.TrailingWhitespace()
+            bare = small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+            above = line.leading_lines if at == 0 else ()
+            yield cst.SimpleStatementLine([bare], leading_lines=above, trailing_whitespace=end), wrap
 
     def _unwrapped(
         self, old: cst.BaseStatement, new: cst.BaseStatement, lines: list[cst.EmptyLine]

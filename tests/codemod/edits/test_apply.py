@@ -163,3 +163,19 @@ def test_a_statement_with_no_place_is_missed() -> None:
     assert isinstance(inner, ast.stmt)
     result = applied(facts, Insert(inner, "before", "a()"))
     assert "a()" in result.text or result.missed == ["a()"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a(); b(); c(); d()  # e\n", "a()\nif main:\n    b()\n    c()\nd()  # e\n"),
+        ("b(); c(); d()\n", "if main:\n    b()\n    c()\nd()\n"),
+        ("# f\na(); b(); c()  # e\n", "# f\na()\nif main:\n    b()\n    c()  # e\n"),
+        ("if x: a(); b(); c()\n", "if x:\n    a()\n    if main:\n        b()\n        c()\n"),
+        ("if x:\n    b(); c()\n    d()\n", "if x:\n    if main:\n        b(); c()\n    d()\n"),
+    ],
+)
+def test_some_statements_of_a_line_get_a_header(before: str, after: str) -> None:
+    facts = Facts(before)
+    run = tuple(facts.statement(text) for text in ("b()", "c()"))
+    assert applied(facts, Wrap(run, "if main:")).text == after

@@ -98,8 +98,8 @@ class Devices:
 
     def may_stay(self, move: Move) -> bool:
         """Whether a needless move does no harm where it stays: its device is the process's own."""
-        if move.device is None:
-            return True
+        if not isinstance(move.device, (ast.Attribute, ast.Subscript)):
+            return move.device not in self.fixed
         named = self.lattice.devices.resolved(self.lattice.devices.of(move.device))
         return move.device not in self.fixed and not any(d.now is Where.UNKNOWN for d in named)
 

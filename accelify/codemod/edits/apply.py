@@ -211,7 +211,7 @@ class _Applier(cst.CSTTransformer):
     def _wrapped_apart(
         self, old: cst.BaseStatement, pieces: list[cst.BaseStatement]
     ) -> Iterator[tuple[cst.BaseStatement, Wrap | None]]:
-        """What a statement has become, each part with what it is wrapped in: `a; b` is cut where that is not the same."""
+        """What a statement has become, each part with what it is wrapped in: `a; b` is cut where that differs."""
         wraps = [self.wrapped.get(s) for s in (old.body if isinstance(old, cst.SimpleStatementLine) else [old])]
         (line,) = pieces if len(pieces) == 1 else (None,)
         if all(wrap is wraps[0] for wrap in wraps) or not isinstance(line, cst.SimpleStatementLine):

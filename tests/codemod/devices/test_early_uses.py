@@ -163,9 +163,8 @@ def test_a_path_that_ends_without_a_use_does_not(branch: str) -> None:
 
 
 def test_a_move_on_a_path_that_never_comes_to_prepare_counts() -> None:
-    facts = Facts(
-        "import torch\nmodel = torch.nn.Linear(1, 1)\nif test:\n    model.cuda()\n    model(x)\n    exit()\nend()\nmodel(x)\n"
-    )
+    branch = "if test:\n    model.cuda()\n    model(x)\n    exit()\n"
+    facts = Facts(f"import torch\nmodel = torch.nn.Linear(1, 1)\n{branch}end()\nmodel(x)\n")
     uses = EarlyUses(facts.program, facts.roles, frozenset())
     move, end = (facts.program.statement(facts.call(text)) for text in ("model.cuda()", "end()"))
     assert uses.is_used("model", move, end)

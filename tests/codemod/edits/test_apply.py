@@ -177,5 +177,5 @@ def test_a_statement_with_no_place_is_missed() -> None:
 )
 def test_some_statements_of_a_line_get_a_header(before: str, after: str) -> None:
     facts = Facts(before)
-    run = tuple(facts.statement(text) for text in ("b()", "c()"))
+    run = tuple(facts.program.statement(facts[text]) for text in ("b()", "c()"))
     assert applied(facts, Wrap(run, "if main:")).text == after

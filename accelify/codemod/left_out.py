@@ -14,7 +14,7 @@ from accelify.codemod.files.exemptions import Exemption, exemption
 from accelify.codemod.files.suppressions import Suppression
 from accelify.codemod.options import Options
 from accelify.codemod.rules import optional_rules, pages
-from accelify.codemod.script import Script
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.errors import did_you_mean
 
@@ -65,11 +65,11 @@ class LeftOut:
                 message = f"{left_out.text(change.line)} leaves out a change that the migration needs: {change.reason}"
                 yield Obstacle(change.rule, change.path, change.edits[0].node, message)
 
-    def notes(self, plan: Plan, script: Script) -> Iterator[Remark]:
+    def notes(self, plan: Plan, effects: Effects) -> Iterator[Remark]:
         """Notes on comments that leave nothing out, or cannot be read, in the files that change."""
         for call in self._program.calls:  # a guard that is left out was never found
-            if script.effects.of_call(call).files_written:
-                self._exemption("writes", script.path(call), call.lineno)
+            if effects.of_call(call).files_written:
+                self._exemption("writes", self._program.path(call), call.lineno)
         for path in sorted({change.path for change in plan.changes}):
             parsed = self._program.flow.parsed_of[path]
             useless = [c for c in parsed.suppressions.all if (path, c) not in self._used]

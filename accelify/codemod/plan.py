@@ -78,5 +78,5 @@ def _settled(verdict: Verdict, script: Script) -> Plan:
     uses = Uses(program, script.tracer, script.handed, script.changes_nothing, given_in, stays)
     made = settle(left_out.without(found), uses)
     made.obstacles += left_out.needed(made)
-    made.remarks += left_out.notes(made, script)
+    made.remarks += left_out.notes(made, script.effects)
     return made

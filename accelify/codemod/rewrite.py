@@ -133,12 +133,10 @@ def _rewrite(
     """
     if not named:
         return []
-    unchanged = [FileResult(p.path, Status.UNCHANGED, p.data, p.data, because=p.next_step) for p in named]
-    if any(p.is_migrated for p in named):
-        return unchanged
+    unchanged = _unchanged(named)
     files = project.program(named, options.follow)
-    if not any(".backward" in f.text for f in files):
-        return unchanged
+    if any(p.is_migrated for p in named) or not any(".backward" in f.text for f in files):
+        return _from_accelerate(files, project, named, options) or unchanged
     first = _launcher_pass(files, project, named, options) if may_start_processes else None
     if isinstance(first, Plan):
         results = _rewrite(named, project, options, with_callers, may_start_processes=False)
@@ -147,7 +145,7 @@ def _rewrite(
         return first.results(_rewrite(first.named, first.project, options, with_callers, may_start_processes=False))
     made = _plan(files, project, named, options)
     if made is None:
-        return unchanged
+        return _from_accelerate(files, project, named, options) or unchanged
     if made.is_trial and (trainers := [c.path for c in project.importers(named) if ".backward" in c.text]):
         message = f"the main block of this file is only a trial; it is trained by {', '.join(trainers)}: name that file"
         return [replace(u, notes=(Note(1, "callers", Tier.ADVICE, message),)) for u in unchanged]
@@ -159,6 +157,30 @@ def _rewrite(
     obstacles = made.obstacles or (_started_elsewhere(named, project, options) if with_callers else ())
     if obstacles:
         return _declined(named, obstacles, made.evidence)
+    results = _carried_out(made, files, project, named, options)
+    if not with_callers or any(r.status is Status.DECLINED for r in results):
+        return results
+    return _with_outside_callers(results, made, files, named, project, options)
+
+
+def _from_accelerate(
+    files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options
+) -> list[FileResult]:
+    """The results for a program that uses Hugging Face Accelerate; none where there is nothing of it to change."""
+    if not any(f.run_by == "accelerate" for f in files):
+        return []
+    from accelify.codemod.accelerate_pass import plan_from_accelerate  # most files have nothing to do with it
+
+    made = plan_from_accelerate(files, project, named, options)
+    if made.obstacles:
+        return _declined(named, made.obstacles)
+    return _carried_out(made, files, project, named, options) if made.changes else []
+
+
+def _carried_out(
+    made: Plan, files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options
+) -> list[FileResult]:
+    """The results of a plan that nothing stands in the way of; declined where one does not pass a gate."""
     by_path = {p.path: p for p in files}
     results, failures = [], []
     lines: dict[str, Callable[[int], int]] = {}
@@ -177,8 +199,11 @@ def _rewrite(
     changed = {r.path for r in results}
     elsewhere = records.notes_elsewhere(made, changed, lines)
     results[:1] = [replace(r, notes=(*r.notes, *elsewhere)) for r in results[:1]]
-    results += [u for u in unchanged if u.path not in changed]
-    return _with_outside_callers(results, made, files, named, project, options) if with_callers else results
+    return [*results, *(u for u in _unchanged(named) if u.path not in changed)]
+
+
+def _unchanged(named: Sequence[Parsed]) -> list[FileResult]:
+    return [FileResult(p.path, Status.UNCHANGED, p.data, p.data, because=p.next_step) for p in named]
 
 
 def _started_elsewhere(named: Sequence[Parsed], project: Project, options: Options) -> list[Obstacle]:

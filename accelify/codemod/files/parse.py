@@ -68,7 +68,12 @@ class Parsed:
     @property
     def is_migrated(self) -> bool:
         """Whether something that runs training loops is used already: `Accelerator`, `pl.Trainer`."""
-        return self._run_by(besides_loops=True) is not None
+        return self.run_by is not None
+
+    @cached_property
+    def run_by(self) -> str | None:
+        """The library that runs its training loops, or helps to."""
+        return self._run_by(besides_loops=True)
 
     @property
     def next_step(self) -> str:

@@ -68,7 +68,7 @@ _SHARES = re.compile(
 
 def may_train(data: bytes) -> bool:
     """Whether a file is worth parsing: without these bytes it holds no training loop, and it is never parsed."""
-    return b"torch" in data or b".backward(" in data
+    return b"torch" in data or b".backward(" in data or b"accelerate" in data
 
 
 def may_distribute(data: bytes) -> bool:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 
 from accelify.codemod import leftovers
+from accelify.codemod.accelerate.uses import AccelerateUses
 from accelify.codemod.distributed.launched import Launched
 from accelify.codemod.edits.values import Found
 from accelify.codemod.rules import (
+    accelerate,
+    accelerate_wrappers,
     accumulation,
     backward,
     batch_size,
@@ -53,6 +56,11 @@ LAUNCH_RULES: tuple[tuple[str, Callable[[Launched], Iterator[Found]]], ...] = (
 # These take out the settings that only the others' changes have left unread.
 SETTING_RULES: tuple[tuple[str, Callable[[Launched], Iterator[Found]]], ...] = (
     (launch_options.NAME, launch_options.find),
+)
+# These move a script that uses Hugging Face Accelerate; no other rule looks at one.
+ACCELERATE_RULES: tuple[tuple[str, Callable[[AccelerateUses], Iterator[Found]]], ...] = (
+    (accelerate.NAME, accelerate.find),
+    (accelerate_wrappers.NAME, accelerate_wrappers.find),
 )
 RULES: tuple[tuple[str, Rule], ...] = (
     (backward.NAME, backward.find),
@@ -141,7 +149,7 @@ def optional_rules() -> frozenset[str]:
 
 
 def _modules() -> dict[str, ModuleType]:
-    finds = [(name, find.__module__) for name, find in (*LAUNCH_RULES, *SETTING_RULES, *RULES)]
+    finds = [(name, find.__module__) for name, find in (*LAUNCH_RULES, *SETTING_RULES, *RULES, *ACCELERATE_RULES)]
     return {name: sys.modules[module] for name, module in [*finds, (leftovers.NAME, leftovers.__name__)]}
 
 

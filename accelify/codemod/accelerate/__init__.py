@@ -1,0 +1,1 @@
+"""How a program uses Hugging Face Accelerate."""

@@ -1,6 +1,6 @@
 """A script that uses Hugging Face Accelerate becomes one that uses accelify: its plan.
 
-Such a script is prepared already, so nothing of the model of a plain script is asked: where it trains and what on which data
+Such a script is prepared already, so the model of a plain script is not asked for: what it trains, and on which data,
 is as its author wrote it. Only the names of Accelerate, and what differs between the two, change.
 """
 
@@ -23,9 +23,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 
 
-def plan_from_accelerate(
-    files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options
-) -> Plan:
+def plan_from_accelerate(files: Sequence[Parsed], project: Project, named: Sequence[Parsed], options: Options) -> Plan:
     """The plan for a program of these files, one of which uses Accelerate; an empty one where it is to go on so."""
     if options.runtime.name == "accelerate":
         return Plan()

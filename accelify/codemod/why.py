@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.codemod.edits.values import Obstacle, Place, Remark
+from accelify.codemod.accelerate_pass import plan_from_accelerate
+from accelify.codemod.edits.values import Obstacle, Place, Plan, Remark
 from accelify.codemod.files.cells import told
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
@@ -39,10 +40,13 @@ def why(path: str, line: int, options: Options, cell: int | None = None) -> Iter
 
 def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Iterator[str]:
     path, named = parsed.path, [parsed]
-    if named[0].is_migrated:
-        yield f"nothing changes: this file is {parsed.next_step}"
-        return
     files = project.program(named, options.follow)
+    if named[0].is_migrated:
+        if named[0].run_by != "accelerate" or options.runtime.name == "accelerate":
+            yield f"nothing changes: this file is {parsed.next_step}"
+            return
+        yield from _found(plan_from_accelerate(files, project, named, options), path, line)
+        return
     first = hand_start_to_launcher(files, project, named, options)
     if isinstance(first, LauncherPass):
         yield from (f"{c.rule}: {c.reason}" for c in first.plan.of(path) if c.line == line)
@@ -53,6 +57,12 @@ def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Itera
     if made is None:
         yield "there is no training loop in this file, so nothing changes"
         return
+    yield from _found(made, path, line)
+    yield from made.evidence(path, line)
+
+
+def _found(made: Plan, path: str, line: int) -> Iterator[str]:
+    """What the rules found at a line."""
     for change in made.of(path):
         if change.line == line:
             yield f"{change.rule}: {change.reason}"
@@ -61,7 +71,6 @@ def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Itera
         if found.path == path and getattr(found.node, "lineno", None) == line:
             text = found.text(_named) if isinstance(found, Remark) else found.message
             yield f"{found.rule}: {text}"
-    yield from made.evidence(path, line)
 
 
 def _named(place: Place) -> str:

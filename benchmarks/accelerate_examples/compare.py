@@ -3,8 +3,8 @@
     git clone https://github.com/huggingface/accelerate build/accelerate
     python benchmarks/accelerate_examples/compare.py build/accelerate
 
-Each example runs on Accelerate and, rewritten, on accelify, in one process and in two, on small data (`stand_ins/`). What
-each process sees is compared: every loss, the learning rates and the weights after every step, every metric, all prints.
+Each example runs on Accelerate and, rewritten, on accelify, in one process and in two, on small data (`stand_ins/`).
+Compared is what each process sees: every loss, the learning rates and weights after every step, every metric and print.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "nlp_example.py": (),
     "complete_nlp_example.py": ("--checkpointing_steps", "epoch", "--output_dir", "checkpoints"),
     "cv_example.py": ("--data_dir", "pictures"),
-    "complete_cv_example.py": ("--data_dir", "pictures", "--checkpointing_steps", "epoch", "--output_dir", "checkpoints"),
+    "complete_cv_example.py": (
+        "--data_dir",
+        "pictures",
+        "--checkpointing_steps",
+        "epoch",
+        "--output_dir",
+        "checkpoints",
+    ),
     "by_feature/automatic_gradient_accumulation.py": (),
     "by_feature/checkpointing.py": ("--checkpointing_steps", "epoch", "--output_dir", "checkpoints"),
     "by_feature/cross_validation.py": (),

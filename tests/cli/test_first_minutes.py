@@ -51,8 +51,6 @@ def test_a_notebook_without_torch_must_be_one() -> None:
 LOOP = "loss.backward()\noptimizer.step()\n"
 WRITTEN = {
     f"from accelify.runtime import Accelerator\n{LOOP}": "migrated already: start it with `accelify launch train.py`",
-    f"from accelerate import Accelerator\n{LOOP}": "written for Hugging Face Accelerate already: "
-    "start it with `accelerate launch train.py`",
     "import pytorch_lightning as pl\npl.Trainer()\n": "trained by Lightning, which starts the processes itself",
     "import lightning\nimport torch\nlightning.Trainer()\n": "trained by Lightning",
     "from transformers import Seq2SeqTrainer\n": "trained by a Trainer, which needs no migration: "
@@ -78,8 +76,8 @@ def test_a_loop_beside_an_import_of_a_trainer_is_migrated() -> None:
 
 
 def test_why_says_so_too() -> None:
-    write("train.py", f"from accelerate import Accelerator\n{LOOP}")
-    assert accelify("why", "train.py:2").stdout.startswith("nothing changes: this file is written for Hugging Face")
+    write("train.py", f"import lightning\nlightning.Trainer()\n{LOOP}")
+    assert accelify("why", "train.py:2").stdout.startswith("nothing changes: this file is trained by Lightning")
 
 
 @pytest.mark.parametrize(("shell", "rc"), [("bash", ".bashrc"), ("zsh", ".zshrc")])

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.libraries import accelerate
+from accelify.codemod.libraries import accelerate, vocabulary
 from accelify.codemod.libraries.accelerate import counterpart
 from accelify.codemod.semantics.conditions import Conditions, Process
 from accelify.codemod.semantics.program import Program
@@ -95,7 +95,9 @@ class AccelerateUses:
     def _reads(self, imported: Imported) -> Iterator[Read]:
         scope = self.program.scope(imported.statement)
         owner = scope.owner(imported.bound) or scope
-        named = imported.name if imported.alias.asname or isinstance(imported.statement, ast.ImportFrom) else "accelerate"
+        named = (
+            imported.name if imported.alias.asname or isinstance(imported.statement, ast.ImportFrom) else "accelerate"
+        )
         for node in self.program.reads_of(owner, imported.bound):
             found: ast.expr = node
             name = named
@@ -121,8 +123,8 @@ class AccelerateUses:
             return _STATE
         if self._is_handed_accelerator(value):
             return ACCELERATOR
-        is_made = isinstance(value, Made) and value.name is not None and value.name.startswith("accelerate.")
-        return accelerate.class_named(value.name) if is_made else None
+        name = (value.name or "") if isinstance(value, Made) else ""
+        return accelerate.class_named(name) if name.startswith("accelerate.") else None
 
     @staticmethod
     def _is_handed_accelerator(value: Value) -> bool:
@@ -130,21 +132,21 @@ class AccelerateUses:
         return isinstance(value, Argument) and value.name == "accelerator"
 
     @property
-    def options(self) -> Iterator[tuple[ast.Call, ast.keyword, str]]:
+    def options(self) -> Iterator[tuple[ast.keyword, str]]:
         """What Accelerate's classes and their methods are given by name: `accelerate.Accelerator(cpu)`."""
-        methods = {asked.node: asked.name for asked in self.asked}
+        methods: dict[ast.AST, str] = {asked.node: asked.name for asked in self.asked}
         for call in self.program.calls:
             made = (accelerate.class_named(n) for n in self.program.called(call) if n.startswith("accelerate."))
             for owner in {name for name in (*made, methods.get(call.func)) if name is not None}:
-                yield from ((call, k, f"{owner}({k.arg})") for k in call.keywords if k.arg is not None)
+                yield from ((k, f"{owner}({k.arg})") for k in call.keywords if k.arg is not None)
 
     def calls_of(self, *methods: str) -> Iterator[ast.Call]:
         """The calls of some methods of an accelerator."""
         for asked in self.asked:
             parent = self.program.parent(asked.node)
-            if asked.of == ACCELERATOR and asked.node.attr in methods and isinstance(parent, ast.Call):
-                if parent.func is asked.node:
-                    yield parent
+            is_one = asked.of == ACCELERATOR and asked.node.attr in methods
+            if is_one and isinstance(parent, ast.Call) and parent.func is asked.node:
+                yield parent
 
     def is_prepared(self, node: ast.expr) -> bool:
         """Whether an expression may hold what `prepare` gave back."""
@@ -153,13 +155,24 @@ class AccelerateUses:
         return any(isinstance(v, Made) and v.node in prepared for v in owners)
 
     @property
+    def trainers(self) -> Iterator[ast.Call]:
+        """The calls that make something which trains on Accelerate by itself: `transformers.Trainer`."""
+        for call in self.program.calls:
+            for name in self.program.called(call):
+                library, last = vocabulary.training_library(name), name.rpartition(".")[2]
+                if library is not None and vocabulary.is_trainer(library, last):
+                    yield call
+                    break
+
+    @property
     def unwrapping(self) -> Iterator[ast.Attribute]:
         """The ways into a wrapper of Accelerate's: `model.module`, `optimizer.optimizer`."""
         for parsed in self.program.files:
             for node in parsed.nodes:
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and node.attr in WRAPPED:
-                    if self.is_prepared(node.value) and not self._is_asked_for(node):
-                        yield node
+                if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                    continue
+                if node.attr in WRAPPED and self.is_prepared(node.value) and not self._is_asked_for(node):
+                    yield node
 
     def _is_asked_for(self, node: ast.Attribute) -> bool:
         """Whether a condition round an attribute asks whether it is there, or whether its object is wrapped."""
@@ -170,10 +183,12 @@ class AccelerateUses:
     def unsynchronised(self) -> Iterator[tuple[ast.Call, str]]:
         """The calls of the wrapper's `no_sync`, each with the expression for an accelerator of its function."""
         for call in self.program.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "no_sync" and self.is_prepared(call.func.value):
-                nearest = [a.node.value for a in self.asked if a.of == ACCELERATOR and self.program.frame(a.node) is self.program.frame(call)]
-                if nearest:
-                    yield call, ast.unparse(nearest[0])
+            function, frame = call.func, self.program.frame(call)
+            if not isinstance(function, ast.Attribute) or function.attr != "no_sync":
+                continue
+            here = (a.node.value for a in self.asked if a.of == ACCELERATOR and self.program.frame(a.node) is frame)
+            if self.is_prepared(function.value) and (nearest := next(here, None)) is not None:
+                yield call, ast.unparse(nearest)
 
     def is_on_main_alone(self, node: ast.AST) -> bool:
         """Whether, of several processes, the main one alone comes to a place."""

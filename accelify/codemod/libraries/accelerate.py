@@ -1,16 +1,17 @@
 """What each public name of Hugging Face Accelerate becomes in accelify.runtime: the same, something else, or nothing.
 
-A line without indentation holds what is true of the names in the indented lines below it: `same`; `different:` and how;
-`absent:` and why. An indented line says where the names are found in Accelerate, then the names. A name becomes that of
-the same spelling in the module that stands for its own (`PLACES`), or `name=other`, below `accelify.runtime`.
-`Accelerator.prepare` is a method, `Accelerator.prepare()` the place of its parameters. A parameter without a row of its
-own is the same; methods and attributes have rows, all of them.
+A line without indentation holds what is true of the names in the indented lines below it: `same`; `different:` and how,
+or `different!:` where whoever moves a script is to be told; `absent:` and why. An indented line says where the names
+are found in Accelerate, then the names. A name becomes that of the same spelling in the module that stands for its own
+(`PLACES`), or `name=other`, below `accelify.runtime`. `Accelerator.prepare` is a method, `Accelerator.prepare()` the
+place of its parameters. A parameter without a row of its own is the same; methods and attributes have rows, all of
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 
@@ -46,13 +47,14 @@ class Counterpart:
 
     name: qualified, `accelerate.utils.set_seed`, `accelerate.Accelerator.prepare`, or with a parameter,
     `accelerate.Accelerator.prepare_data_loader(slice_fn_for_dispatch)`. becomes: ours, qualified; None if absent.
-    how: in what it differs, or why it is absent; empty if it is the same.
+    how: in what it differs, or why it is absent; empty if it is the same. is_noted: a script may depend on that.
     """
 
     name: str
     status: Status
     becomes: str | None
     how: str = ""
+    is_noted: bool = False
 
 
 ROWS = """
@@ -110,10 +112,10 @@ different: lists are joined as in Accelerate; anything else is an error, where A
 different: `device_specific` takes a hash of seed and rank, not their sum, with which one run repeats the next
     accelerate.utils: set_seed
 
-different: writes accelify.toml in the working folder, or where it is told to
+different!: writes accelify.toml in the working folder, or where it is told to
     accelerate.utils: write_basic_config
 
-different: `torch.load` with `weights_only=True` unless told otherwise; NumPy's types are not allowed for it
+different!: `torch.load` with `weights_only=True` unless told otherwise; NumPy's types are not allowed for it
     accelerate.utils: load
 
 different: unwraps DDP, DataParallel and `torch.compile`; nothing of accelify's needs unwrapping
@@ -146,23 +148,23 @@ different: made by `get_logger`
 different: can be read and printed; the accelerator made last is whose state a new one has
     accelerate.state: AcceleratorState
 
-different: a base class of trackers of one's own; only process 0 has trackers, whatever `main_process_only` says
+different!: a base class of trackers of one's own; only process 0 has trackers, whatever `main_process_only` says
     accelerate.tracking: GeneralTracker
 
 different: trackers are called on process 0 alone: there is nothing to decide
     accelerate.tracking: on_main_process
 
-different: takes the run's name and a folder; `log_with` makes it
+different!: takes the run's name and a folder; `log_with` makes it
     accelerate.tracking: TensorBoardTracker WandBTracker TrackioTracker CometMLTracker MLflowTracker
 
 different: jsonl and csv, which need no library, are among them
     accelerate.tracking: get_available_trackers
 
-different: every option of several machines is that of accelify launch; here `num_processes` on this one
+different!: every option of several machines is that of accelify launch; here `num_processes` on this one
     accelerate: notebook_launcher
     accelerate.launchers: notebook_launcher
 
-different: momentum stays each process's own in both; here a backward pass after the block says so
+different!: momentum stays each process's own in both; here a backward pass after the block says so
     accelerate.local_sgd: LocalSGD
 
 absent: DeepSpeed is not here
@@ -335,10 +337,10 @@ different: pads whatever has a length; a text is everyone's
 different: works on the CPU too; means are over the ranks that had a batch
     accelerate.Accelerator: join_uneven_inputs
 
-different: one format, safetensors and JSON, complete or absent; `load_state` goes on in the middle of an epoch
+different!: one format, safetensors and JSON, complete or absent; `load_state` goes on in the middle of an epoch
     accelerate.Accelerator: save_state load_state
 
-different: the hook gets the weights of prepared models; a folder's final name comes after it
+different!: the hook gets the weights of prepared models; a folder's final name comes after it
     accelerate.Accelerator: register_save_state_pre_hook register_load_state_pre_hook
 
 different: a named file is replaced atomically; other options go to `torch.save`
@@ -390,6 +392,8 @@ absent: the optimizer is the script's own: `train` and `eval` are there where it
     accelerate.optimizer.AcceleratedOptimizer: train eval
 """
 
+# Methods of the accelerator for which ours wait for all processes, and Accelerate's do not.
+WAITS_HERE = ("save_state", "save_model", "end_training")
 # A prepared object's class in Accelerate -> what it is here, for its members.
 _MEMBERS_OF = {
     "accelerate.data_loader.DataLoaderShard": f"{OURS}.data.loader.PreparedLoader",
@@ -410,6 +414,17 @@ def counterpart(name: str) -> Counterpart | None:
     return None if members else next((_table()[each] for each in own if each in _table()), None)
 
 
+def class_named(name: str) -> str | None:
+    """The class whose members have rows, for any way to its name: `accelerate.state.PartialState`; None for others."""
+    return _classes().get(name.rpartition(".")[2])
+
+
+@cache
+def _classes() -> dict[str, str]:
+    owners = (name.rpartition(".")[0] for name in _table() if "(" not in name)
+    return {owner.rpartition(".")[2]: owner for owner in owners if owner not in PLACES}
+
+
 def counterparts() -> Iterator[Counterpart]:
     """Every public name of Accelerate with what it becomes, in the order of the table."""
     yield from _table().values()
@@ -418,18 +433,18 @@ def counterparts() -> Iterator[Counterpart]:
 @cache
 def _table() -> dict[str, Counterpart]:
     found: dict[str, Counterpart] = {}
-    status, how, place = Status.SAME, "", ""
+    status, how, place, is_noted = Status.SAME, "", "", False
     for line in ROWS.splitlines():
         if not line:
             continue
         if line[0] != " ":
             word, _, how = line.partition(": ")
-            status = Status(word)
+            status, is_noted = Status(word.removesuffix("!")), word.endswith("!")
             continue
         where, colon, words = line.partition(": ")
         place = where.strip() if colon else place
         for word in (words if colon else line).split():
-            each = _counterpart(place, word, status, how)
+            each = replace(_counterpart(place, word, status, how), is_noted=is_noted)
             if each.name in found:
                 raise ValueError(f"{each.name} has two rows")
             found[each.name] = each

@@ -163,6 +163,11 @@ def runs_training(library: str, name: str, *, besides_loops: bool = True) -> boo
     return bool(known) and (name == "*" or any(fnmatchcase(name, pattern) for pattern in known.split()))
 
 
+def is_trainer(library: str, name: str) -> bool:
+    """Whether something of a library trains by itself, on Hugging Face Accelerate."""
+    return fnmatchcase(name, _TRAINERS.get(library, ""))
+
+
 def next_step(library: str, path: str) -> str:
     """What to say of a file whose training such a library runs, with what to do next."""
     return _NEXT_STEP[library].replace("{}", path)

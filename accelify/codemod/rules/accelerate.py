@@ -8,8 +8,9 @@
 Why: accelify's names mean what Accelerate's mean, so a script changes its imports and goes on as it is. What differs is
 noted at its line; docs/api.md lists all of it.
 Left alone: all else of the script. What accelify does not have (DeepSpeed, FSDP, big-model inference, and what is
-Accelerate's own) declines the program, unless the name is imported and never read: then its import goes. What
-`accelerate.test_utils` has comes from there as before. With `--runtime accelerate` there is nothing to do.
+Accelerate's own) declines the program, unless the name is imported and never read: then its import goes. So does a
+checkpoint that the main process alone would write, as here all write it together. What `accelerate.test_utils` has
+comes from there as before. With `--runtime accelerate` there is nothing to do.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import libcst as cst
 from accelify.codemod.accelerate.uses import AccelerateUses, Asked, Imported, Read
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, DropNames, Edit, Insert, Obstacle, Remark, Replace
-from accelify.codemod.libraries.accelerate import OURS, PLACES, Status, counterpart
+from accelify.codemod.libraries.accelerate import OURS, PLACES, WAITS_HERE, Status, counterpart
 from accelify.codemod.result import Tier
 
 NAME = "accelerate"
@@ -44,12 +45,22 @@ def find(script: AccelerateUses) -> Iterator[Change | Remark | Obstacle]:
     for asked in script.asked:
         yield from _asked(script, asked)
     yield from _arguments(script)
+    for call in script.calls_of(*WAITS_HERE):
+        if script.is_on_main_alone(call):
+            what = ast.unparse(call.func)
+            message = f"`{what}` waits for all processes, and only the main one comes to it: call it on all of them"
+            yield Obstacle(NAME, script.program.path(call), call, message)
+    for call in script.trainers:
+        message = f"`{ast.unparse(call.func)}` runs on Accelerate itself: keep Accelerate for this script"
+        yield Obstacle(NAME, script.program.path(call), call, message)
 
 
 # Names that are imported one by one.
 
 
-def _names(script: AccelerateUses, statement: ast.ImportFrom, parts: Sequence[Imported]) -> Iterator[Change | Remark | Obstacle]:
+def _names(
+    script: AccelerateUses, statement: ast.ImportFrom, parts: Sequence[Imported]
+) -> Iterator[Change | Remark | Obstacle]:
     path = script.program.path(statement)
     if parts[0].alias.name == "*":
         yield Obstacle(NAME, path, statement, "a star brings any name of Accelerate's: import the names that are read")
@@ -70,7 +81,9 @@ def _names(script: AccelerateUses, statement: ast.ImportFrom, parts: Sequence[Im
         yield Change(NAME, path, statement.lineno, "nothing reads it", (DropNames(statement, unread),))
         return
     (first, inside), *others = groups.items()
-    edits: list[Edit] = [Replace(statement, partial(imported_from, module=first, names={p.bound: _last(h) for p, h in inside}))]
+    edits: list[Edit] = [
+        Replace(statement, partial(imported_from, module=first, names={p.bound: _last(h) for p, h in inside}))
+    ]
     for order, (module, group) in enumerate(others):
         names = ", ".join(_last(h) if _last(h) == p.bound else f"{_last(h)} as {p.bound}" for p, h in group)
         edits.append(Insert(statement, "after", f"from {module} import {names}", order=order))
@@ -157,7 +170,7 @@ def _asked(script: AccelerateUses, asked: Asked) -> Iterator[Remark | Obstacle]:
 
 def _arguments(script: AccelerateUses) -> Iterator[Obstacle]:
     """Options that accelify does not have; None asks for nothing."""
-    for call, keyword, name in script.options:
+    for keyword, name in script.options:
         known = counterpart(name)
         asks = not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
         if known is not None and known.status is Status.ABSENT and asks:
@@ -190,9 +203,8 @@ def _last(home: str) -> str:
 def _missing(script: AccelerateUses, node: ast.AST, name: str) -> Obstacle:
     known, path = counterpart(name), script.program.path(node)
     what = name.removeprefix("accelerate.")
-    if known is None:
-        return Obstacle(NAME, path, node, f"accelify has no `{what}`, which is not part of Accelerate's public API")
-    return Obstacle(NAME, path, node, f"accelify has no `{what}`: {known.how}")
+    how = "it is not part of the public API of Accelerate 1.15" if known is None else known.how
+    return Obstacle(NAME, path, node, f"accelify has no `{what}`: {how}")
 
 
 def _differences(script: AccelerateUses, node: ast.AST, name: str) -> Iterator[Remark]:

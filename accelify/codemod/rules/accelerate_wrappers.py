@@ -6,7 +6,8 @@
 
 Why: accelify's `prepare` gives back the very same model, optimizer and schedule. What lies inside Accelerate's wrappers
 lies on the object itself.
-Left alone: `unwrap_model`, which gives the model here, too; and an attribute under a condition that asks whether it is there.
+Left alone: `unwrap_model`, which gives the model here, too; and an attribute under a condition that asks whether it is
+there.
 """
 
 from __future__ import annotations

@@ -35,7 +35,11 @@ class AutoTokenizer:
         return cls()
 
     def __call__(
-        self, first: Sequence[str], second: Sequence[str] | None = None, return_attention_mask: bool = True, **options: Any
+        self,
+        first: Sequence[str],
+        second: Sequence[str] | None = None,
+        return_attention_mask: bool = True,
+        **options: Any,
     ) -> dict[str, list[list[int]]]:
         texts = first if second is None else [f"{a} {b}" for a, b in zip(first, second, strict=True)]
         numbers = [[1 + WORDS.index(word) for word in text.split()] for text in texts]
@@ -87,7 +91,11 @@ def get_linear_schedule_with_warmup(optimizer: Any, num_warmup_steps: int, num_t
     warm = num_warmup_steps // 8
 
     def factor(step: int) -> float:
-        return step / max(1, warm) if step < warm else max(0.0, (num_training_steps - step) / max(1, num_training_steps - warm))
+        return (
+            step / max(1, warm)
+            if step < warm
+            else max(0.0, (num_training_steps - step) / max(1, num_training_steps - warm))
+        )
 
     return LambdaLR(optimizer, factor)
 

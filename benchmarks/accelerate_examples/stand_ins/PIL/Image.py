@@ -16,7 +16,7 @@ class Picture:
         return self
 
 
-def open(path: str) -> Picture:  # noqa: A001  # its name in Pillow
+def open(path: str) -> Picture:  # its name in Pillow
     """A picture of its label's brightness, with noise."""
     name = Path(path).name
     label = sum(map(ord, name.partition("_")[0])) % 7

@@ -361,17 +361,15 @@ def test_a_migrated_file_is_left_alone() -> None:
 def test_a_file_on_another_library_is_left_alone() -> None:
     left_alone(
         """\
-        from accelerate import Accelerator
+        from lightning import Fabric
         from torch import nn, optim
         from torch.utils.data import DataLoader
 
-        accelerator = Accelerator()
+        fabric = Fabric()
         model = nn.Linear(1, 1)
-        optimizer = optim.SGD(model.parameters(), lr=0.1)
-        loader = DataLoader([])
-        model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-        for batch in loader:
-            accelerator.backward(model(batch).sum())
+        model, optimizer = fabric.setup(model, optim.SGD(model.parameters(), lr=0.1))
+        for batch in fabric.setup_dataloaders(DataLoader([])):
+            fabric.backward(model(batch).sum())
             optimizer.step()
         """
     )

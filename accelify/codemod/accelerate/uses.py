@@ -14,8 +14,6 @@ from accelify.codemod.semantics.values import Argument, Made, Member, Value
 
 ACCELERATOR = "accelerate.Accelerator"
 _STATE = "accelerate.state.AcceleratorState"
-WRAPPED = ("module", "optimizer", "scheduler")  # what its wrappers call what is inside
-_PREPARES = ("prepare", "prepare_model", "prepare_optimizer", "prepare_scheduler", "prepare_data_loader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,7 @@ class AccelerateUses:
 
     def is_prepared(self, node: ast.expr) -> bool:
         """Whether an expression may hold what `prepare` gave back."""
-        prepared = set(self.calls_of(*_PREPARES))
+        prepared = set(self.calls_of(*accelerate.PREPARES))
         owners = (v.root if isinstance(v, Member) else v for v in self.program.values(node))
         return any(isinstance(v, Made) and v.node in prepared for v in owners)
 
@@ -171,13 +169,13 @@ class AccelerateUses:
             for node in parsed.nodes:
                 if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                     continue
-                if node.attr in WRAPPED and self.is_prepared(node.value) and not self._is_asked_for(node):
+                if node.attr in accelerate.WRAPPED and self.is_prepared(node.value) and not self._is_asked_for(node):
                     yield node
 
     def _is_asked_for(self, node: ast.Attribute) -> bool:
         """Whether a condition round an attribute asks whether it is there, or whether its object is wrapped."""
         tests = (branch.test for branch, _ in self.program.branches_round(node))
-        return any(isinstance(n, ast.Name) and n.id in ("hasattr", "isinstance") for t in tests for n in ast.walk(t))
+        return any(isinstance(n, ast.Name) and n.id in accelerate.ASK_WHAT_IS_THERE for t in tests for n in ast.walk(t))
 
     @property
     def unsynchronised(self) -> Iterator[tuple[ast.Call, str]]:

@@ -394,6 +394,10 @@ absent: the optimizer is the script's own: `train` and `eval` are there where it
 
 # Methods of the accelerator for which ours wait for all processes, and Accelerate's do not.
 WAITS_HERE = ("save_state", "save_model", "end_training")
+# Its methods that give back what they are given, wrapped; what the wrappers call what is inside; what asks for either.
+PREPARES = ("prepare", "prepare_model", "prepare_optimizer", "prepare_scheduler", "prepare_data_loader")
+WRAPPED = ("module", "optimizer", "scheduler")
+ASK_WHAT_IS_THERE = ("hasattr", "isinstance")
 # A prepared object's class in Accelerate -> what it is here, for its members.
 _MEMBERS_OF = {
     "accelerate.data_loader.DataLoaderShard": f"{OURS}.data.loader.PreparedLoader",

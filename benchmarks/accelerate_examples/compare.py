@@ -47,7 +47,6 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "by_feature/memory.py": (),
     "by_feature/multi_process_metrics.py": (),
     "by_feature/profiler.py": ("--output_trace_dir", "traces"),
-    "by_feature/schedule_free.py": (),
     "by_feature/tracking.py": ("--with_tracking", "--project_dir", "logs"),
 }
 SECONDS = 300

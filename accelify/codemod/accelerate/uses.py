@@ -178,15 +178,15 @@ class AccelerateUses:
         return any(isinstance(n, ast.Name) and n.id in accelerate.ASK_WHAT_IS_THERE for t in tests for n in ast.walk(t))
 
     @property
-    def unsynchronised(self) -> Iterator[tuple[ast.Call, str]]:
-        """The calls of the wrapper's `no_sync`, each with the expression for an accelerator of its function."""
-        for call in self.program.calls:
-            function, frame = call.func, self.program.frame(call)
-            if not isinstance(function, ast.Attribute) or function.attr != "no_sync":
+    def unsynchronised(self) -> Iterator[tuple[ast.Attribute, str]]:
+        """The wrapper's `no_sync`, called or not, each with the expression for an accelerator of its function."""
+        for node in (n for parsed in self.program.files for n in parsed.nodes):
+            if not isinstance(node, ast.Attribute) or node.attr != "no_sync" or not self.is_prepared(node.value):
                 continue
+            frame = self.program.frame(node)
             here = (a.node.value for a in self.asked if a.of == ACCELERATOR and self.program.frame(a.node) is frame)
-            if self.is_prepared(function.value) and (nearest := next(here, None)) is not None:
-                yield call, ast.unparse(nearest)
+            if (nearest := next(here, None)) is not None:
+                yield node, ast.unparse(nearest)
 
     def is_on_main_alone(self, node: ast.AST) -> bool:
         """Whether, of several processes, the main one alone comes to a place."""

@@ -31,11 +31,12 @@ def find(script: AccelerateUses) -> Iterator[Change]:
     for node in script.unwrapping:
         edit = Replace(node, itself, keeps=(node.value,))
         yield Change(NAME, script.program.path(node), node.lineno, _REASON, (edit,))
-    for call, accelerator in script.unsynchronised:
-        assert isinstance(call.func, ast.Attribute)
+    for node, accelerator in script.unsynchronised:
+        parent = script.program.parent(node)
+        whole = parent if isinstance(parent, ast.Call) and parent.func is node else node
         make = partial(held_back, accelerator=accelerator)
-        edit = Replace(call, make, keeps=(call.func.value,), reads=(accelerator.partition(".")[0],))
-        yield Change(NAME, script.program.path(call), call.lineno, _REASON, (edit,))
+        edit = Replace(whole, make, keeps=(node.value,), reads=(accelerator.partition(".")[0],))
+        yield Change(NAME, script.program.path(node), node.lineno, _REASON, (edit,))
 
 
 def itself(node: cst.CSTNode) -> cst.BaseExpression:
@@ -45,7 +46,9 @@ def itself(node: cst.CSTNode) -> cst.BaseExpression:
 
 
 def held_back(node: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
-    """`accelerator.no_sync(model)` for `model.no_sync()`."""
-    assert isinstance(node, cst.Call)
-    assert isinstance(node.func, cst.Attribute)
-    return snippets.expression(f"{accelerator}.no_sync({{model}})", model=snippets.bare(node.func.value))
+    """`accelerator.no_sync(model)` for `model.no_sync()`; for `model.no_sync`, a function that does that."""
+    function = node.func if isinstance(node, cst.Call) else node
+    assert isinstance(function, cst.Attribute)
+    held = f"{accelerator}.no_sync({{model}})"
+    template = held if isinstance(node, cst.Call) else f"(lambda: {held})"
+    return snippets.expression(template, model=snippets.bare(function.value))

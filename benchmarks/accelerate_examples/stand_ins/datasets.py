@@ -68,6 +68,6 @@ def _rows(split: str, size: int, is_text: bool) -> Dataset:
     draw = random.Random(split)
     lines = [" ".join(draw.choice(WORDS) for _ in range(8)) for _ in range(2 * size)]
     if is_text:
-        return Dataset({"text": lines[:size]})
+        return Dataset({"text": (lines * 2)[:512]})
     labels = [int(one < other) for one, other in zip(lines[:size], lines[size:], strict=True)]
     return Dataset({"sentence1": lines[:size], "sentence2": lines[size:], "label": labels, "idx": range(size)})

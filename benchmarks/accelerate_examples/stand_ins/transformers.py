@@ -46,7 +46,7 @@ class AutoTokenizer:
         made = {"input_ids": numbers}
         return {**made, "attention_mask": [[1] * len(n) for n in numbers]} if return_attention_mask else made
 
-    def pad(self, examples: Any, padding: Any, max_length: int | None, **options: Any) -> Batch:
+    def pad(self, examples: Any, padding: Any, max_length: int | None = None, **options: Any) -> Batch:
         """Sentences all have one length; `max_length` may be longer."""
         rows = {name: [example[name] for example in examples] for name in examples[0] if name != "idx"}
         made = Batch({name: torch.tensor(values) for name, values in rows.items()})

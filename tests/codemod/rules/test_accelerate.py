@@ -99,6 +99,7 @@ def test_modules(before: str, after: str) -> None:
 def test_what_lies_inside_a_wrapper_is_the_object_itself() -> None:
     before = TRAINS + "print(model.module.weight, optimizer.optimizer.state)\nwith model.no_sync():\n    pass\n"
     after = TRAINS + "print(model.weight, optimizer.state)\nwith accelerator.no_sync(model):\n    pass\n"
+    before, after = f"{before}hold = model.no_sync\n", f"{after}hold = (lambda: accelerator.no_sync(model))\n"
     becomes(f"from accelerate import Accelerator{before}", f"from accelify.runtime import Accelerator{after}")
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from accelify.codemod.files.discover import SKIPPED_FOLDERS, Exclusion, is_folder
-from accelify.codemod.libraries.runtimes import RUNTIMES
-from accelify.codemod.options import Options, Selection
+from accelify.codemod.options import RUNTIMES, Options, Selection
 from accelify.codemod.patterns import Patterns
 from accelify.errors import AccelifyError, did_you_mean
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod.libraries.runtimes import ACCELERATE
+from accelify.codemod.options import ACCELERATE
 from accelify.codemod.result import Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests import scripts

@@ -236,11 +236,12 @@ def _by_hand(program: Program, files: frozenset[str], *, is_known: bool) -> Iter
     """Signs that a script already distributes itself where that was not looked for, or scales losses by a library."""
     seen: set[tuple[str, str]] = set()
     for node, values in list(program.flow.values.items()):
-        if not isinstance(node, (ast.Attribute, ast.Name)) or program.path(node) not in files:
+        external = [v.name for v in values if isinstance(v, External)]
+        if not external or not isinstance(node, (ast.Attribute, ast.Name)) or program.path(node) not in files:
             continue
         if is_part_of_a_name(program, node):
             continue
-        for name in (v.name for v in values if isinstance(v, External)):
+        for name in external:
             kind = None
             if names.is_distributed(name) and not is_known and program.question_round(node) is None:
                 kind = ("distributed", reason_for(name))

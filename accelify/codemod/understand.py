@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from accelify.codemod.devices.bringing import Brought
-from accelify.codemod.devices.facts import Own, devices_of
+from accelify.codemod.devices.facts import Own, Placed, devices_of
 from accelify.codemod.devices.moves import Moves
 from accelify.codemod.devices.options import Cpu, CpuSetting
 from accelify.codemod.distributed.distribution import Distributions
@@ -108,6 +107,7 @@ class _Layout:
     reached: tuple[ast.AST, ...] = ()
     precision: Precision | None = None
     cpu: CpuSetting | None = None
+    placed: Placed | None = None  # the tensors of a script that names its device, where they are known by now
 
 
 def _laid(
@@ -172,12 +172,12 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
 
 
 def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
-    layout = _with_access(code, _laid(code), precision_stays)
+    first = _with_access(code, _laid(code), precision_stays)
     if code.distribution is not None:
-        layout = _reaching_moves(code, layout)
+        layout = _reaching_moves(code, first)
     else:
-        layout = _reaching_own_tensors(code, _sharing_batches(code, layout))
-    return _with_access(code, layout, precision_stays)
+        layout = _reaching_own_tensors(code, _sharing_batches(code, first))
+    return layout if layout.reach is first.reach else replace(_with_access(code, layout, precision_stays), placed=None)
 
 
 def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
@@ -210,23 +210,25 @@ def _reaching_own_tensors(code: _Code, layout: _Layout) -> _Layout:
     is_named = own.tensor() is None
     known = Moves(code.program, code.roles, code.tracer, layout.prepared, layout.files)
 
-    def brought(access: Access, *, is_settled: bool) -> Brought:
-        if is_named:
-            return own.mismatched(known, access, layout.cpu, is_settled=is_settled).brought
-        return own.brought(access, is_settled=is_settled)
-
-    unreached = tuple(brought(layout.access, is_settled=False).unreached)
+    placed = own.mismatched(known, layout.access, layout.cpu, is_settled=False) if is_named else None
+    first = placed.brought if placed is not None else own.brought(layout.access, is_settled=False)
+    unreached = tuple(first.unreached)
     if not unreached:
-        return layout
+        return replace(layout, placed=placed)
     found = _further(layout, _laid(code, layout.sharded, unreached), files=True)
-    is_brought = found is not layout and found.preparation.has_model
-    return found if is_brought and brought(found.access, is_settled=True).bringing else layout
+    if found is layout or not found.preparation.has_model:
+        return layout
+    if is_named:
+        brought = own.mismatched(known, found.access, layout.cpu, is_settled=True).brought
+    else:
+        brought = own.brought(found.access, is_settled=True)
+    return found if brought.bringing else layout
 
 
 def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
     """With the moves to a GPU that is named by a process's number."""
     assert code.distribution is not None
-    devices = devices_of(_own(code, layout), layout.files, layout.access, None, None, by_hand=True)
+    devices = devices_of(_own(code, layout), layout.files, layout.access, None, None, None, by_hand=True)
     named = code.distribution.found.devices
     moves = [m.call for m in devices.moves if m.device in named and not devices.is_needless(m)]
     unreached = tuple(c for c in moves if layout.access.at(c) is None)
@@ -278,7 +280,9 @@ def _script(code: _Code, layout: _Layout) -> Script:
         batch_sizes=batch_sizes_of(program, roles, tracer, training, layout.preparation),
         seeds=Seeds(program, training, layout.reach),
         access=access,
-        devices=devices_of(own, files, access, own.tensor() if not by_hand else None, layout.cpu, by_hand=by_hand),
+        devices=devices_of(
+            own, files, access, own.tensor() if not by_hand else None, layout.cpu, layout.placed, by_hand=by_hand
+        ),
         precision=layout.precision,
         metrics=metrics_of(measured, files, access, layout.sharded, by_hand=by_hand),
         written=written_of(

@@ -19,7 +19,7 @@ from accelify.codemod.cache import FOLDER, Cache
 from accelify.codemod.files.diff import unified_diff
 from accelify.codemod.files.discover import is_folder
 from accelify.codemod.files.source import decode
-from accelify.codemod.libraries.runtimes import ACCELIFY
+from accelify.codemod.options import ACCELIFY
 from accelify.codemod.result import FileResult, Status
 from accelify.commands.setting_options import settings_for, with_settings
 from accelify.report import github, json, sarif, text

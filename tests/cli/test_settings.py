@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod.libraries.runtimes import ACCELERATE
+from accelify.codemod.options import ACCELERATE
 from accelify.codemod.rules import pages
 from accelify.settings import REWRITE, BadSetting, nearest_file, read_file, settings
 from tests.cli.running import PLAIN, WRITES, rewrite, write

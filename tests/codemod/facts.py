@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
-from accelify.codemod.libraries.runtimes import ACCELIFY, Runtime
-from accelify.codemod.options import Options
+from accelify.codemod.options import ACCELIFY, Options, Runtime
 from accelify.codemod.script import Script
 from accelify.codemod.semantics import values as v
 from accelify.codemod.semantics.program import Program

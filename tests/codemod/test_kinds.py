@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from accelify.codemod.libraries.runtimes import ACCELIFY, RUNTIMES, Runtime
+from accelify.codemod.options import ACCELIFY, RUNTIMES, Runtime
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.pairs import left_alone, migrated, run, script

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.libraries.runtimes import ACCELERATE
+from accelify.codemod.options import ACCELERATE
 from accelify.codemod.rewrite import Options
 from tests.codemod.pairs import run
 

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from accelify.codemod.libraries.runtimes import ACCELERATE
+from accelify.codemod.options import ACCELERATE
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import Options
 from tests.codemod.pairs import run, script

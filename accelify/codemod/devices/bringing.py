@@ -138,7 +138,7 @@ class Bringing:
                 found.setdefault(bring.node, bring)
         for node, several in bound_together.items():
             named = {n.id: n for b in several for n in b.names}.values()
-            listed = sorted(named, key=lambda n: (n.lineno, n.col_offset))
+            listed = sorted(named, key=self.program.position)
             found[node] = Bring("bound", node, several[0].device, tuple(listed))  # type: ignore[arg-type]  # a statement
         return list(found.values())
 
@@ -284,7 +284,7 @@ class Bringing:
         for parameter in frame.parameters[int(frame.is_method) :]:
             given = self._given_to(frame, parameter.arg)
             writes = [w for w in frame.writes.get(parameter.arg, ()) if w is not parameter]
-            before = [w for w in writes if self.program.line(w) <= self.program.line(node)]
+            before = [w for w in writes if self.program.before(w, node)]
             if not given or not self.shapes.holds_one(frame, parameter):
                 continue
             if all(isinstance(w, ast.Name) and self.shapes.is_tensor(self._value(w)) for w in before):

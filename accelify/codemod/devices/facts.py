@@ -298,13 +298,23 @@ class Placed:
 
 
 def devices_of(
-    own: Own, files: frozenset[str], access: Access, tensor: ast.expr | None, cpu: CpuSetting | None, *, by_hand: bool
+    own: Own,
+    files: frozenset[str],
+    access: Access,
+    tensor: ast.expr | None,
+    cpu: CpuSetting | None,
+    placed: Placed | None = None,
+    *,
+    by_hand: bool,
 ) -> Devices:
-    """The table of some files; `tensor` is one that a script which names no device makes itself."""
+    """The table of some files; `tensor` is one that a script which names no device makes itself.
+
+    placed: the tensors of one that names its device, if they are known.
+    """
     program, tracer = own.program, own.tracer
     known = Moves(program, own.roles, tracer, own.prepared, files)
     if tensor is None and not by_hand:
-        placed = own.mismatched(known, access, cpu, is_settled=True)
+        placed = placed or own.mismatched(known, access, cpu, is_settled=True)
     else:
         placed = own.placed(access, tensor)
     lattice, brought = placed.lattice, placed.brought

@@ -47,7 +47,7 @@ class Moves:
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
                     move = self._move(call, call.func) if methods.moves_to_device(call.func.attr) else None
                     found += [move] if move is not None else []
-        return sorted(found, key=lambda m: (self.program.path(m.call), m.call.lineno, m.call.col_offset))
+        return sorted(found, key=lambda m: self.program.position(m.call))
 
     def _move(self, call: ast.Call, function: ast.Attribute) -> Move | None:
         receiver = function.value

@@ -36,7 +36,7 @@ class Homemade:
         if self.names_a_device():
             return None
         found = [*self._given(), *self.tensors.made_in_models(), *self._without_a_model()]
-        return min(found, key=lambda n: (self.program.path(n), n.lineno, n.col_offset), default=None)
+        return min(found, key=self.program.position, default=None)
 
     def names_a_device(self) -> bool:
         """Whether the script knows of devices."""

@@ -123,9 +123,11 @@ def binds_its_names(parsed: Parsed, text: str, kept: Iterable[tuple[str, str]] =
 
 def name_troubles(parsed: Parsed, text: str, kept: Iterable[tuple[str, str]] = ()) -> Counter[str]:
     """The names that are undefined or unused in a text, and were not so in a file, but for those `kept`."""
-    before = _name_troubles(parsed.tree, parsed.nodes)
     tree = parse_text(text, parsed.path)
     after = _name_troubles(tree, list(ast.walk(tree)))
+    if not after:
+        return after
+    before = _name_troubles(parsed.tree, parsed.nodes)
     new = after - before - Counter(f"`{name}` is read before it is there" for name in _given_by_stars(parsed))
     unread = [(f"parameter `{function}:{name}`", f"import `{name}`", f"variable `{name}`") for function, name in kept]
     allowed = {f"unused {what}" for kinds in unread for what in kinds}

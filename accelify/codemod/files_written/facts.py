@@ -13,8 +13,7 @@ from accelify.codemod.files_written.guarding import Guarding
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.files_written.saves import Save, save_of
-from accelify.codemod.libraries.runtimes import Runtime
-from accelify.codemod.options import Options
+from accelify.codemod.options import Options, Runtime
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program

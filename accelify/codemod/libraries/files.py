@@ -40,7 +40,7 @@ effects=writes_files mutates=self
     <file>: write writelines truncate
     <csv_writer>: writerow writerows writeheader
     <file>: create_dataset create_group put_record extractall extract
-effects=writes_files mutates=self traits=closes
+effects=writes_files mutates=self
     <file>: close flush __exit__ release append_data
 effects=reads_files mutates=self
     <file>: read readline readlines readinto seek __iter__ __next__

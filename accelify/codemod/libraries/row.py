@@ -130,7 +130,6 @@ class Trait(Enum):
     SPREADS = "spreads"  # its use shows a script that is spread over processes already
     MOVES_INPUTS = "moves_inputs"  # a model that brings what it is called with to its own device
     HAS_NO_WEIGHTS = "has_no_weights"
-    DRAWS_WEIGHTS = "draws_weights"
     DIFFERS_IN_TRAINING = "differs_in_training"  # `train` and `eval` make a difference to it
     MAY_DIFFER_IN_TRAINING = "may_differ_in_training"
     IN_PLACE_OPTION = "in_place_option"  # changes its first argument if `inplace` says so
@@ -142,13 +141,10 @@ class Trait(Enum):
     ATTRIBUTE = "attribute"  # is read, not called
     SCALAR = "scalar"  # makes a number of one of its argument
     OPENS = "opens"  # returns what is written or read through
-    CLOSES = "closes"
     MAKES_FOLDERS = "makes_folders"
     REMOVES_FOLDERS = "removes_folders"
     PARAMETERS = "parameters"  # gives the parameters of a module
     PARTS = "parts"  # gives the modules that a module is made of
-    PRETRAINED = "pretrained"
-    MEASURES_MEMORY = "measures_memory"
     ADDS = "adds"  # gives, or makes of its object, the sum of two things: of the first and the last of its arguments
     GREATER = "greater"  # gives the greatest of its arguments
     LESS = "less"  # gives the least of its arguments

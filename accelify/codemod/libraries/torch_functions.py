@@ -211,7 +211,7 @@ effects=changes_library
 effects=waits
     torch.cuda torch.mps torch.xpu torch.accelerator: synchronize
     <cuda_event>: synchronize
-returns=number same=no traits=measures_memory
+returns=number same=no
     torch.cuda: memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached
         max_memory_cached mem_get_info memory_stats memory_summary memory_snapshot utilization temperature power_draw
     torch.mps: current_allocated_memory driver_allocated_memory

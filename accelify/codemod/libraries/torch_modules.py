@@ -2,14 +2,14 @@
 
 ROWS = """\
 # --- layers with weights: their weights are drawn when they are built ---
-role=model returns=module effects=draws_torch traits=draws_weights
+role=model returns=module effects=draws_torch
     torch.nn: Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding
         EmbeddingBag
         LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d LazyLinear
         AdaptiveLogSoftmaxWithLoss
-role=model returns=recurrent effects=draws_torch traits=draws_weights
+role=model returns=recurrent effects=draws_torch
     torch.nn: RNN LSTM GRU RNNCell LSTMCell GRUCell RNNBase RNNCellBase
-role=model returns=module effects=draws_torch traits=draws_weights+differs_in_training
+role=model returns=module effects=draws_torch traits=differs_in_training
     torch.nn: MultiheadAttention Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder
         TransformerEncoderLayer
 role=model returns=module
@@ -50,7 +50,7 @@ role=loss returns=loss traits=has_no_weights
         HuberLoss KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelMarginLoss
         MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss NLLLoss2d PoissonNLLLoss SmoothL1Loss SoftMarginLoss
         TripletMarginLoss TripletMarginWithDistanceLoss
-role=loss returns=loss effects=draws_torch traits=draws_weights
+role=loss returns=loss effects=draws_torch
     torch.nn: LinearCrossEntropyLoss
 role=loss returns=loss
     torch.nn: *Loss *Criterion
@@ -96,7 +96,7 @@ role=model returns=module effects=draws_torch+reads_files+asks_network traits=ma
     monai.networks.nets: *
     torchaudio.models torchaudio.pipelines: *
     diffusers: UNet2DModel UNet2DConditionModel AutoencoderKL
-role=model returns=module effects=draws_torch+reads_files+asks_network traits=may_differ_in_training+pretrained
+role=model returns=module effects=draws_torch+reads_files+asks_network traits=may_differ_in_training
     -: *.from_pretrained
 role=model returns=module effects=draws_torch traits=may_differ_in_training
     transformers: *Model *ForSequenceClassification *ForTokenClassification *ForQuestionAnswering *ForMaskedLM

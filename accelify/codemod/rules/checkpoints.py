@@ -160,7 +160,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
                 continue
             if any(_has_waited(script, w, statement, saves) for w in done):
                 continue
-            if any(may_be_of(script, call, path, save) for save in saves):
+            if any(may_be_of(script.written.stored, call, path, save) for save in saves):
                 done.add(statement)
                 edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
                 reason = "the process that writes this file may not be done yet"
@@ -176,7 +176,7 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
     for load, path in loads:
         frame = script.program.frame(load)
         is_led = frame in script.run.leading and script.reach.expression(frame) is None
-        roots = [script.program.frame(s).root for s in saves if may_be_of(script, load, path, s)]
+        roots = [script.program.frame(s).root for s in saves if may_be_of(script.written.stored, load, path, s)]
         if is_led and frame.root in roots and script.written.saver(load) == library:
             statement = _before_asking(script, script.program.statement(load))
             edit = Insert(statement, "before", f"{library}.wait_for_everyone()")
@@ -186,13 +186,13 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
 
 def _waits_after(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:
     """Where the accelerator does not reach what loads a file: no process leaves the training before it is written."""
-    left = [s for s in saves if any(is_loaded_later(script, load, path, s) for load, path in loads)]
+    left = [s for s in saves if any(is_loaded_later(script.written.stored, load, path, s) for load, path in loads)]
     for frame in _trained_in(script):
         for statement in reversed(getattr(frame.node, "body", [])):
             calls = (
                 [] if isinstance(statement, ast.Return) else [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
             )
-            done = [s for s in left if any(c is s or leads_to(script, c, s) for c in calls)]
+            done = [s for s in left if any(c is s or leads_to(script.written.stored, c, s) for c in calls)]
             if done:
                 left = [s for s in left if s not in done]
                 edit = Insert(statement, "after", f"{script.accelerator(statement)}.wait_for_everyone()")
@@ -239,7 +239,7 @@ def _has_waited(script: Script, before: ast.stmt, statement: ast.stmt, saves: li
         return False
     between = [n for s in block[block.index(before) : block.index(statement)] for n in ast.walk(s)]
     calls = [n for n in between if isinstance(n, ast.Call)]
-    return not any(c is s or leads_to(script, c, s) for c in calls for s in saves)
+    return not any(c is s or leads_to(script.written.stored, c, s) for c in calls for s in saves)
 
 
 def _readers(script: Script, load: ast.Call) -> list[tuple[ast.Call, ast.expr]]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from accelify.codemod.libraries.runtimes import Runtime
+from accelify.codemod.options import Runtime
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope, main_guard

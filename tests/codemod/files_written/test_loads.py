@@ -30,12 +30,12 @@ def loaded(before: str = "", end: str = "") -> tuple[Facts, ast.Call, ast.expr, 
 )
 def test_whether_a_load_may_read_it(before: str, end: str, may: bool) -> None:
     facts, load, path, save = loaded(before, end)
-    assert may_be_of(facts.script, load, path, save) is may
-    assert is_loaded_later(facts.script, load, path, save) is may
+    assert may_be_of(facts.script.written.stored, load, path, save) is may
+    assert is_loaded_later(facts.script.written.stored, load, path, save) is may
 
 
 def test_calls_that_lead_to_others() -> None:
     facts = training(before=f"def f():\n    g()\ndef g():\n    {SAVE}\ndef h(): pass\n", end="f()\nh()\n")
     save = facts.call("torch.save(")
-    assert leads_to(facts.script, facts.call("f()"), save)
-    assert not leads_to(facts.script, facts.call("h()"), save)
+    assert leads_to(facts.script.written.stored, facts.call("f()"), save)
+    assert not leads_to(facts.script.written.stored, facts.call("h()"), save)

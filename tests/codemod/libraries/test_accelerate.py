@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accelify.codemod.libraries.accelerate import PLACES, Status, counterpart, counterparts
-from accelify.codemod.libraries.runtimes import ACCELERATE, ACCELIFY
+from accelify.codemod.options import ACCELERATE, ACCELIFY
 
 
 def test_a_name_is_found_by_its_other_ways() -> None:

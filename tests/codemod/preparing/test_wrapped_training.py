@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.libraries.runtimes import ACCELERATE
+from accelify.codemod.options import ACCELERATE
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, script

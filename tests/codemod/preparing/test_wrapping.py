@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelify.codemod.libraries.runtimes import ACCELERATE
+from accelify.codemod.options import ACCELERATE
 from accelify.codemod.preparing.wrapping import Wrapping
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import script

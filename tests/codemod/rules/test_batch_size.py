@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod.libraries.runtimes import ACCELERATE
-from accelify.codemod.options import Options
+from accelify.codemod.options import ACCELERATE, Options
 from accelify.codemod.result import FileResult, Note, Status
 from accelify.codemod.rewrite import rewrite_together
 from tests.codemod.pairs import run

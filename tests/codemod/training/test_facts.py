@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.libraries.runtimes import ACCELIFY
+from accelify.codemod.options import ACCELIFY
 from accelify.codemod.training.facts import Run, run_of
 from tests.codemod.facts import Facts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accelify.codemod.libraries.runtimes import ACCELERATE, ACCELIFY, RUNTIMES
+from accelify.codemod.options import ACCELERATE, ACCELIFY, RUNTIMES
 
 
 def test_our_own_can_do_everything_and_keeps_the_model() -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.codemod.libraries.runtimes import ACCELERATE
-from accelify.codemod.options import Options, Selection
+from accelify.codemod.options import ACCELERATE, Options, Selection
 from accelify.codemod.result import FileResult, Status
 from accelify.codemod.rewrite import rewrite_source, rewrite_together
 

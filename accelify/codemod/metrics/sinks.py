@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,6 +15,7 @@ from accelify.codemod.semantics.values import Element, Made, Member, Value
 _SHOWS = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
 _DECIDING = (ast.If, ast.While, ast.Assert)
 _LEAVING = (*_DECIDING, ast.Call, ast.Return, ast.Yield, ast.Match, ast.Assign, ast.AugAssign)
+_DRAWN_FROM = frozenset({Role.DATASET, Role.SAMPLER, Role.LOADER})
 _WRITES = frozenset({Effect.WRITES_FILES, Effect.ASKS_NETWORK})
 
 
@@ -25,7 +26,7 @@ class Way(Enum):
     SAVED = "saved"
     RETURNED = "returned"
     DECIDED = "decided by"
-    HANDED_OVER = "handed to code that is not known"
+    HANDED_OVER = "handed to code that is not known, or that chooses data by it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,11 @@ class Sinks:
         return self._of_rows(rows)
 
     @staticmethod
-    def _of_rows(rows: Iterable[Row]) -> Way | None:
+    def _of_rows(rows: Collection[Row]) -> Way | None:
         found = {_way(row) for row in rows}
-        return Way.SHOWN if Way.SHOWN in found else Way.SAVED if Way.SAVED in found else None
+        is_data = any(row.role in _DRAWN_FROM for row in rows)
+        kept = Way.HANDED_OVER if is_data else None
+        return Way.SHOWN if Way.SHOWN in found else Way.SAVED if Way.SAVED in found else kept
 
 
 def leaves(row: Row) -> bool:

@@ -7,9 +7,10 @@ import ast
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import returned
-from accelify.codemod.semantics.values import Made
+from accelify.codemod.semantics.values import Made, Parameters
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
@@ -131,7 +132,7 @@ class Losses:
         if any(name.startswith("torch.nn.functional.") for name in called):
             return _adds_up(call)
         if "torch.sum" in called:
-            return len(call.args) == 1 and not call.keywords and not self._is_stacked(call.args[0])
+            return len(call.args) == 1 and not call.keywords and self._is_over_rows(call.args[0])
         callees = self.program.flow.callees.get(call)
         if callees:  # one that is given nothing knows no batch: a penalty on the weights
             is_given = bool(call.args or call.keywords)
@@ -143,11 +144,24 @@ class Losses:
         if operator is not None and len(call.args) == 1:
             return self._is_sum_of(operator, call.func.value, call.args[0], depth)
         is_plain = call.func.attr == "sum" and not call.args and not call.keywords
-        return is_plain and not self._is_stacked(call.func.value)
+        return is_plain and self._is_over_rows(call.func.value)
 
-    def _is_stacked(self, node: ast.expr) -> bool:
-        """Whether what is summed are losses that the script put side by side."""
-        return isinstance(node, ast.Call) and "torch.stack" in self.program.called(node)
+    def _is_over_rows(self, node: ast.expr) -> bool:
+        """Whether what is summed may be of a batch: no losses that the script put side by side, and no weights."""
+        is_stacked = isinstance(node, ast.Call) and "torch.stack" in self.program.called(node)
+        return not is_stacked and not self._is_of_weights(node)
+
+    def _is_of_weights(self, node: ast.expr) -> bool:
+        """Whether a value is made of parameters alone, as a penalty on them is."""
+        reads = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
+        weights = {part for n in reads if self._is_weight(n) for part in ast.walk(n)}
+        names = [n for n in reads if isinstance(n, ast.Name) and not self.program.externals(n)]
+        return bool(weights) and all(n in weights for n in names)
+
+    def _is_weight(self, node: ast.expr) -> bool:
+        values = self.program.values(node)
+        is_parameters = bool(values) and all(isinstance(v, Parameters) for v in values)
+        return is_parameters or self.program.once(Effects).kinds.of(node) == {"parameter"}
 
 
 def _adds_up(call: ast.Call) -> bool:

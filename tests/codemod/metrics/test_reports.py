@@ -188,3 +188,16 @@ def test_a_state_that_each_batch_begins_anew(begin: str) -> None:
 def test_what_a_module_only_remembers_of_its_last_batch() -> None:
     assert kept(forward="self.last = x.detach()") == []
     assert kept(forward="self.calls = getattr(self, 'calls', 0) + 1") == []
+
+
+@pytest.mark.parametrize(
+    ("drawn", "is_reported"),
+    [
+        ("sampler = torch.utils.data.WeightedRandomSampler(weights, 8)", True),
+        ("subset = torch.utils.data.Subset(rows, weights.argsort())", True),
+        ("sampler = torch.utils.data.WeightedRandomSampler(torch.ones(8), 8)", False),
+    ],
+)
+def test_what_chooses_the_data_of_later_rounds(drawn: str, is_reported: bool) -> None:
+    found = reports(begin="weights = torch.ones(8)", batch="weights[y] = loss.detach()", end=drawn)
+    assert ("weights[y]" in {r.text for r in found}) is is_reported

@@ -167,3 +167,21 @@ def test_code_without_gradients() -> None:
     )
     found = [without_gradients(facts.program, facts[c]) for c in ("a()", "b()", "c()")]
     assert found == [facts["with torch.no_grad"], None, facts.program.frame(facts["c()"]).node]
+
+
+@pytest.mark.parametrize(
+    ("penalty", "is_sum"),
+    [
+        ("weight.sum()", False),
+        ("torch.sum(net.weight ** 2)", False),
+        ("0.1 * net.weight.abs().sum()", False),
+        ("(weight * x).sum()", True),
+        ("torch.sum(x ** 2)", True),
+    ],
+)
+def test_a_penalty_on_the_weights_is_of_no_batch(penalty: str, is_sum: bool) -> None:
+    text = f"{IMPORTS}net, weight = nn.Linear(4, 4), nn.Parameter(torch.zeros(2))\nx, y = load()\n"
+    facts = Facts(f"{text}loss = F.mse_loss(net(x), y) + {penalty}\nloss.backward()\n")
+    (node,) = [c for c in facts.program.calls if "backward" in texts([c.func])[0]]
+    (loss,) = losses_of(facts.program, node)
+    assert Losses(facts.program, facts.roles).is_sum(loss) is is_sum

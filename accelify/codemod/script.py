@@ -76,6 +76,10 @@ class Script:
         """The expression for the accelerator at a node; None where it does not reach."""
         return self.access.at(node)
 
+    def state(self, node: ast.AST) -> str:
+        """What tells a process at a node which of all it is: the accelerator, or what can be asked anywhere."""
+        return self.accelerator(node) or f"{self.options.runtime.module}.PartialState()"
+
     def changes_nothing(self, node: ast.expr) -> bool:
         """Whether an expression may go: nothing is different after it was evaluated but that it gave a value."""
         return self.effects.changes_nothing(node)

@@ -24,12 +24,18 @@ _BY_HAND = _DISTRIBUTING | {"backward", "DataParallel", "GradScaler"}
 def find(script: Script) -> Iterator[Remark]:
     """A note for each such call in a file that the plan changes and that no training code gets to."""
     files = {p.path for p in script.program.files} - script.files
-    message = "stays: the training code of the script never passes the accelerator to this file"
+    message = (
+        "the accelerator does not come to this file, so this stays: where training runs it, use "
+        f"`{script.options.runtime.module}.PartialState()` for the process's device and number"
+    )
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
-        yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
+        if script.program.may_run(script.program.frame(move.call)):
+            yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:
             if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND and call not in script.wrappers:
+                if not script.program.may_run(script.program.frame(call)):
+                    continue
                 yield Remark(NAME, path, call, message, when=When.CHANGED)
     for path in sorted(script.files):
         yield from _unreached(script, path)

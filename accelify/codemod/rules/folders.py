@@ -40,7 +40,11 @@ def find(script: Script) -> Iterator[Found]:
     clocks: dict[ast.Call, None] = {}
     for call in script.program.calls:
         if "shutil.rmtree" in script.program.called(call) and script.program.frame(call) in script.program.reachable:
-            message = "every process removes this folder, maybe when another has begun to write there"
+            state = script.state(call)
+            message = (
+                "every process removes this folder, maybe when another has begun to write there: put it under "
+                f"`if {state}.is_main_process:`, and `{state}.wait_for_everyone()` after that"
+            )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         if script.program.frame(call) not in script.program.reachable:
             continue
@@ -189,6 +193,8 @@ def _one_name(script: Script, clock: ast.Call) -> Change | Remark:
     is_function = script.accelerator(clock) is None
     if not _may_agree(script, clock) or (is_function and name in root.writes):
         message = "processes whose clocks differ make folders of their own: hand one name to all of them"
+        if script.options.runtime.has("broadcast_object_list"):
+            message += f", as `{speaker}.broadcast_object_list([name])[0]` does"
         return Remark(NAME, path, clock, message, Tier.REVIEW)
     edits: list[Edit] = [Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))]
     if is_function:

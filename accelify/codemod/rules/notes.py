@@ -281,6 +281,8 @@ def _chooses_gpus(node: ast.AST) -> bool:
 def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
     if not _iterates_a_loader(script, loop) or _goes_over_parts(script, loop) or script.run.experience.holds(loop.iter):
         return
+    if not script.program.control_flow(loop).repeats(loop):
+        return  # it takes one batch
     if script.prepared.is_loader_for_some(loop.iter):
         yield Remark(NAME, script.path(loop), loop, _SHARE, Tier.REVIEW)
     elif metrics := sorted(_metrics_in(script, loop)):

@@ -207,7 +207,7 @@ def _left(script: Script) -> Iterator[Remark]:
         does = (
             "runs this command" if all(is_command) else "writes this, or runs it" if any(is_command) else "writes this"
         )
-        message = f"{{}}: every process {does}; put it under `if accelerator.is_main_process:` if one should"
+        message = f"{{}}: every process {does}; put it under `if {script.state(first)}.is_main_process:` if one should"
         if asked := dict.fromkeys(_asked_of_all(script, calls)):
             message += f", but ask for {', '.join(asked)} before that, as all processes must"
         elif kept := dict.fromkeys(name for c in calls for name in _kept(script, c)):

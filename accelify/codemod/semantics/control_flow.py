@@ -299,6 +299,16 @@ class ControlFlow:
         ]
         return tuple(dict.fromkeys(found))
 
+    def repeats(self, loop: Loop) -> bool:
+        """Whether a round of a loop can be followed by another, and does not always end in `break`."""
+        graph = self._site(loop).graph
+        return any(
+            self._in_loop(graph.points[p].node, loop) and graph.is_reachable(p)
+            for head in graph.heads[loop]
+            for p in graph.predecessors[head]
+            if p > Graph.RAISED
+        )
+
     def _in_loop(self, node: ast.AST, loop: Loop) -> bool:
         return loop in self.loops_round(node)
 

@@ -64,6 +64,28 @@ def test_an_import_of_what_cannot_be_parsed_is_named(tmp_path: Path, monkeypatch
     assert "gpus.py:2:" in note.message
 
 
+ONE_BATCH = """
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader, other = DataLoader(rows), DataLoader(others)
+for x in loader:
+    for y in other:
+        {body}
+    (model(x).mean() + model(y).mean()).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "is_noted"), [("break", False), ("y = y + 1\n        break", False), ("y = y + 1", True)]
+)
+def test_a_loop_that_takes_one_batch_evaluates_nothing(body: str, is_noted: bool) -> None:
+    found = list(notes.find(Facts(ONE_BATCH.format(body=body)).script))
+    assert any("every process evaluates all" in r.message for r in found) is is_noted
+
+
 CRITIC = "def forward(self, x):\n    self.critic(x).sum().backward()\n    self.optimizer.step()\n"
 
 

@@ -72,7 +72,7 @@ class LeftOut:
                 self._exemption("writes", self._program.path(call), call.lineno)
         for path in sorted({change.path for change in plan.changes}):
             parsed = self._program.flow.parsed_of[path]
-            useless = [c for c in parsed.suppressions.all if (path, c) not in self._used]
+            useless = [c for c in parsed.suppressions.all if (path, c) not in self._used and not _is_of_a_check(c)]
             said = [*parsed.suppressions.faults, *((comment.line, _useless(comment)) for comment in useless)]
             for line, message in said:
                 if not self.stays(NAME, path, line):
@@ -83,6 +83,13 @@ class LeftOut:
         if found is not None and found.comment is not None:
             self._used.add((path, found.comment))
         return found
+
+
+def _is_of_a_check(comment: Suppression) -> bool:
+    """Whether a comment leaves out what `accelify check` reports, which is not for the rewriter to judge."""
+    from accelify.codemod.checks import CHECKS  # here, as few files have such comments
+
+    return not (comment.rules or frozenset()).isdisjoint(name for name, _ in CHECKS)
 
 
 def _useless(comment: Suppression) -> str:

@@ -124,3 +124,4 @@ def test_every_page_says_what_ignoring_does() -> None:
     assert not {"backward", "prepare", "device_moves", "metrics", "data"} & optional_rules()
     assert pages()["writes"].endswith("Ignored: its changes and notes are left out.")
     assert "is declined" in pages()["backward"].splitlines()[-1]
+    assert run(PLAIN, ("criterion =", "ignore[missing_set_epoch]")).notes[1:] == ()  # `accelify check` reads this one

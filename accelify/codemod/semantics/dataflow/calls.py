@@ -224,11 +224,12 @@ class Calls(Containers):
             elif isinstance(owner, External):
                 found.add(External(f"{owner.name}.?"))
             elif isinstance(owner, ModuleValue):
-                for name in owner.root.writes:
-                    found |= {
-                        v for v in self._get(("var", owner.root, name)) if isinstance(v, (ClassValue, FunctionValue))
-                    }
+                found |= self._made_in(owner)
         return frozenset(found)
+
+    def _vars(self, node: ast.Call, arguments: list[Values], keywords: Keywords) -> Values | None:
+        """`vars(models)`, whose items are what the module holds."""
+        return only(frozenset(v for given in arguments for v in given), ModuleValue) or None
 
     def _method_result(self, node: ast.Call, function: ast.Attribute) -> Values:
         """What a library's method returns, as far as it matters here."""
@@ -263,6 +264,7 @@ class Calls(Containers):
 _BUILTINS: dict[str, Callable[[Calls, ast.Call, list[Values], Keywords], Values | None]] = {
     "super": Calls._super,
     "getattr": Calls._getattr,
+    "vars": Calls._vars,
     "setattr": Calls._setattr,
     "next": Calls._next,
     "map": Calls._mapped,

@@ -51,6 +51,8 @@ class Containers(Memory):
             module = self._submodules.get(full)
             return frozenset({External(full) if module is None else ModuleValue(module)})
         if isinstance(owner, ModuleValue):
+            if name == "__dict__":
+                return frozenset({owner})  # its names and what they hold are those of the module itself
             found = self._get(("var", owner.root, name))
             if found:
                 return found
@@ -89,6 +91,11 @@ class Containers(Memory):
         if name == "module" and self.is_module_class(owner.cls):
             return frozenset({owner})  # what `nn.DataParallel` was put round
         return frozenset({Member(owner, name)}) if self._settled else NOTHING
+
+    def _made_in(self, owner: ModuleValue) -> Values:
+        """The functions and classes that a module holds under any name: `getattr(models, args.model)`."""
+        held = frozenset(v for name in owner.root.writes for v in self._get(("var", owner.root, name)))
+        return only(held, (ClassValue, FunctionValue))
 
     def _opaque_member(self, owner: Value, name: str) -> Values:
         stored = self._get(("attr", owner, name))
@@ -139,6 +146,8 @@ class Containers(Memory):
 
     def _item(self, value: Value, key: object) -> Values:
         """`value[key]`, or the part of `value` at a position when it is unpacked."""
+        if isinstance(value, ModuleValue):
+            return self._member(value, key) if isinstance(key, str) and key != "*" else self._made_in(value)
         if isinstance(value, Collection):
             return self._items(value.node, key)
         if isinstance(value, View) and value.kind == "pair":

@@ -203,3 +203,19 @@ def test_a_call_of_nothing_known() -> None:
     text = "def f(callback): return callback(1)\n"
     assert values(text, "callback(1)") == {"unknown: callback(1)"}
     assert described([]) == set()
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        "nets.__dict__[name]()",
+        "nets.__dict__['small']()",
+        "vars(nets)[name]()",
+        "getattr(nets, name)()",
+        "nets.__dict__['Net']()",
+    ],
+)
+def test_a_function_that_is_picked_by_its_name_from_a_module(net: str) -> None:
+    nets = "class Net: pass\ndef small(): return Net()\n"
+    facts = Facts({"main.py": f"import nets\nname = input()\nnet = {net}", "nets.py": nets})
+    assert facts.variable("net") == {"a Net"}

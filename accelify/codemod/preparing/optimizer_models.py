@@ -284,8 +284,8 @@ class Owners:
         return found
 
     def _whole_model(self, expression: ast.expr) -> ast.expr:
-        """`model` for `model.features` and for `model.module`."""
-        while isinstance(expression, ast.Attribute):
+        """`model` for `model.features`, for `model.module` and for `model[1]`."""
+        while isinstance(expression, (ast.Attribute, ast.Subscript)):
             inner = expression.value
             values = self.program.values(inner)
             if not any(self.roles.is_model(v) for v in values) or (isinstance(inner, ast.Name) and inner.id == "self"):

@@ -27,6 +27,8 @@ def owners(text: str) -> list[str]:
         ("m = A()\no = torch.optim.SGD(filter(f, m.parameters()))\nuse(o)\n", ["m"]),
         ("m = A()\no = torch.optim.SGD(m.features.parameters())\nuse(o)\n", ["m.features"]),
         ("def build(net):\n    return torch.optim.SGD(net.parameters())\nm = A()\no = build(m)\nuse(o)\n", ["m"]),
+        ("m = nn.Sequential(A(), B())\no = torch.optim.SGD(m[1].parameters())\nuse(o)\n", ["m"]),
+        ("m = [A(), B()]\no = torch.optim.SGD(m[1].parameters())\nuse(o)\n", ["m[1]"]),
         ("o = torch.optim.SGD([torch.zeros(1)])\nuse(o)\n", []),
         ("o = unknown()\nuse(o)\n", []),
     ],

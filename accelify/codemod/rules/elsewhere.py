@@ -29,13 +29,10 @@ def find(script: Script) -> Iterator[Remark]:
         f"`{script.options.runtime.module}.PartialState()` for the process's device and number"
     )
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
-        if script.program.may_run(script.program.frame(move.call)):
-            yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
+        yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:
             if isinstance(call, ast.Call) and _last_name(call.func) in _BY_HAND and call not in script.wrappers:
-                if not script.program.may_run(script.program.frame(call)):
-                    continue
                 yield Remark(NAME, path, call, message, when=When.CHANGED)
     for path in sorted(script.files):
         yield from _unreached(script, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +12,8 @@ import click
 from accelify import atomic
 from accelify.codemod import batch
 from accelify.codemod.batch import Batch
-from accelify.codemod.files.discover import is_folder
 from accelify.codemod.result import FileResult, Status
+from accelify.commands import output_options
 from accelify.commands.setting_options import settings_for, with_check_settings
 from accelify.report import checks, github, json, sarif
 from accelify.report.colour import paint_for, plain
@@ -22,33 +21,17 @@ from accelify.report.progress import progress_bar
 from accelify.report.statistics import as_json, as_text, statistics
 from accelify.settings import CHECK, Settings
 
-FORMATS = ("text", "json", "sarif", "github")
-
 
 @click.command(short_help="Find mistakes in scripts that run on many processes.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--fix", is_flag=True, help="Put right what can be put right without asking.")
 @with_check_settings
-@click.option(
-    "--output-format",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="json for programs, sarif for code scanning, github for workflows.",
-)
-@click.option(
-    "-o",
-    "--output-file",
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    metavar="FILE",
-    help="Write the report into this file.",
-)
+@output_options.output_format("json for programs, sarif for code scanning, github for workflows.")
+@output_options.output_file
 @click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only.")
 @click.option("--statistics", is_flag=True, help="Print counts by rule, instead of the findings.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0, whatever was found.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Processes for many files.  [default: one for each core]"
-)
+@output_options.jobs
 def command(
     paths: tuple[str, ...],
     fix: bool,
@@ -73,11 +56,7 @@ def command(
       2  an error: a file could not be read or parsed
     """
     settings = settings_for(paths, given, CHECK)
-    if output_file is not None and not is_folder(str(output_file.parent)):
-        raise click.BadParameter(f"{output_file.parent} is no folder to write into", param_hint="--output-file")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not stop us
-            stream.reconfigure(errors="backslashreplace")
+    output_options.prepare_output(output_file)
     fixed = _fix(paths, settings, jobs) if fix else 0
     outcome = _checked(paths, settings, jobs, fix=False)
     results = outcome.results()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,10 +16,10 @@ from accelify.codemod import batch
 from accelify.codemod.batch import Batch
 from accelify.codemod.cache import FOLDER, Cache
 from accelify.codemod.files.diff import unified_diff
-from accelify.codemod.files.discover import is_folder
 from accelify.codemod.files.source import decode
 from accelify.codemod.options import ACCELIFY
 from accelify.codemod.result import FileResult, Status
+from accelify.commands import output_options
 from accelify.commands.setting_options import settings_for, with_settings
 from accelify.report import github, json, sarif, text
 from accelify.report.colour import paint_for, painted_diff, plain
@@ -28,7 +27,6 @@ from accelify.report.progress import progress_bar
 from accelify.report.statistics import as_json, as_text, statistics
 from accelify.settings import Settings
 
-FORMATS = ("text", "json", "sarif", "github")
 FEW = 10  # files of which all is said without asking
 
 
@@ -70,20 +68,10 @@ class Mode:
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
 @with_settings
 @click.option("--show-settings", is_flag=True, help="Print the settings and where each comes from, and end.")
-@click.option(
-    "--output-format",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="All but text have stdout to themselves: json for programs, sarif for code scanning, github for workflows.",
+@output_options.output_format(
+    "All but text have stdout to themselves: json for programs, sarif for code scanning, github for workflows."
 )
-@click.option(
-    "-o",
-    "--output-file",
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    metavar="FILE",
-    help="Write the report into this file.",
-)
+@output_options.output_file
 @click.option("-q", "--quiet", is_flag=True, help="Report only what is left for a person.")
 @click.option("-v", "--verbose", is_flag=True, help=f"Report every change, also of more than {FEW} files.")
 @click.option("--statistics", is_flag=True, help="Print counts by rule, instead of the report.")
@@ -98,9 +86,7 @@ class Mode:
 @click.option("--verify", is_flag=True, help="Run each script before and after, and change only what is proven.")
 @click.option("--stdin-filename", default="-", metavar="NAME", help="What to call the script that `-` reads.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0, whatever became of the files.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Processes for many files.  [default: one for each core]"
-)
+@output_options.jobs
 def command(
     paths: tuple[str, ...],
     diff: bool,
@@ -143,12 +129,8 @@ def command(
         return
     if verify and settings.options().runtime is not ACCELIFY:
         raise click.UsageError("--verify runs scripts on accelify's own runtime only.")
-    if output_file is not None and not is_folder(str(output_file.parent)):
-        raise click.BadParameter(f"{output_file.parent} is no folder to write into", param_hint="--output-file")
+    output_options.prepare_output(output_file)
     mode = Mode(diff, check, paths == ("-",), output_format, output_file, verbose, quiet, statistics)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name or a reason that the terminal cannot show must not stop us
-            stream.reconfigure(errors="backslashreplace")
     cache = Cache(None if no_cache else cache_dir or settings.folder(paths) / FOLDER)
     if mode.stdin:
         data = sys.stdin.buffer.read()

@@ -9,7 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from accelify.commands.rewrite import FEW, FORMATS
+from accelify.commands.output_options import FORMATS
+from accelify.commands.rewrite import FEW
 from tests.cli.running import DECLINED, NO_LOOP, PLAIN, rewrite, write
 from tests.report.test_json import schema
 from tests.report.test_sarif import LOG

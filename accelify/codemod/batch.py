@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from accelify.codemod.files import discover, source
 from accelify.codemod.files.disk import Disk, Question
 from accelify.codemod.result import FileResult, Problem, Status, failed
 from accelify.errors import CannotRead, CannotWrite, FileError
-from accelify.workers import Failure, available_cores, run_here, run_many
+from accelify.workers import Failure, Result, Task, available_cores, run_here, run_many
 
 if TYPE_CHECKING:
     from accelify.codemod.check import CheckOptions
@@ -72,12 +72,7 @@ def rewrite_paths(
     while overlapping := _overlapping(programs):
         merged = tuple(path for index in overlapping for path in programs[index][0])
         programs = [each for index, each in enumerate(programs) if index not in overlapping] + run.rewrite([merged])
-    return Batch(
-        programs=tuple(_with_the_rest([results for _, results in programs], looked)),
-        order={item.path: at for at, item in reversed([*enumerate(found)])},
-        only_named=all(isinstance(item, CannotRead) or item.named for item in found),
-        tracebacks=tuple(run.tracebacks),
-    )
+    return _batch(found, _with_the_rest([results for _, results in programs], looked), run.tracebacks)
 
 
 def check_paths(
@@ -98,12 +93,7 @@ def check_paths(
     results = {r.path: r for r in looked if isinstance(r, FileResult)}
     tracebacks: list[str] = []
     known = {os.path.realpath(item.path): item.path for item in found}
-    run = (
-        iter([(0, run_here(_check, tasks[0]))])
-        if len(tasks) == 1
-        else run_many(_check, tasks, jobs or available_cores())
-    )
-    for done, (index, outcome) in enumerate(run, start=1):
+    for done, (index, outcome) in enumerate(_outcomes(_check, tasks, jobs or available_cores()), start=1):
         progress(done, len(tasks))
         if isinstance(outcome, Failure):
             outcome = (_given_up(wanted[index], outcome, tracebacks),)
@@ -111,12 +101,27 @@ def check_paths(
             path = known.get(os.path.realpath(result.path))  # files that were not named are read, not checked
             if path is not None:
                 results[path] = _joined(results.get(path), replace(result, path=path))
+    return _batch(found, ((result,) for result in results.values()), tracebacks)
+
+
+def _batch(
+    found: Sequence[discover.Found | CannotRead], programs: Iterable[Program], tracebacks: Iterable[str]
+) -> Batch:
     return Batch(
-        programs=tuple((result,) for result in results.values()),
+        programs=tuple(programs),
         order={item.path: at for at, item in reversed([*enumerate(found)])},
         only_named=all(isinstance(item, CannotRead) or item.named for item in found),
         tracebacks=tuple(tracebacks),
     )
+
+
+def _outcomes(
+    work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int
+) -> Iterator[tuple[int, Result | Failure]]:
+    """What comes of each task, with its place, in the order in which they end."""
+    if len(tasks) == 1:  # a process of its own would cost more than the work
+        return iter([(0, run_here(work, tasks[0]))])
+    return run_many(work, tasks, jobs)
 
 
 def _look_for_processes(item: discover.Found | CannotRead) -> FileResult | str:
@@ -254,7 +259,9 @@ class _Run:
     def rewrite(self, groups: Sequence[Paths]) -> list[tuple[Paths, Program]]:
         programs = {group: known for group in groups if (known := self._known(group)) is not None}
         left = [group for group in groups if group not in programs]
-        for done, (index, outcome) in enumerate(self._outcomes(left), start=len(programs) + 1):
+        tasks = [(group, self._options) for group in left]
+        outcomes = _outcomes(_rewrite_program, tasks, self._jobs)
+        for done, (index, outcome) in enumerate(outcomes, start=len(programs) + 1):
             self._progress(done, len(groups))
             group = left[index]
             if isinstance(outcome, Failure):
@@ -271,12 +278,6 @@ class _Run:
             return unpacked(known) if known is not None else None
         except (CannotRead, ValueError):
             return None
-
-    def _outcomes(self, groups: Sequence[Paths]) -> Iterator[tuple[int, tuple[Program, Asked] | Failure]]:
-        tasks = [(group, self._options) for group in groups]
-        if len(tasks) == 1:  # a process of its own would cost more than the work
-            return iter([(0, run_here(_rewrite_program, tasks[0]))])
-        return run_many(_rewrite_program, tasks, self._jobs)
 
 
 def _rewrite_program(task: tuple[Paths, Options]) -> tuple[Program, Asked]:

@@ -115,28 +115,24 @@ def leaves_the_graph(name: str) -> bool:
 
 def keeps_values(name: str) -> bool:
     """Methods of a tensor that give the same values in another place, type or shape: `cpu`, `float`, `item`, `view`."""
-    row = table.member("tensor", name)
-    return row is not None and Trait.SAME_VALUES in row.traits
+    return _row_has(table.member("tensor", name), Trait.SAME_VALUES)
 
 
 def is_attribute(name: str) -> bool:
     """Attributes of a tensor: `data`, `grad`, `shape`."""
-    row = table.member("tensor", name)
-    return row is not None and Trait.ATTRIBUTE in row.traits
+    return _row_has(table.member("tensor", name), Trait.ATTRIBUTE)
 
 
 @cache
 def is_view(name: str) -> bool:
     """Attributes of a tensor that are the tensor, seen in another way: `data`, `T`."""
-    row = table.member("tensor", name)
-    return row is not None and {Trait.ATTRIBUTE, Trait.VIEW} <= row.traits
+    return _row_has(table.member("tensor", name), Trait.ATTRIBUTE, Trait.VIEW)
 
 
 @cache
 def reorders(name: str) -> bool:
     """Methods and attributes of a tensor whose result may have other dimensions first: `t`, `permute`, `T`."""
-    row = table.member("tensor", name)
-    return row is not None and Trait.REORDERS in row.traits
+    return _row_has(table.member("tensor", name), Trait.REORDERS)
 
 
 def may_share_memory(name: str) -> bool:
@@ -160,20 +156,17 @@ def is_size(name: str) -> bool:
 
 def is_about(name: str) -> bool:
     """Attributes of a tensor that say something of it, and are no tensor: `shape`, `dtype`, `device`."""
-    row = table.member("tensor", name)
-    return row is not None and {Trait.SHAPE_ONLY, Trait.ATTRIBUTE} <= row.traits
+    return _row_has(table.member("tensor", name), Trait.SHAPE_ONLY, Trait.ATTRIBUTE)
 
 
 def says_where(name: str) -> bool:
     """Members of a tensor that say on which device it is: `device`, `is_cuda`."""
-    row = table.member("tensor", name)
-    return row is not None and Trait.SAYS_WHERE in row.traits
+    return _row_has(table.member("tensor", name), Trait.SAYS_WHERE)
 
 
 def shows_a_tensor(name: str) -> bool:
     """Members by whose use a thing is known to be a tensor: `size`, `view`, `long`."""
-    row = table.member("tensor", name)
-    return row is not None and Trait.SHOWS_TENSOR in row.traits
+    return _row_has(table.member("tensor", name), Trait.SHOWS_TENSOR)
 
 
 def is_tensor_of(name: str) -> bool:
@@ -262,5 +255,5 @@ def _has(name: str, trait: Trait) -> bool:
     return any(_row_has(row, trait) for row in table.members(name))
 
 
-def _row_has(row: Row | None, trait: Trait) -> bool:
-    return row is not None and trait in row.traits
+def _row_has(row: Row | None, *traits: Trait) -> bool:
+    return row is not None and row.traits.issuperset(traits)

@@ -14,10 +14,9 @@ class Runtime:
     name: what users call it. module: where `Accelerator` comes from. functions: where the functions come from that need
     none. launch: the command that starts many processes.
     wraps_models: `prepare(model)` gives back another object, which takes the model's place and hides its own attributes
-    and methods; else it gives back the model. sharing: how `Accelerator` is told that all processes share a batch, and
-    which names of the library that takes. shared_size: what a batch needs to be shared.
-    lacks: the calls of ours that it has no counterpart for; `reduce` is that of
-    numbers, `save_options` are those of `torch.save`.
+    and methods; else it gives back the model. sharing: the argument by which `Accelerator` lets all processes share a
+    batch, and which names of the library that takes. shared_size: what a batch needs to be shared. lacks: the calls of
+    ours that it has no counterpart for; `reduce` is that of numbers, `save_options` are those of `torch.save`.
     """
 
     name: str

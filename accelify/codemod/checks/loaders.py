@@ -44,8 +44,8 @@ class Loaders:
         loops = tuple(loop for loop in self.loops_over_loaders if self.over(loop) & set(loaders))
         given = {k.arg: k.value for k in sampler.keywords}
         shuffle = given.get("shuffle", sampler.args[3] if len(sampler.args) > 3 else None)
-        is_told = any(isinstance(a, ast.Starred) for a in sampler.args) or None in given
-        shuffles = not is_told and (shuffle is None or (isinstance(shuffle, ast.Constant) and bool(shuffle.value)))
+        is_open = any(isinstance(a, ast.Starred) for a in sampler.args) or None in given
+        shuffles = not is_open and (shuffle is None or (isinstance(shuffle, ast.Constant) and bool(shuffle.value)))
         return Sampled(sampler, loaders, loops, shuffles)
 
     @cached_property

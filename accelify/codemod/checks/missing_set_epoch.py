@@ -1,4 +1,4 @@
-"""A sampler that shuffles, and is never told which epoch it is.
+"""A sampler that shuffles, and is never given the epoch.
 
     for epoch in range(epochs):                  for epoch in range(epochs):
         for x, y in train_loader:         ->         train_sampler.set_epoch(epoch)

@@ -6,7 +6,7 @@
 
 Why: the accelerator does not know of it. Its gradients are not unscaled in fp16, it steps in each of several
 accumulated passes, and its state is not in the checkpoints that the accelerator saves.
-Left alone: scripts that prepare a list which is put together elsewhere.
+Left alone: scripts that prepare a list which is filled elsewhere.
 """
 
 from __future__ import annotations

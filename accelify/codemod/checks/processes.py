@@ -36,7 +36,7 @@ class Processes:
         self.program = program
         self.chains = program.once(Chains)
         self.kinds = self.chains.kinds
-        self.conditions = Conditions(program, _told(program))
+        self.conditions = Conditions(program, _named(program))
 
     # Which processes.
 
@@ -225,8 +225,8 @@ def _starts(row: Row) -> bool:
     return is_group or row.returns == "accelerator"
 
 
-def _told(program: Program) -> dict[ast.expr, Asks]:
-    """What names say of the processes, where nothing else says what they hold."""
+def _named(program: Program) -> dict[ast.expr, Asks]:
+    """What the names of variables ask of the processes, where nothing else shows what they hold."""
     plain = program.once(Conditions)
     found: dict[ast.expr, Asks] = {}
     for parsed in program.files:

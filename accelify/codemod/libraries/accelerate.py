@@ -112,7 +112,7 @@ different: lists are joined as in Accelerate; anything else is an error, where A
 different: `device_specific` takes a hash of seed and rank, not their sum, with which one run repeats the next
     accelerate.utils: set_seed
 
-different!: writes accelify.toml in the working folder, or where it is told to
+different!: writes accelify.toml in the working folder, or into the file that is named
     accelerate.utils: write_basic_config
 
 different!: `torch.load` with `weights_only=True` unless told otherwise; NumPy's types are not allowed for it

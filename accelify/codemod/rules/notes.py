@@ -113,7 +113,7 @@ def _not_parsed(script: Script) -> Iterator[Remark]:
 
 
 def _imported_by_name(script: Script) -> Iterator[Remark]:
-    """Files that train, and that are imported by a name that is put together: `import_module("models." + name)`."""
+    """Files that train, and that are imported by a name that the script builds: `import_module("models." + name)`."""
     project, read = script.program.flow.project, {absolute(p.path) for p in script.program.files}
     for call in script.program.calls:
         if not call.args or not any(map(names.runs_code, script.program.called(call))):

@@ -223,7 +223,7 @@ class SchedulerSteps:
             return
         if self._is_by_metric:
             args, kwargs = self._mean(args), {name: self._mean(value) for name, value in kwargs.items()}
-        # What is told an epoch or a metric is there after one call.
+        # A schedule that takes an epoch or a metric gets there by one call.
         times = 1 if args or kwargs else self._count(calls)
         for _ in range(times):
             if times == 1 or not self._is_over:

@@ -1,4 +1,4 @@
-"""Samplers that are never told which epoch it is."""
+"""Samplers that are never given the epoch."""
 
 from __future__ import annotations
 

@@ -99,3 +99,32 @@ def test_a_mean_of_rows_is_taken_again_without_those_that_were_added(adding: str
 def test_a_mean_that_is_trained_on_below_stays() -> None:
     after = run(SCRIPT.format(before="total += loss.item() * len(found)", after="pass").replace("        pass\n", ""))
     assert "mean_for_metrics" not in after.after.decode()
+
+
+OWN = """\
+def score(out, y):
+    return float((out == out.max()).sum()) / len(y)
+"""
+
+
+@pytest.mark.parametrize(
+    ("adding", "expected"),
+    [
+        (
+            "total += len(y); hits += score(found, y)",
+            "        y, found = accelerator.trim_for_metrics((y, found))\n"
+            "        if len(y):\n            total += len(y)\n            hits += score(found, y)\n",
+        ),
+        (
+            "total += x.size(0); print(epoch); hits += (found == found.max()).sum().item()",
+            "        if len(x):\n            total += x.size(0)\n        print(epoch)\n"
+            "        if len(x):\n            hits += (found == found.max()).sum().item()\n",
+        ),
+        ("hits += score(found, y); total += 1", ""),  # a batch without rows would be counted
+    ],
+)
+def test_nothing_is_computed_of_no_rows_that_may_fail(adding: str, expected: str) -> None:
+    text = SCRIPT.format(before="pass", after=adding.replace("; ", "\n        ")).replace("        pass\n", "")
+    text = text.replace("loader =", f"{OWN}loader =", 1).replace("print(total, hits)", "print(hits / total)")
+    after = run(text, Options()).after.decode()
+    assert expected in after if expected else "trim_for_metrics" not in after

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Role, Row, Rows, Trait
+from accelify.codemod.metrics.empty_batches import takes_no_rows
 from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
@@ -114,12 +116,15 @@ class Trim:
 
     mean: the assignment of a mean, as of a loss, that is added for each row: it is taken again without the others.
     holds_means: whether a mean is added that was taken with them.
+    skipped: runs of statements that fail where no row is left. rows: an expression that has these rows.
     """
 
     first: ast.stmt
     names: tuple[str, ...]
     mean: ast.Assign | None = None
     holds_means: bool = False
+    skipped: tuple[tuple[ast.stmt, ...], ...] = ()
+    rows: str = ""
 
 
 def trim_of(
@@ -142,6 +147,9 @@ def trim_of(
     counted_in = [*adding, *updates, *rows.derived]
     if any(_averages(program, n) for s in counted_in for n in ast.walk(s)):
         return None  # a process may have no row that counts, and of none there is no mean
+    is_safe = all(takes_no_rows(program, s) for s in counted_in)
+    if not is_safe and any(isinstance(_added(s), ast.Constant) for s in every):
+        return None  # what is computed of no rows is left out, and would be counted nevertheless
     # What else is done with these names from there on would be done with fewer rows.
     counted = {n for s in counted_in for n in ast.walk(s)}
     frame = program.frame(loop)
@@ -158,7 +166,8 @@ def trim_of(
     means = [f for f in factors if not isinstance(f, (ast.Constant, ast.BinOp)) and not summand.is_of_rows(f)]
     taken = {_variable_of(side) for side in means}
     mean = _taken_again(program, loop, taken.pop() or "", first, counted) if len(taken) == 1 else None
-    return Trim(first, tuple(rows.names), mean, bool(means) and mean is None)
+    skipped = () if is_safe else tuple(_runs(program.block(first), {program.statement(s) for s in counted_in}))
+    return Trim(first, tuple(rows.names), mean, bool(means) and mean is None, skipped, rows.text())
 
 
 class _Rows:
@@ -183,6 +192,15 @@ class _Rows:
         is_clear = not any(self._may_have_rows(n) for n in names if n not in rows)
         return is_clear and _keeps_rows_first(value) and all(map(self._take_name, rows))
 
+    def text(self) -> str:
+        """An expression that has the rows: of what is surely a tensor, if there is one."""
+        reads = [r for name in self.names for r in self.program.reads_of(self.program.frame(self.loop), name)]
+        parents = {r: self.program.parent(r) for r in reads if self.program.inside(r, self.loop)}
+        shown = [r.id for r, p in parents.items() if isinstance(p, ast.Attribute) and methods.shows_a_tensor(p.attr)]
+        items = {r: p for r, p in parents.items() if isinstance(p, ast.Subscript) and isinstance(p.slice, ast.Constant)}
+        plain = [name for name in self.names if name not in {r.id for r in items}]
+        return next(itertools.chain(shown, plain, map(ast.unparse, items.values())))
+
     def _may_have_rows(self, name: ast.Name) -> bool:
         """Whether a round calculates with a variable of which it is not clear that it is a number."""
         is_of_round = any(self.program.inside(w, self.loop) for w in self._writes(name))
@@ -206,6 +224,13 @@ class _Rows:
             return True
         self.derived.append(made)
         return made in program.block(self.first) and self.take(made.value)
+
+
+def _runs(block: list[ast.stmt], chosen: Collection[ast.stmt]) -> Iterator[tuple[ast.stmt, ...]]:
+    """The chosen statements of a block, those together that follow each other."""
+    for is_chosen, run in itertools.groupby(block, lambda statement: statement in chosen):
+        if is_chosen:
+            yield tuple(run)
 
 
 def _keeps_rows_first(value: ast.expr) -> bool:

@@ -18,7 +18,8 @@
 Why: each process adds up its own shard; what is printed, returned or decided from the sums is meant for all data.
 What the script divides by `len(train_loader)`, which counts the batches of one process, is reduced by its mean. The
 rows that a prepared loader adds to even out the last step of an epoch are trimmed off before rows are counted, where
-nothing else in the loop needs them.
+nothing else in the loop needs them. They may be all rows that a process has: what cannot be computed of none comes
+under `if len(y):`.
 The meters of a loop, objects whose `update` adds to sums, are combined where they are read after it. So are lists
 that get one number from each batch, where their mean is read.
 A loop that trains in one phase and evaluates in another, as `phase == "train"` or a flag says, is sharded like the
@@ -39,7 +40,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Insert, Remark, Replace
+from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
 from accelify.codemod.metrics.batch_evaluations import Collected, ShardedEvaluation
 from accelify.codemod.metrics.meters import Metered
 from accelify.codemod.metrics.row_metrics import Trim
@@ -64,7 +65,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
         accelerator = script.accelerator(reduction.loop)
         assert accelerator is not None
         trim = script.metrics.trim(reduction)
-        edits = [Insert(reduction.anchor, "after", _statement(reduction, accelerator), order=order)]
+        edits: list[Edit] = [Insert(reduction.anchor, "after", _statement(reduction, accelerator), order=order)]
         if trim is not None:
             names = ", ".join(trim.names)
             value = f"({names})" if len(trim.names) > 1 else names
@@ -72,6 +73,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
             if trim.mean is not None:
                 trimming = f"{_taken_again(trim.mean, accelerator)}\n{trimming}"
             edits.append(Insert(trim.first, "before", trimming))
+            edits.extend(Wrap(statements, f"if len({trim.rows}):") for statements in trim.skipped)
         yield Change(
             rule=NAME,
             path=script.path(reduction.loop),

@@ -129,3 +129,20 @@ def test_the_command_follows_named_files_only() -> None:
     assert CliRunner().invoke(command, ["main.py", "train.py"]).exit_code == 0
     assert "from accelify" in Path("train.py").read_text()
     assert "2 files unchanged" in CliRunner().invoke(command, ["main.py", "train.py"]).output
+
+
+def test_a_module_that_prepares_what_a_script_imports_shares_its_accelerator() -> None:
+    data = (
+        "from torch.utils.data import DataLoader\nimport torch\nloader = DataLoader(torch.randn(9, 4), batch_size=4)\n"
+    )
+    train = (
+        "import torch\nfrom data import loader\nmodel = torch.nn.Linear(4, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nn = 0\nfor x in loader:\n"
+        "    optimizer.zero_grad()\n    model(x).sum().backward()\n    optimizer.step()\n    n += len(x)\nprint(n)\n"
+    )
+    results = together(train=train, data=data)
+    assert statuses(results) == {"train": MIGRATED, "data": MIGRATED}
+    after = results["train.py"].after.decode()
+    assert "from data import loader\nfrom data import accelerator\n" in after
+    assert "Accelerator(" not in after
+    assert "= Accelerator()" in results["data.py"].after.decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from accelify.codemod.edits.values import Insert
@@ -24,6 +25,7 @@ class Access:
 
     sites: what needs it. after: the statement of its home after which it can be created; None where any will do.
     created_below: the statement of each home below which it is created: an import, or what may set anything.
+    shared_by: for homes that get it from another module, the import of that module in their file, and its name there.
     """
 
     program: Program
@@ -31,9 +33,12 @@ class Access:
     sites: tuple[ast.AST, ...]
     after: ast.stmt | None = None
     created_below: dict[Scope, ast.stmt | None] = field(init=False, repr=False, compare=False)
+    shared_by: dict[Scope, tuple[ast.stmt, str]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "created_below", {root: self._creation(root) for root in self.reach.homes})
+        found = {home: self._shared(home.root) for home in self.reach.homes}
+        object.__setattr__(self, "shared_by", {home: named for home, named in found.items() if named is not None})
 
     def at(self, node: ast.AST) -> str | None:
         """The expression for the accelerator at a node; None where it does not reach."""
@@ -68,6 +73,40 @@ class Access:
     def _creation(self, root: Scope) -> ast.stmt | None:
         running = [s for s in root.body[: self._first_use(root)] if _runs_other_code(s)]
         return next(reversed([*self.import_block(root)[-1:], *running]), None)
+
+    def _shared(self, root: Scope) -> tuple[ast.stmt, str] | None:
+        """The import that runs another module which creates an accelerator: two would not know each other's loaders."""
+        for statement in (s for run in self._import_runs(root) for s in run):
+            for module, name in self._imported(root, statement):
+                is_home = module in self.reach.homes and module not in self.reach.guarded and module is not root
+                if is_home and root not in self._run_by(module):
+                    return statement, name
+        return None
+
+    def _imported(self, root: Scope, statement: ast.stmt) -> Iterator[tuple[Scope, str]]:
+        """The project's modules that an import names, each with the text that names it there."""
+        assert isinstance(statement, (ast.Import, ast.ImportFrom))
+        if isinstance(statement, ast.Import):
+            named = [(alias.name, 0) for alias in statement.names]
+        else:
+            start, level = statement.module or "", statement.level
+            inner = [f"{start}.{alias.name}" if start else alias.name for alias in statement.names]
+            named = [(name, level) for name in (start, *inner)]
+        for name, level in named:
+            module = self.program.flow.module_named(root.module, name, level)
+            if module is not None and name:
+                yield module, "." * level + name
+
+    def _run_by(self, root: Scope) -> set[Scope]:
+        """The modules that a module imports, and those that they import."""
+        found, queue = {root}, [root]
+        while queue:
+            scope = queue.pop()
+            imports = [s for s in ast.walk(scope.node) if isinstance(s, (ast.Import, ast.ImportFrom))]
+            for module in {m for s in imports for m, _ in self._imported(scope, s)} - found:
+                found.add(module)
+                queue.append(module)
+        return found
 
     def _import_runs(self, root: Scope) -> list[list[ast.stmt]]:
         """The runs of imports above the first place in a module that needs the accelerator."""

@@ -3,7 +3,8 @@
     accelerator = Accelerator()
 
 Why: at module level when the script's set-up is there; at the top of the function that does the set-up otherwise, so
-that importing the file starts nothing. A `device` parameter whose uses are all gone becomes `accelerator`, at the
+that importing the file starts nothing. A script takes the accelerator of a module that it imports, if that has one:
+two would not know each other's loaders. A `device` parameter whose uses are all gone becomes `accelerator`, at the
 definition and at every call; else a parameter is added, the last one, so that no other moves. A class that owns its
 loop keeps `self.accelerator`.
 Left alone: functions that are passed on as values: their callers are not known, so the file is declined.
@@ -19,7 +20,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import AddParameter, Attempt, Change, Edit, Found, Obstacle, Replace
+from accelify.codemod.edits.values import AddParameter, Attempt, Change, Edit, Found, Insert, Obstacle, Replace
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.preparing.placing import kept_edit
 from accelify.codemod.preparing.reach import constructor, method_of, node_of
@@ -35,8 +36,9 @@ def find(script: Script) -> Iterator[Found]:
     for home in script.reach.homes:
         if home.module not in imported:
             imported.add(home.module)
-            yield from _import(script, home)
-        yield from _create(script, home)
+            yield from [_shared(script, home)] if home in script.access.shared_by else _import(script, home)
+        if home not in script.access.shared_by or home.kind == "class":
+            yield from _create(script, home)
     given: set[ast.Call] = set()
     for function in dict.fromkeys(script.reach.parameters):
         yield from _parameter(script, function, given)
@@ -53,13 +55,21 @@ def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
     yield Change(NAME, root.module, edit.node.lineno, "the runtime that the script runs on", (edit,))
 
 
+def _shared(script: Script, home: Scope) -> Change:
+    """`from data import accelerator`, of a module that is imported anyway."""
+    statement, module = script.access.shared_by[home]
+    edit = Insert(statement, "after", f"from {module} import {script.reach.name}")
+    return Change(NAME, home.module, statement.lineno, "the accelerator of the module that is imported here", (edit,))
+
+
 def _create(script: Script, home: Scope) -> Iterator[Change]:
     after = script.access.after
     holder = None
     if home.kind == "class":
         holder = constructor(script.program, home) if after is None else script.program.frame(after)
     owner = "" if home.kind != "class" else f"{_self(holder)}." if holder is not None else "self."
-    insert = script.access.creation_edit(home, f"{owner}{script.reach.name} = {_call(script)}")
+    value = script.reach.name if home in script.access.shared_by else _call(script)
+    insert = script.access.creation_edit(home, f"{owner}{script.reach.name} = {value}")
     line = insert.node.lineno
     if after is not None:
         line = after.end_lineno or after.lineno

@@ -82,3 +82,44 @@ def test_the_first_statement_of_a_body() -> None:
     assert ast.unparse(body_start(facts.files[0].tree.body)) == "a = 1"
     only = Facts('"""Text."""\n')
     assert body_start(only.files[0].tree.body) is only.files[0].tree.body[0]
+
+
+DATA = """\
+from torch.utils.data import DataLoader, TensorDataset
+{imports}
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)
+"""
+TRAIN = """\
+import torch
+{imports}
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+IN_MAIN = (
+    TRAIN.replace("\n", "\n    ")
+    .replace("import torch\n    {imports}", "import torch\n{imports}\ndef main():")
+    .rstrip()
+    + "\nmain()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("train", "imports", "of_data", "name"),
+    [
+        (TRAIN, "from data import loader", "import torch", "data"),
+        (TRAIN, "from .data import loader", "import torch", ".data"),
+        (TRAIN, "import torch.nn\nimport data\nfrom data import loader", "import torch", "data"),
+        (IN_MAIN, "from data import loader", "import torch", "data"),
+        (TRAIN, "from data import loader", "import torch, main", None),  # they import each other
+    ],
+)
+def test_the_accelerator_of_a_module_that_is_imported(train: str, imports: str, of_data: str, name: str | None) -> None:
+    files = {"main.py": train.format(imports=imports), "data.py": DATA.format(imports=of_data)}
+    access = Facts(files).script.access
+    assert {home.module for home in access.reach.homes} == {"main.py", "data.py"}
+    assert [module for _, module in access.shared_by.values()] == ([name] if name else [])

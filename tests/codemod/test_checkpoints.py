@@ -392,3 +392,28 @@ def test_an_import_that_only_a_load_needs_stays() -> None:
     after = run(f"import torch as t\n{text}").after.decode()
     assert "import torch as t\n" in after
     assert "t.load('m.pt', map_location=accelerator.device)" in after
+
+
+@pytest.mark.parametrize(
+    ("body", "call", "waits"),
+    [
+        ("torch.save(model, path)\nreturn torch.load(path)", "best = again(model, 'm.pt')", 1),
+        ("torch.save(model, 'm.pt')\nother = torch.load('m.pt')\nreturn other", "best = again(model, None)", 1),
+        ("other = torch.load(path)\ntorch.save(model, path)\nreturn other", "best = again(model, 'm.pt')", 0),
+        (
+            "torch.save(model, path)\nreturn torch.load(path)",
+            "if int(os.environ['RANK']) == 0:\n    again(model, 'm.pt')",
+            0,
+        ),
+    ],
+)
+def test_a_function_without_the_accelerator_waits_between_a_save_and_a_load(
+    body: str, call: str, waits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keeping.py").write_text(f"import torch\n\n\ndef again(model, path):\n{indent(body, '    ')}\n")
+    text = script(imports="import os\nfrom keeping import again", end=call + "\nmodel.zero_grad()")
+    (tmp_path / "train.py").write_text(text)
+    results = {r.path: r.after.decode() for r in rewrite_together(("train.py",), Options())}
+    assert results["keeping.py"].count("    accelify.runtime.wait_for_everyone()\n") == waits
+    assert "accelerator.wait_for_everyone()" not in results["train.py"] or not waits

@@ -29,6 +29,7 @@ from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "checkpoints"
 OPTIONAL = True
+_MAY_NOT_BE_DONE = "the process that writes this file may not be done yet"
 
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
@@ -150,6 +151,9 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
     for load in script.program.calls:
         if "torch.load" not in script.program.called(load) or not load.args:
             continue
+        if _is_beside(script, load, saves):
+            yield _waits_in_library(script, load)
+            continue
         for call, path in _readers(script, load):
             accelerator = script.accelerator(call)
             statement = _before_asking(script, script.program.statement(call))
@@ -163,8 +167,7 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
             if any(may_be_of(script.written.stored, call, path, save) for save in saves):
                 done.add(statement)
                 edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
-                reason = "the process that writes this file may not be done yet"
-                yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+                yield Change(NAME, script.path(call), call.lineno, _MAY_NOT_BE_DONE, (edit,))
     yield from _waits_outside(script, [s for s in saves if script.accelerator(s) is None], beyond)
     yield from _waits_after(script, [s for s in saves if s not in script.written.guarding.covered], beyond)
     yield from _waits_at_ends(script, saves)
@@ -178,10 +181,28 @@ def _waits_outside(script: Script, saves: list[ast.Call], loads: list[tuple[ast.
         is_led = frame in script.run.leading and script.reach.expression(frame) is None
         roots = [script.program.frame(s).root for s in saves if may_be_of(script.written.stored, load, path, s)]
         if is_led and frame.root in roots and script.written.saver(load) == library:
-            statement = _before_asking(script, script.program.statement(load))
-            edit = Insert(statement, "before", f"{library}.wait_for_everyone()")
-            reason = "the process that writes this file may not be done yet"
-            yield Change(NAME, script.path(load), load.lineno, reason, (edit,))
+            yield _waits_in_library(script, load)
+
+
+def _waits_in_library(script: Script, load: ast.Call) -> Change:
+    """Before a load that the accelerator does not reach."""
+    statement = _before_asking(script, script.program.statement(load))
+    edit = Insert(statement, "before", f"{script.options.runtime.functions}.wait_for_everyone()")
+    return Change(NAME, script.path(load), load.lineno, _MAY_NOT_BE_DONE, (edit,))
+
+
+def _is_beside(script: Script, load: ast.Call, saves: list[ast.Call]) -> bool:
+    """Whether a function that all processes run, without the accelerator, loads what it has just saved."""
+    program, frame = script.program, script.program.frame(load)
+    library = script.options.runtime.functions
+    if not frame.is_function or script.accelerator(load) is not None or script.written.saver(load) != library:
+        return False
+    beside = [s for s in saves if program.frame(s) is frame and program.reaches(s, load)]
+    calls = [load, *program.flow.callers.get(frame, ())]
+    tests = [b.test for c in calls for b, _ in program.branches_round(c)]
+    is_alike = not any(asks_for_one(test) or script.metrics.ranks.is_own(test) for test in tests)
+    is_run_by_all = is_alike and not any(c in script.written.guarding.covered for c in calls)
+    return is_run_by_all and any(may_be_of(script.written.stored, load, load.args[0], s) for s in beside)
 
 
 def _waits_after(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Call, ast.expr]]) -> Iterator[Change]:

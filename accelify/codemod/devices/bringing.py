@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from accelify.codemod.devices.conflicts import Meetings
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Places
-from accelify.codemod.libraries import methods
+from accelify.codemod.libraries import methods, table
 from accelify.codemod.preparing.tensors import requires_grad
 from accelify.codemod.semantics.scopes import Scope
 
@@ -185,7 +185,7 @@ class Bringing:
             return None
         if any(map(self.meetings.roles.is_module, self.program.values(origin))):
             return self._placed("moved", origin)
-        if self.tensors.takes_a_device(origin):
+        if self.tensors.takes_a_device(origin) and not _is_drawn_into(self.program.parent(origin)):
             return self._placed("made", origin)
         if self.tensors.is_creator(origin) and not requires_grad(origin):
             return self._moved(origin)
@@ -220,6 +220,8 @@ class Bringing:
             call = self.program.parent(parent)
             if not isinstance(call, ast.Call) or call.func is not parent or _ends(parent.attr):
                 return parent if methods.is_view(parent.attr) else None
+            if _is_drawn_into(parent):
+                return call
             return call if not self.whereabouts.all_of(_given(call)) else None
         if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
             return parent if not self.whereabouts.of(parent.slice) else None
@@ -305,6 +307,15 @@ class Bringing:
 def _ends(method: str) -> bool:
     """Whether a method of a tensor gives no tensor, or one that has to be a leaf of the graph."""
     return methods.gives_no_tensor(method) or methods.gives_nothing(method) or method == "requires_grad_"
+
+
+def _is_drawn_into(use: ast.AST | None) -> bool:
+    """Whether `use`, as in `torch.empty(3).normal_()`, draws a tensor's values in place: where it is by then.
+
+    What such a method is given are numbers. The plain script's numbers are the CPU's.
+    """
+    row = table.member("tensor", use.attr) if isinstance(use, ast.Attribute) else None
+    return row is not None and row.draws and row.returns == "self"
 
 
 def _given(call: ast.Call) -> list[ast.expr]:

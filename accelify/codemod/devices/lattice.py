@@ -725,6 +725,8 @@ class Lattice:
             return self.of_model
         if row is None and not self._is_plain_host:
             return UNKNOWN
+        if row is not None and row.returns == "self" and "self" in row.mutates:
+            return self._or_unknown(self.symbolic(function.value))
         return self._or_unknown(_mixed([self.symbolic(n) for n in (function.value, *_given(node))]))
 
     def _maps_to_tensors(self, node: ast.Call) -> bool:

@@ -178,6 +178,7 @@ class Mismatches(Meetings):
     # What is amiss.
 
     def _compare(self, node: ast.AST, operands: list[Operand]) -> None:
+        operands = _as_the_plain_script_ran(operands)
         is_model = isinstance(node, ast.Call) and self.tensors.is_model_call(node)
         if isinstance(node, ast.Call) and is_model and self._moves_its_inputs(node):
             operands = [o.moved_along for o in operands]
@@ -284,6 +285,14 @@ class Mismatches(Meetings):
             return [ast.unparse(a) for a in call.args]
         is_own = isinstance(call.func, ast.Attribute) and _is_of_tensors(call.func.attr)
         return [ast.unparse(call.func.value)] if is_own else []  # type: ignore[attr-defined]  # checked
+
+
+def _as_the_plain_script_ran(operands: list[Operand]) -> list[Operand]:
+    """The operands without what would have stopped the plain script: beside a batch in the host's memory, the GPU's."""
+    if not any(o.was(Where.HOST) and all(p.is_batch for p in o.known) for o in operands):
+        return operands
+    ran = [Operand(tuple((p, source) for p, source in o.places if p.was is not Where.ACCELERATOR)) for o in operands]
+    return [r if r.places else o for r, o in zip(ran, operands, strict=True)]
 
 
 def _is_of_tensors(method: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from accelify.codemod.devices.bringing import Brought
 from tests.codemod.facts import texts
 from tests.codemod.training_scripts import training
@@ -24,3 +26,21 @@ def test_a_tensor_is_brought_where_it_is_made() -> None:
 
 def test_a_script_that_names_a_device_does_that_itself() -> None:
     assert not brought(before="device = torch.device('cuda')\n", batch="x = x.to(device) + torch.ones(4)\n").bringing
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "torch.empty(2, 4).normal_()",
+        "torch.empty(2, 4).uniform_(0, scale)",
+        "torch.FloatTensor(2, 4).normal_(std=scale)",
+    ],
+)
+def test_a_tensor_is_brought_there_after_its_values_were_drawn(drawn: str) -> None:
+    found = brought(before="import sys\nscale = sys.argv[1]\n", batch=f"noise = {drawn}\nmodel(noise)\n")
+    assert texts(n for b in found.bringing for n in b.nodes) == [drawn]
+
+
+def test_a_tensor_that_is_filled_in_place_is_made_there() -> None:
+    found = brought(batch="model(torch.empty(2, 4).fill_(0.3))\n")
+    assert texts(n for b in found.bringing for n in b.nodes) == ["torch.empty(2, 4)"]

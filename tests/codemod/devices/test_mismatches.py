@@ -268,3 +268,26 @@ def test_batches_of_an_iterator_that_starts_anew_are_read_in_the_hosts_memory(ag
         train(DataLoader(data, batch_size=2), model, torch.optim.SGD(model.parameters(), lr=0.1))
     """
     assert "y.long().cpu()" in migrated(dedent(text))
+
+
+TWO_WAYS = """\
+if args.mode == "S":
+    noise = torch.empty(4, 3).normal_(std=args.std)
+if args.mode == "B":
+    noise = torch.zeros(4, 3)
+{met}
+noise = noise.to(device)"""
+
+
+@pytest.mark.parametrize(
+    ("met", "read"),
+    [
+        ("noisy = x + noise", "noisy = x.cpu() + noise"),
+        ("noisy = torch.add(x, noise)", "noisy = torch.add(x.cpu(), noise)"),
+        ("noisy = noise.mul(x)", "noisy = noise.mul(x.cpu())"),
+    ],
+)
+def test_what_would_have_stopped_the_plain_script_does_not_decide(met: str, read: str) -> None:
+    after = migrated(script(batch=f"{TWO_WAYS.format(met=met)}\nx, y = x.to(device), y.to(device)"))
+    assert read in after
+    assert "noise = torch.zeros(4, 3)\n" in after

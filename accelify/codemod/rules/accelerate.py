@@ -7,10 +7,11 @@
 
 Why: accelify's names mean what Accelerate's mean, so a script changes its imports and goes on as it is. What differs is
 noted at its line; docs/api.md lists all of it.
+All processes write a checkpoint together, so `save_state` goes from under `if accelerator.is_main_process:`, and what
+stands beside it stays there. Where they might not all come to it, the program is declined.
 Left alone: all else of the script. What accelify does not have (DeepSpeed, FSDP, big-model inference, and what is
-Accelerate's own) declines the program, unless the name is imported and never read: then its import goes. So does a
-checkpoint that the main process alone would write, as here all write it together. What `accelerate.test_utils` has
-comes from there as before. With `--runtime accelerate` there is nothing to do.
+Accelerate's own) declines the program, unless the name is imported and never read: then its import goes. What
+`accelerate.test_utils` has comes from there as before. With `--runtime accelerate` there is nothing to do.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from itertools import groupby
 
 import libcst as cst
 
+from accelify.codemod.accelerate.saved_together import SavedTogether
 from accelify.codemod.accelerate.uses import AccelerateUses, Asked, Imported, Read
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, DropNames, Edit, Insert, Obstacle, Remark, Replace
+from accelify.codemod.edits.values import Change, DropNames, Edit, Insert, Obstacle, Remark, Replace, Unwrap, Wrap
 from accelify.codemod.libraries.accelerate import OURS, PLACES, WAITS_HERE, Status, counterpart
 from accelify.codemod.result import Tier
 
@@ -47,9 +49,7 @@ def find(script: AccelerateUses) -> Iterator[Change | Remark | Obstacle]:
     yield from _arguments(script)
     for call in script.calls_of(*WAITS_HERE):
         if script.is_on_main_alone(call):
-            what = ast.unparse(call.func)
-            message = f"`{what}` waits for all processes, and only the main one comes to it: call it on all of them"
-            yield Obstacle(NAME, script.program.path(call), call, message)
+            yield _on_all(script, call)
     for call in script.trainers:
         message = f"`{ast.unparse(call.func)}` runs on Accelerate itself: keep Accelerate for this script"
         yield Obstacle(NAME, script.program.path(call), call, message)
@@ -175,6 +175,20 @@ def _arguments(script: AccelerateUses) -> Iterator[Obstacle]:
         asks = not (isinstance(keyword.value, ast.Constant) and keyword.value.value is None)
         if known is not None and known.status is Status.ABSENT and asks:
             yield _missing(script, keyword.value, name)
+
+
+def _on_all(script: AccelerateUses, call: ast.Call) -> Change | Obstacle:
+    """What all processes do together here, and the main one alone does in the script."""
+    path, what = script.program.path(call), ast.unparse(call.func)
+    together = script.program.once(SavedTogether).of(call)
+    if together is None:
+        message = f"`{what}` waits for all processes, and only the main one comes to it: call it on all of them"
+        return Obstacle(NAME, path, call, message)
+    guard, header = together.guard, f"if {ast.unparse(together.process)}:"
+    code = " and ".join(ast.unparse(each) for each in together.rest)
+    opened = Replace(guard.test, partial(snippets.coded, code=code), keeps=together.rest)
+    edits = (opened if code else Unwrap(guard, is_body=True), *(Wrap(run, header) for run in together.runs))
+    return Change(NAME, path, call.lineno, f"all processes come to `{what}` together", edits, Tier.REVIEW)
 
 
 # What the table says.

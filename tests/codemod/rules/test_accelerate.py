@@ -137,7 +137,7 @@ def test_what_is_right_already_stays(kept: str) -> None:
         ("accelerator._models", "accelify has no `Accelerator._models`: it is not part of the public API"),
         ("from accelerate.utils import *", "a star brings any name"),
         (
-            "if accelerator.is_main_process: accelerator.save_state('x')",
+            "if accelerator.is_main_process and model(x).sum() < 3: accelerator.save_state('x')",
             "`accelerator.save_state` waits for all processes",
         ),
         ("import transformers; transformers.Trainer()", "`transformers.Trainer` runs on Accelerate itself"),
@@ -183,3 +183,53 @@ def test_all_files_of_a_program_move_together(tmp_path: Path) -> None:
     results = {Path(r.path).name: r for r in rewrite_together((str(tmp_path / "train.py"),), Options())}
     assert results["setup.py"].after.decode() == own.replace("accelerate", "accelify.runtime")
     assert results["train.py"].status is Status.UNCHANGED
+
+
+GUARDED = """
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for step, x in enumerate(loader):
+    loss = model(x).sum()
+    accelerator.backward(loss)
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("    if accelerator.is_main_process: accelerator.save_state('x')", "    accelerator.save_state('x')"),
+        (
+            "    if step % 9 == 0 and accelerator.is_main_process:\n        accelerator.save_state('x')",
+            "    if step % 9 == 0:\n        accelerator.save_state('x')",
+        ),
+        (
+            "    if accelerator.is_main_process:\n        if step % 9 == 0:\n            print(loss)\n"
+            "            path = f'x{step}'\n            accelerator.save_state(path)\n            print(path)",
+            "    if step % 9 == 0:\n        if accelerator.is_main_process:\n            print(loss)\n"
+            "        path = f'x{step}'\n        accelerator.save_state(path)\n"
+            "        if accelerator.is_main_process:\n            print(path)",
+        ),
+    ],
+)
+def test_a_checkpoint_of_the_main_process_is_written_by_all(before: str, after: str) -> None:
+    becomes(
+        f"from accelerate import Accelerator{GUARDED}{before}\n",
+        f"from accelify.runtime import Accelerator{GUARDED}{after}\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        "if accelerator.is_main_process and loss < 3:\n        accelerator.save_state('x')",
+        "if accelerator.is_main_process:\n        accelerator.save_state(f'x{loss}')",
+        "if accelerator.is_main_process:\n        if step: break\n        accelerator.save_state('x')",
+        "if accelerator.is_main_process:\n        path = tempfile.mkdtemp()\n        accelerator.save_state(path)",
+        "if accelerator.is_main_process:\n        accelerator.save_state('x')\n    else:\n        print(step)",
+        "if accelerator.is_main_process:\n        for k in range(3):\n            accelerator.save_state('x')",
+    ],
+)
+def test_a_checkpoint_stays_where_processes_may_not_agree_on_it(guarded: str) -> None:
+    ((_, message),) = declined(f"import tempfile\nfrom accelerate import Accelerator{GUARDED}    {guarded}\n")
+    assert message.startswith("`accelerator.save_state` waits for all processes")

@@ -48,6 +48,7 @@ from accelify.runtime.tracking import Tracker, Trackers
 from accelify.runtime.world.backend import collectives_of, join
 from accelify.runtime.world.environment import Environment
 from accelify.runtime.world.tensors import map_short_container
+from accelify.runtime.wrappers import extract_model_from_parallel
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -551,14 +552,15 @@ class Accelerator:
     def unwrap_model(
         self, model: nn.Module, keep_fp32_wrapper: bool = True, keep_torch_compile: bool = True
     ) -> nn.Module:
-        """The model itself: nothing wraps it. Without `keep_torch_compile`, the module that was compiled.
+        """The model itself: `prepare` does not wrap it. A DataParallel or DDP of the script's own is taken off.
 
-        Without `keep_fp32_wrapper` its forward pass computes in its own precision again.
+        Without `keep_torch_compile`, the module that was compiled. Without `keep_fp32_wrapper` its forward pass
+        computes in its own precision again.
         """
-        inner: nn.Module = getattr(model, "_orig_mod", model)
+        inner: nn.Module = extract_model_from_parallel(model, keep_fp32_wrapper, keep_torch_compile)
         if not keep_fp32_wrapper:
-            self._precision.release(inner)
-        return model if keep_torch_compile else inner
+            self._precision.release(getattr(inner, "_orig_mod", inner))
+        return inner
 
     def get_state_dict(self, model: nn.Module, unwrap: bool = True) -> dict[str, Any]:
         """The model's state, under its own keys."""

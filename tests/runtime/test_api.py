@@ -112,6 +112,14 @@ def test_without_its_wrapper_a_model_computes_in_its_own_precision():
     assert not torch.equal(model(x), low)
 
 
+def test_a_wrapper_of_the_scripts_own_is_taken_off():
+    model = nn.Linear(3, 1)
+    wrapped = torch.compile(nn.DataParallel(model))
+    assert alone().unwrap_model(wrapped, keep_torch_compile=False) is model
+    assert alone().unwrap_model(nn.DataParallel(model)) is model
+    assert list(alone().get_state_dict(nn.DataParallel(model))) == ["weight", "bias"]
+
+
 def test_the_number_of_micro_batches_can_be_set_later():
     accelerator = alone()
     model = nn.Linear(1, 1, bias=False)

@@ -382,11 +382,11 @@ same
     accelerate.optimizer.AcceleratedOptimizer: step_was_skipped
     accelerate.local_sgd.LocalSGD: step
 
-absent: `save_state` keeps how far prepared loaders are
-    accelerate.data_loader.DataLoaderShard: adjust_state_dict_for_prefetch load_state_dict state_dict
+different: of every prepared loader, without torchdata; `save_state` keeps it, too
+    accelerate.data_loader.DataLoaderShard: load_state_dict state_dict
 
 absent: part of Accelerate's own workings
-    accelerate.data_loader.DataLoaderShard: begin end reset get_sampler set_sampler
+    accelerate.data_loader.DataLoaderShard: adjust_state_dict_for_prefetch begin end reset get_sampler set_sampler
 
 absent: the optimizer is the script's own: `train` and `eval` are there where it has them
     accelerate.optimizer.AcceleratedOptimizer: train eval

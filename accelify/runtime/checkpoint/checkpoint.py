@@ -88,10 +88,13 @@ class Checkpoints:
 
     def register(self, *objects: Any) -> None:
         """Keep these objects' states, too. Raises: ValueError for one without state_dict and load_state_dict."""
-        bad = [one for one in objects if not (hasattr(one, "state_dict") and hasattr(one, "load_state_dict"))]
+        bad = [
+            f"Item at index {index}, `{type(one).__name__}`"
+            for index, one in enumerate(objects)
+            if not (hasattr(one, "state_dict") and hasattr(one, "load_state_dict"))
+        ]
         if bad:
-            kinds = ", ".join(type(one).__name__ for one in bad)
-            raise ValueError(f"register_for_checkpointing: {kinds} has no state_dict and load_state_dict")
+            raise ValueError(f"register_for_checkpointing: {', '.join(bad)} has no state_dict and load_state_dict")
         self.run.custom.extend(objects)
 
     def before_saving(self, hook: SaveHook) -> RemovableHandle:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -181,6 +182,16 @@ class _Prepared:
         for owner in own or [*samplers_of(loader), getattr(loader, "dataset", None)]:
             if hasattr(owner, "set_epoch"):
                 owner.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the loop over the loader is; the same on all processes, and what `save_state` keeps of it."""
+        return {**(state_of(self) or {}), "generators": generators_of(self)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Let the next loop go on where the state was taken; a warning says what makes that inexact."""
+        problem = load_state(self, state_dict, generators=state_dict["generators"])
+        if problem is not None:
+            warnings.warn(f"load_state_dict: {problem}", stacklevel=2)
 
 
 class PreparedIterable(_Prepared):

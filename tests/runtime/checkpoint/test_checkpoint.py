@@ -384,7 +384,7 @@ def test_what_is_no_data_is_refused_with_its_place(tmp_path):
     with pytest.raises(CannotSave, match=r"custom-0: state\.value\.inner\.1: a builtins\.object"):
         run.accelerator.save_state(tmp_path / "checkpoint")
     assert names_in(tmp_path) == []
-    with pytest.raises(ValueError, match="int has no state_dict"):
+    with pytest.raises(ValueError, match="Item at index 0, `int` has no state_dict"):
         run.accelerator.register_for_checkpointing(3)
 
 

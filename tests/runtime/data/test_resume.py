@@ -56,6 +56,22 @@ def test_what_workers_draw_is_drawn_again(workers, tmp_path):
     check_resumes("augmented", workers, [3, 6], tmp_path, epochs=1 if workers == "persistent" else 2)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_goes_on_where_its_state_was_taken(workers):
+    torch.manual_seed(3)
+    loader = alone().prepare(DataLoader(range(12), batch_size=2, shuffle=True, num_workers=workers))
+    seen, state = [], {}
+    for batch in loader:
+        seen.append(batch.tolist())
+        if len(seen) == 2:
+            state = loader.state_dict()
+    torch.manual_seed(4)
+    other = alone().prepare(DataLoader(range(12), batch_size=2, shuffle=True, num_workers=workers))
+    other.load_state_dict(state)
+    assert [batch.tolist() for batch in other] == seen[2:]
+    assert len(list(other)) == 6
+
+
 class Counted(torch.utils.data.Dataset):
     """Notes in a file what is fetched, in whichever process."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
@@ -117,6 +117,7 @@ class Trim:
     mean: the assignment of a mean, as of a loss, that is added for each row: it is taken again without the others.
     holds_means: whether a mean is added that was taken with them.
     skipped: runs of statements that fail where no row is left. rows: an expression that has these rows.
+    parts: what is trimmed where it is summed, instead of the names, which other code needs whole.
     """
 
     first: ast.stmt
@@ -125,6 +126,7 @@ class Trim:
     holds_means: bool = False
     skipped: tuple[tuple[ast.stmt, ...], ...] = ()
     rows: str = ""
+    parts: tuple[ast.expr, ...] = ()
 
 
 def trim_of(
@@ -137,8 +139,19 @@ def trim_of(
     summand = Summand(program, loop)
     every = [s for name, listed in added_in(loop).items() if name in sums for s in listed]
     adding = [s for s in every if summand.is_of_rows(_added(s)) is not False]
-    if not adding or not all(any(_has_rows(program, n) for n in ast.walk(_added(s))) for s in adding):
+    if not adding or not all(_holds_rows(program, _added(s)) for s in adding):
         return None
+    return _trim_of_names(summand, every, adding, updates) or _trim_of_parts(summand, adding)
+
+
+def _trim_of_names(
+    summand: Summand,
+    every: Sequence[ast.AugAssign | ast.Assign],
+    adding: Sequence[ast.AugAssign | ast.Assign],
+    updates: Collection[ast.Call],
+) -> Trim | None:
+    """The variables to trim before the first sum; None where other code needs them whole."""
+    program, loop = summand.program, summand.loop
     first = next(s for s in adding if not any(program.before(other, s) for other in adding if other is not s))
     updates = [u for u in updates if program.before(first, u)]
     rows = _Rows(program, loop, first)
@@ -159,15 +172,69 @@ def trim_of(
             return None
         if any(inner.owner(name) is frame and inner.reads.get(name) for inner in frame.walk() if inner is not frame):
             return None
-    products = [
-        n for s in adding for n in ast.walk(_added(s)) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)
-    ]
-    factors = [side for n in products for side in (n.left, n.right)]
-    means = [f for f in factors if not isinstance(f, (ast.Constant, ast.BinOp)) and not summand.is_of_rows(f)]
+    means = _means(summand, adding)
     taken = {_variable_of(side) for side in means}
     mean = _taken_again(program, loop, taken.pop() or "", first, counted) if len(taken) == 1 else None
     skipped = () if is_safe else tuple(_runs(program.block(first), {program.statement(s) for s in counted_in}))
     return Trim(first, tuple(rows.names), mean, bool(means) and mean is None, skipped, rows.text())
+
+
+def _trim_of_parts(summand: Summand, adding: Sequence[ast.AugAssign | ast.Assign]) -> Trim | None:
+    """The expressions to trim where they are summed: `(found == y)` of `(found == y).sum().item()`."""
+    parts = [_summed_parts(summand.program, _added(s)) for s in adding]
+    found = [part for listed in parts if listed is not None for part in listed]
+    if None in parts or not all(_keeps_every_row(summand.program, part) for part in found):
+        return None
+    return Trim(adding[0], (), holds_means=bool(_means(summand, adding)), parts=tuple(found))
+
+
+def _summed_parts(program: Program, value: ast.expr) -> list[ast.expr] | None:
+    """What a summand sums or counts the rows of; None where it is not clear."""
+    if not _holds_rows(program, value):
+        return []
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Mult)):
+        left, right = _summed_parts(program, value.left), _summed_parts(program, value.right)
+        return None if left is None or right is None else [*left, *right]
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
+        return None if _holds_rows(program, value.right) else _summed_parts(program, value.left)
+    if isinstance(value, ast.Attribute):
+        return [value.value] if methods.is_about(value.attr) else _summed_parts(program, value.value)
+    if isinstance(value, ast.Subscript):
+        return _summed_parts(program, value.value)
+    rows = rows_of(program, value) if isinstance(value, ast.Call) else ()
+    if not isinstance(value, ast.Call) or not rows:
+        return None
+    inner = object_of(program, value) or next(iter(value.args), None)
+    if inner is not None and all(row.has(Trait.SAME_VALUES) or row.has(Trait.SCALAR) for row in rows):
+        return _summed_parts(program, inner)
+    return [inner] if inner is not None and all(row.rows in (Rows.SUM, Rows.COUNT) for row in rows) else None
+
+
+def _keeps_every_row(program: Program, part: ast.expr) -> bool:
+    """Whether each row of the batch is one of an expression, in the same order, as far as its calls are known."""
+    calls = [n for n in ast.walk(part) if isinstance(n, ast.Call)]
+    return _keeps_rows_first(part) and all(_is_of_each_row(program, call) for call in calls)
+
+
+def _is_of_each_row(program: Program, call: ast.Call) -> bool:
+    """`x.view_as(y)`, `out.argmax(1)`, `out.max(dim=1)`."""
+    rows = rows_of(program, call)
+    is_method = object_of(program, call) is not None
+    said = [*call.args[0 if is_method else 1 :], *(k.value for k in call.keywords if k.arg in ("dim", "axis"))]
+    is_along_others = bool(said) and not (isinstance(said[0], ast.Constant) and said[0].value == 0)
+    return bool(rows) and all(
+        row.has(Trait.SAME_VALUES)
+        or row.rows is Rows.EACH
+        or (row.rows in (Rows.ALONG, Rows.EXTREME, Rows.SUM) and is_along_others)
+        for row in rows
+    )
+
+
+def _means(summand: Summand, adding: Sequence[ast.stmt]) -> list[ast.expr]:
+    """The factors in what is added that are no sums over rows: `loss.item()` of `loss.item() * len(y)`."""
+    nodes = [n for s in adding for n in ast.walk(s) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
+    factors = [side for n in nodes for side in (n.left, n.right)]
+    return [f for f in factors if not isinstance(f, (ast.Constant, ast.BinOp)) and not summand.is_of_rows(f)]
 
 
 class _Rows:
@@ -243,9 +310,8 @@ def _keeps_rows_first(value: ast.expr) -> bool:
 
 def _is_cut_out(node: ast.Subscript) -> bool:
     """Whether an item is a part of the rows; `topk(1)[1]` is all of what a call returns besides."""
-    return not _is_of_all_rows(node.slice) and isinstance(
-        node.slice if isinstance(node.value, ast.Call) else node.value, (ast.Name, ast.Slice)
-    )
+    is_chosen = isinstance(node.slice if isinstance(node.value, ast.Call) else node.value, ast.Name)
+    return not _is_of_all_rows(node.slice) and (is_chosen or isinstance(node.slice, ast.Slice))
 
 
 def _is_of_all_rows(key: ast.expr) -> bool:

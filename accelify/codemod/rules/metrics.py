@@ -66,7 +66,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
         assert accelerator is not None
         trim = script.metrics.trim(reduction)
         edits: list[Edit] = [Insert(reduction.anchor, "after", _statement(reduction, accelerator), order=order)]
-        if trim is not None:
+        if trim is not None and trim.names:
             names = ", ".join(trim.names)
             value = f"({names})" if len(trim.names) > 1 else names
             trimming = snippets.call_statement(names, f"{accelerator}.trim_for_metrics", value, trim.first.col_offset)
@@ -74,6 +74,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
                 trimming = f"{_taken_again(trim.mean, accelerator)}\n{trimming}"
             edits.append(Insert(trim.first, "before", trimming))
             edits.extend(Wrap(statements, f"if len({trim.rows}):") for statements in trim.skipped)
+        parts = trim.parts if trim is not None else ()
+        edits.extend(_trimmed(part, accelerator) for part in parts)
         yield Change(
             rule=NAME,
             path=script.path(reduction.loop),
@@ -160,6 +162,12 @@ def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
     for read in evaluation.shown[:1]:
         message = "until the loop is over, what is shown here is computed from this process's shard only"
         yield Remark(NAME, script.path(read), read, message, Tier.ADVICE)
+
+
+def _trimmed(part: ast.expr, accelerator: str) -> Replace:
+    """`accelerator.trim_for_metrics(found == y)`, where it is summed."""
+    trimmed = partial(snippets.passed_to, function=f"{accelerator}.trim_for_metrics")
+    return Replace(part, trimmed, keeps=(part,), reads=(accelerator.split(".")[0],))
 
 
 def _taken_again(mean: ast.Assign, accelerator: str) -> str:

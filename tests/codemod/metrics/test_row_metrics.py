@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from accelify.codemod.metrics.row_metrics import Summand, trim_of
+from accelify.codemod.metrics.row_metrics import Summand, Trim, trim_of
 from tests.codemod.metrics.loops import in_loop
 from tests.codemod.training_scripts import STEP, training
 
@@ -34,13 +36,18 @@ def test_what_grows_with_the_rows(value: str, of_rows: bool | None) -> None:
     assert Summand(facts.program, loop).is_of_rows(facts.call("use(").args[0]) is of_rows
 
 
-def trimmed(added: str) -> tuple[str, ...] | None:
+def trim(added: str) -> Trim | None:
     facts = training(
         epoch="correct, n = 0, 0", step=f"out = model(x)\n{STEP}{added}\n", end_of_epoch="print(correct / n)"
     )
     loop = facts.script.metrics.shared_loops[0]
-    found = trim_of(facts.program, loop, ["correct", "n"])
-    return None if found is None else found.names
+    return trim_of(facts.program, loop, ["correct", "n"])
+
+
+def trimmed(added: str) -> tuple[str, ...] | None:
+    """The variables that keep only the rows that count, if there are any."""
+    found = trim(added)
+    return found.names or None if found is not None else None
 
 
 def test_names_that_keep_only_the_rows_that_count() -> None:
@@ -68,6 +75,36 @@ def test_numbers_of_batches_are_not_trimmed() -> None:
 )
 def test_what_is_computed_between_the_sums_is_of_the_rows_that_are_left(added: str, names: set[str]) -> None:
     assert set(trimmed(added) or ()) == names
+
+
+@pytest.mark.parametrize(
+    ("added", "parts"),
+    [
+        ("correct += (out.argmax(1) == y).sum().item()\nn += y.size(0)", ["out.argmax(1) == y", "y"]),
+        ("n += len(y)\nif x.any(): correct += torch.sum(out.argmax(1).eq(y)).item()", ["y", "out.argmax(1).eq(y)"]),
+        ("n += loss.item() * len(x)", ["x"]),
+        ("n += (out.argmax(1) == y).sum() / 2 + x.shape[0]", ["out.argmax(1) == y", "x"]),
+    ],
+)
+def test_parts_are_trimmed_where_other_code_needs_the_whole(added: str, parts: list[str]) -> None:
+    found = trim(f"{added}\nuse(out, y, x)")
+    assert found is not None
+    assert [ast.unparse(part) for part in found.parts] == parts
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "n += (out.argmax(0) == y).sum()",  # along the rows
+        "n += measure(out, y)",
+        "n += (out.argmax(1) == y)[:2].sum()",
+        "n += measure(out).eq(y).sum()",
+        "n += (out.argmax(1) == y).float().mean()",
+        "n += (out.argmax(1) == y).sum() / len(y)",
+    ],
+)
+def test_parts_that_may_be_of_other_rows_stay(added: str) -> None:
+    assert trim(f"{added}\nuse(out, y, x)") is None
 
 
 @pytest.mark.parametrize(

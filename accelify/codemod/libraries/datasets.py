@@ -73,8 +73,13 @@ effects=asks_network+writes_files
 returns=transform
     torchvision.transforms torchaudio.transforms monai.transforms timm.data: *
     albumentations albumentations.pytorch kornia.augmentation kornia.geometry: *
+returns=transform traits=setup keeps=0
+    torchvision.transforms torchvision.transforms.v2: Compose
 returns=transform traits=setup
-    torchvision.transforms: ToTensor Normalize Resize CenterCrop Compose Grayscale Pad Lambda
+    torchvision.transforms: Lambda
+returns=fixed_transform traits=setup
+    torchvision.transforms torchvision.transforms.v2: ToTensor Normalize Resize CenterCrop Grayscale Pad PILToTensor
+        ConvertImageDtype FiveCrop TenCrop ToImage ToDtype
 returns=tensor device=host
     torchvision.transforms.functional torchaudio.functional: *
     torchvision.utils: make_grid draw_bounding_boxes draw_segmentation_masks
@@ -88,6 +93,8 @@ returns=image
     <to_image>: __call__ forward
 effects=draws_torch
     <transform>: __call__ forward
+-
+    <fixed_transform>: __call__ forward
 mutates=self keeps=0
     <transform>: append
 -

@@ -28,6 +28,7 @@ BASED_ON = {
     "loader_iterator": "iterator",
     "geometric_batch": "tensor",
     "tensor_dataset": "dataset",
+    "fixed_transform": "transform",
     "vector_environment": "environment",
     "axes": "figure",
     "tensorboard": "tracker",

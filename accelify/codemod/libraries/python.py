@@ -351,7 +351,9 @@ returns=number same=no
 returns=string same=no
     platform: node uname
     socket: gethostname getfqdn gethostbyname
-    os: uname getlogin
+    os: uname
+returns=string effects=reads_environment
+    os: getlogin
     getpass: getuser
 returns=string
     platform: *

@@ -11,7 +11,10 @@ _DEVICE_TYPES = ("cuda", "cpu", "mps", "xpu")
 _DEVICE_NAME = re.compile(r"(^|_)(devices?|dev|gpus?|cuda)(_ids?)?$|^(local_)?rank$")
 _DEVICE_WORD = re.compile(r"cpu|cuda|gpu|device", re.IGNORECASE)
 _OF_THE_MACHINE = ("torch.cuda", "torch.accelerator", "platform.", "sys.platform", "os.name")
-_OPTIONS = re.compile(r"(self\.)?(args|opts?|config|cfg|hparams|params|flags)", re.IGNORECASE)
+_OPTIONS = re.compile(
+    r"(self\.)?(args|arguments|opts?|options|conf|configs?|cfgs?|hp|hps|hyp|hparams?|params|settings|flags)",
+    re.IGNORECASE,
+)
 _PARALLEL_OPTION = re.compile(r"(^|_)(n|num|multi|number_of)_?gpus?$|parallel$")
 _DEVICE_OPTIONS = frozenset({"device", "dev", "use_cuda", "cuda", "gpu"})
 _LOSS = re.compile(r"(loss|criterion|entropy)(_(fn|func|function|f))?$|mean$", re.IGNORECASE)

@@ -15,7 +15,7 @@ from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.scopes import Scope, names_in
-from accelify.codemod.semantics.values import Generated, Value
+from accelify.codemod.semantics.values import Generated, Made, Value
 
 
 def draws(program: Program, call: ast.Call) -> bool:
@@ -26,8 +26,19 @@ def draws(program: Program, call: ast.Call) -> bool:
     rows = kinds.called(call) or (table.members(function.attr) if isinstance(function, ast.Attribute) else ())
     owner = function.value if isinstance(function, ast.Attribute) else function
     is_one_of_many = not kinds.name_of(function) and UNKNOWN in kinds.of(owner)
-    drawn = [_draws(row) for row in rows]
+    drawn = [_draws(row) for row in rows] if not _is_of_fixed_parts(program, owner) else []
     return ((all(drawn) if is_one_of_many else any(drawn)) and bool(rows)) or asks_environment(program, call)
+
+
+def _is_of_fixed_parts(program: Program, node: ast.expr) -> bool:
+    """Whether what is called only runs parts that draw nothing: `Compose([Resize(8), ToTensor()])`."""
+    made = [v.node for v in program.values(node) if isinstance(v, Made) and isinstance(v.node, ast.Call)]
+    parts = [c.args[0].elts if c.args and isinstance(c.args[0], (ast.List, ast.Tuple)) else [] for c in made]
+    if not all(parts) or not made or len(made) < len(program.values(node)):
+        return False
+    kinds = program.once(Effects).kinds
+    rows = [row for elements in parts for part in elements for row in kinds.rows(part, "__call__") or (None,)]
+    return all(row is not None and row.is_pure for row in rows)
 
 
 def _draws(row: Row) -> bool:

@@ -8,7 +8,7 @@ from accelify.codemod.files_written.clocks import Clocks
 from tests.codemod.facts import Facts, texts
 
 BEFORE = """\
-import argparse, os, time, uuid
+import argparse, getpass, os, socket, time, uuid
 from datetime import datetime
 stamp = datetime.now().strftime("%H")
 def name():
@@ -35,6 +35,9 @@ def behind(path: str) -> list[str]:
     ("path", "calls"),
     [
         ("f'a-{time.time()}'", ["time.time()"]),
+        ("f'/tmp/{getpass.getuser()}'", []),
+        ("os.getlogin() + '/' + os.environ['HOME']", []),
+        ("socket.gethostname()", ["socket.gethostname()"]),
         ("stamp", ["datetime.now().strftime('%H')"]),
         ("'a/' + stamp", ["datetime.now().strftime('%H')"]),
         ("name()", ["time.time()"]),

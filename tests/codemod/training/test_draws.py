@@ -10,7 +10,13 @@ from accelify.codemod.training.loops import Loops
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
 
-IMPORTS = "import random, torch, gym, remote\nimport numpy as np\nfrom torch import nn\nenv = gym.make('x')\n"
+IMPORTS = """\
+from torchvision import transforms as T
+import random, torch, gym, remote
+import numpy as np
+from torch import nn
+env = gym.make('x')
+"""
 
 
 @pytest.mark.parametrize(
@@ -31,6 +37,12 @@ IMPORTS = "import random, torch, gym, remote\nimport numpy as np\nfrom torch imp
         ("optimizer.step()", False),
         ("remote.optimizer.step()", False),
         ("env.close()", False),
+        ("T.RandomCrop(8)(x)", True),
+        ("T.Compose([T.RandomCrop(8), T.ToTensor()])(x)", True),
+        ("T.Compose(parts)(x)", True),
+        ("T.ToTensor()(x)", False),
+        ("T.v2.Resize(8)(x)", False),
+        ("T.Compose([T.Resize(8), T.ToTensor()])(x)", False),
     ],
 )
 def test_what_draws_at_random(call: str, is_drawn: bool) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from accelify.codemod.libraries import names
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Tracer, wrapped_by
+from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
 from accelify.codemod.semantics.values import Instance, Made, Value
 from accelify.codemod.training.loops import Data, Loops, Training
 from accelify.codemod.training.roles import Roles
@@ -139,9 +139,9 @@ class _Fixed:
             return "batch" in name and given.value == size.value
         if not isinstance(given, (ast.Name, ast.Attribute)) or not isinstance(size, (ast.Name, ast.Attribute)):
             return False
-        ends = {chain[-1].node for chain in self.tracer.chains(size)}
+        ends = set(map(_end, self.tracer.chains(size)))
         is_option = isinstance(size, ast.Attribute) and ast.unparse(size) == ast.unparse(given)
-        return is_option or any(chain[-1].node in ends for chain in self.tracer.chains(given))
+        return is_option or any(_end(chain) in ends for chain in self.tracer.chains(given))
 
     def _is_asked(self, size: ast.expr) -> bool:
         """Whether the training compares something with the size, as what leaves out smaller batches does."""
@@ -153,6 +153,12 @@ class _Fixed:
             for side in (node.left, *node.comparators)
         )
         return any(self._is_same(size, side, "batch") for side in compared)
+
+
+def _end(chain: Chain) -> tuple[ast.AST, tuple[str, ...]]:
+    """Where a value comes from, with the keys of the containers that it is taken out of."""
+    taken = [b.node for b in chain if b.kind == "item"]
+    return chain[-1].node, tuple(ast.unparse(n.slice) for n in taken if isinstance(n, ast.Subscript))
 
 
 def _drops_last(loader: ast.Call) -> bool:

@@ -106,6 +106,9 @@ class Net(nn.Module):
     def init_hidden(self, n): return torch.zeros(n, 4)
     def forward(self, x): return x
 size = 2
+settings = {"size": 2, "height": 2}
+rows_in_batch, height = settings["size"], settings["height"]
+same = settings["size"]
 """
 
 
@@ -128,6 +131,8 @@ def fixed(made: str, size: str = "size", batch: str = "", loader: str = "") -> l
         ("Net()", "size", "h = net.init_hidden(len(x))", []),
         ("Net(size)", "size", "if len(x) != size: continue", []),
         ("nn.Linear(size, 1)", "size", "", []),
+        ("Net(height)", "rows_in_batch", "", []),  # another key
+        ("Net(same)", "rows_in_batch", "", ["same"]),
     ],
 )
 def test_a_model_that_is_told_the_size(made: str, size: str, batch: str, given: list[str]) -> None:

@@ -109,6 +109,15 @@ effects=writes_files returns=pages traits=opens
     matplotlib.backends.backend_pdf: PdfPages
 effects=writes_files mutates=self
     <pages>: savefig close attach_note
+effects=plots returns=animation
+    matplotlib.animation: *Animation
+    celluloid: Camera.animate
+effects=writes_files mutates=self
+    <animation>: save
+mutates=self
+    <animation>: pause resume
+returns=string
+    <animation>: to_html5_video to_jshtml
 effects=plots returns=tuple
     matplotlib.pyplot: subplots
 effects=shows

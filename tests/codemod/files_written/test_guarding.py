@@ -29,6 +29,20 @@ def test_what_writes_with_what_only_it_needs() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("made", "saved"),
+    [
+        (
+            "import matplotlib.animation as ma\nfilm = ma.FuncAnimation(f, draw)\n",
+            "film.save('a.gif', writer='pillow')",
+        ),
+        ("from matplotlib import animation\nfilm = animation.ArtistAnimation(f, a)\n", "film.save(p)"),
+    ],
+)
+def test_an_animation_is_written_by_one_process(made: str, saved: str) -> None:
+    assert [run[-1] for run in runs(f"{made}{saved}\n")] == [saved]
+
+
 def test_what_others_read_is_not_for_one_process() -> None:
     assert runs("text = json.dumps(a)\nwith open(p, 'w') as f:\n    f.write(text)\nuse(text)\n") == [
         ["with open(p, 'w') as f:\n    f.write(text)"]

@@ -296,7 +296,9 @@ class Ranks:
         if around:
             return None if self._begins_anew(definition, around[0]) else around[0]
         loop = self.loop_that_runs(self.program.frame(node)) if self._outlives_its_function(definition) else None
-        return None if loop is None or self._is_replaced_before(definition, loop) else loop
+        if loop is None or self._is_replaced_before(definition, loop):
+            return None
+        return None if self._begins_anew(definition, self.program.frame(node).node) else loop
 
     def _is_replaced_before(self, definition: Definition, loop: Loop) -> bool:
         """Whether each round of a loop gives an attribute another value, before it calls what changes that."""
@@ -404,17 +406,17 @@ class Ranks:
     def _names_variable(self, node: ast.expr, variable: Variable) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute)) and self.chains.variable(node) == variable
 
-    def _begins_anew(self, definition: Definition, loop: Loop) -> bool:
-        """Whether each round of a loop gives a variable another value or object before a definition changes it."""
+    def _begins_anew(self, definition: Definition, run: ast.AST) -> bool:
+        """Whether each round of a loop, or call of a function, gives a variable a new value before it is changed."""
         begins = [
             other.node
-            for other in self.chains.facts(loop).all_of(definition.variable)
-            if other.kind not in (Kind.IN_PLACE, Kind.AUGMENTED)
+            for other in self.chains.facts(run).all_of(definition.variable)
+            if other.kind not in (Kind.IN_PLACE, Kind.AUGMENTED, Kind.PARAMETER)
             and other != definition
-            and self.program.inside(other.node, loop)
+            and self.program.inside(other.node, run)
             and not self._reads_itself(other)
         ]
-        return bool(begins) and self.chains.flow(loop).is_covered(begins, definition.node)
+        return bool(begins) and self.chains.flow(run).is_covered(begins, definition.node)
 
     def _given_by(self, definition: Definition) -> _Labels:
         kind, node = definition.kind, definition.node

@@ -185,6 +185,20 @@ def test_a_state_that_each_batch_begins_anew(begin: str) -> None:
     assert carried == ([About.CARRIED] if "* 0" in begin else [])
 
 
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        ("self.hidden = x.sum(0); self.hidden *= 0.1; out = out + self.hidden.sum()", []),
+        ("self.hidden = x.sum(0); self.hidden.mul_(2); out = out + self.hidden.sum()", []),
+        ("self.put(x, i); out = out + self.hidden.sum()", []),
+        ("self.hidden += x.sum(0).detach()", [About.STATE]),
+    ],
+)
+def test_a_state_that_each_call_begins_anew(forward: str, expected: list[About]) -> None:
+    put = "self.hidden = x.sum(0); self.hidden = self.hidden + 1"
+    assert kept(forward=forward, put=put) == expected
+
+
 def test_what_a_module_only_remembers_of_its_last_batch() -> None:
     assert kept(forward="self.last = x.detach()") == []
     assert kept(forward="self.calls = getattr(self, 'calls', 0) + 1") == []

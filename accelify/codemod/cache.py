@@ -155,4 +155,6 @@ def _result(plain: dict[str, Any]) -> FileResult:
 
 
 def _typed(plain: dict[str, Any]) -> dict[str, Any]:
-    return {**plain, "tier": Tier(plain["tier"]), "evidence": tuple(plain["evidence"])}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()} | {
+        "tier": Tier(plain["tier"])
+    }

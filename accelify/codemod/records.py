@@ -24,8 +24,8 @@ def changes_of(made: Plan, path: str, lost: Sequence[str]) -> list[ChangeRecord]
 def notes_of(made: Plan, path: str, lines: Lines) -> list[Note]:
     """The notes of a file; those that say the same of several places are one, at the first of these."""
     return [
-        Note(line, first.rule, first.tier, message, made.evidence(path, line_of(first.node)))
-        for first, line, message in _told([r for r in made.remarks if r.path == path], lines)
+        Note(line, first.rule, first.tier, message, made.evidence(path, line_of(first.node)), shows=shows)
+        for first, line, message, shows in _told([r for r in made.remarks if r.path == path], lines)
     ]
 
 
@@ -33,14 +33,14 @@ def notes_elsewhere(made: Plan, changed: Collection[str], lines: Lines) -> tuple
     """The notes of files that do not change, which name their places themselves."""
     found = []
     left = [r for r in made.remarks if r.path not in changed]
-    for first, line, message in sorted(_told(left, lines), key=lambda t: (t[0].path, t[1], t[0].rule, t[2])):
+    for first, line, message, shows in sorted(_told(left, lines), key=lambda t: (t[0].path, t[1], t[0].rule, t[2])):
         evidence = made.evidence(first.path, line_of(first.node))
-        found.append(Note(1, first.rule, first.tier, f"{first.path}:{line}: {message}", evidence))
+        found.append(Note(1, first.rule, first.tier, f"{first.path}:{line}: {message}", evidence, shows=shows))
     return tuple(dict.fromkeys(found))
 
 
-def _told(remarks: Iterable[Remark], lines: Lines) -> Iterator[tuple[Remark, int, str]]:
-    """The notes, each with the line of its first place and its words: `... ; also `n` (line 12), line 20`."""
+def _told(remarks: Iterable[Remark], lines: Lines) -> Iterator[tuple[Remark, int, str, tuple[str, ...]]]:
+    """The notes: line, words (`...; also `n` (line 12), line 20`), and the places that show values of one process."""
     alike: dict[tuple[str, Tier, str], list[Remark]] = {}
     for remark in remarks:
         alike.setdefault((remark.rule, remark.tier, remark.message), []).append(remark)
@@ -54,7 +54,8 @@ def _told(remarks: Iterable[Remark], lines: Lines) -> Iterator[tuple[Remark, int
 
         listed = dict.fromkeys(named((r.path, r.node), r.about) for r in others)
         also = [place for place in listed if place != named((path, first.node), first.about)]
-        yield first, line, first.text(named) + (f"; also {', '.join(also)}" if also else "")
+        shows = dict.fromkeys(f"{at}:{_line(at, node, lines)}" for r in same for at, node in r.shows)
+        yield first, line, first.text(named) + (f"; also {', '.join(also)}" if also else ""), tuple(shows)
 
 
 def _line(path: str, node: ast.AST, lines: Lines) -> int:

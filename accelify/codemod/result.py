@@ -49,7 +49,8 @@ class ChangeRecord:
 class Note:
     """Something a person should look at; its line (from 1) is of the new file when the file was migrated.
 
-    cell: the one of a notebook (from 1) in which the line is counted.
+    cell: the one of a notebook (from 1) in which the line is counted. shows: the places, `train.py:57`, at which
+    values of one process's own are shown or saved.
     """
 
     line: int
@@ -58,6 +59,7 @@ class Note:
     message: str
     evidence: tuple[str, ...] = ()
     cell: int | None = None
+    shows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the s
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help=STEPS)
 @click.option("--full", is_flag=True, help="Run until the script ends, instead of some steps.")
 @click.option("--synthetic", is_flag=True, help="Small made-up data for datasets that are not here.")
-@click.option("--pretend-gpu", is_flag=True, help="All steps on pretend GPUs, too, not two.")
+@click.option("--pretend-gpu/--no-pretend-gpu", default=True, help="Whether to run on pretend GPUs, too.")
 @click.option(
     "--timeout", type=SECONDS, default=600.0, show_default=True, metavar="SECONDS", help="Longest time for one run."
 )
@@ -100,7 +100,7 @@ def command(
         processes=processes,
         limits=limits,
         synthetic=64 if synthetic else 0,
-        gpu_steps=None if pretend_gpu else 2,
+        on_gpus=pretend_gpu,
         folder=Path.cwd(),
     )
     with tidy_end():

@@ -20,9 +20,6 @@ REMOVABLE = {
     "augmentation": "augmentation seeded by sample",
     "draw": "noise drawn for the whole batch, of which each rank takes its rows",
 }
-# A run of the original's that takes less is made on pretend GPUs as far as it went, to its evaluation and its end.
-# Units: seconds.
-SHORT = 6.0
 # With these, ranks get into each other's way; it is not the size of the batch.
 FILE_ERRORS = ("EOFError", "OSError", "File", "PermissionError", "_pickle.UnpicklingError", "NotADirectoryError")
 NO_GPU = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver")
@@ -38,7 +35,7 @@ class Request:
 
     module: the script's name where it is run as `python -m` runs it.
     launched: whether to run the processes also as `accelify launch` starts them.
-    gpu_steps: how many steps of the run on pretend GPUs, None for all that were asked for, 0 for no such run.
+    on_gpus: whether to run them also on pretend GPUs, as far as the original went: to its evaluation and its end.
     The migrated script is `against`, a file; or `rewritten`, what a rewrite has made; else the rewrite is done here.
     """
 
@@ -52,7 +49,7 @@ class Request:
     limits: Limits = field(default_factory=Limits)
     synthetic: int = 0
     launched: bool = True
-    gpu_steps: int | None = 2
+    on_gpus: bool = True
     folder: Path = Path()
 
 
@@ -75,7 +72,6 @@ class Experiment:
         self._project = project
         self._rewritten = rewritten
         self._limits = replace(request.limits, reach=0.0)
-        self._is_short = False  # the original's run
         self._evaluated: tuple[int, ...] = ()  # data sets, by number
 
     def evidence(self) -> Evidence:
@@ -91,8 +87,11 @@ class Experiment:
             made = made if DIVIDED in made else (*made, DIVIDED)
         notes = self._rewritten.notes
         baseline, many, cannot_split = compared.baseline, compared.many, compared.cannot_split
-        evidence = Evidence(first, one, baseline, many, notes, made, cannot_split, launched, again=again)
-        return evidence if self._request.gpu_steps == 0 else self._with_pretend_gpus(evidence)
+        own = self._rewritten.own_values
+        evidence = Evidence(
+            first, one, baseline, many, notes, made, cannot_split, launched, again=again, own_values=own
+        )
+        return self._with_pretend_gpus(evidence) if self._request.on_gpus else evidence
 
     def _with_pretend_gpus(self, evidence: Evidence) -> Evidence:
         """The evidence with a run on pretend GPUs, and where that fails with the original's own."""
@@ -103,11 +102,7 @@ class Experiment:
         return replace(evidence, on_gpus=run, original_on_gpu=original)
 
     def _on_pretend_gpus(self, order: Order, processes: int) -> Run:
-        """A run of as many steps as were asked for on GPUs."""
-        wanted = self._limits.steps if self._is_short else self._request.gpu_steps
-        counts = [count for count in (self._limits.steps, wanted) if count is not None]
-        order = replace(order, processes=processes, split=False, launched=True, bare=True, pretend=True)
-        return self._start(order, min(counts, default=None))
+        return self._start(replace(order, processes=processes, split=False, launched=True, bare=True, pretend=True))
 
     def _in_float64(self, first: Run, one: Run) -> Compared | None:
         """Both runs in float64, whose rounding no training amplifies; None where the script does not allow it."""
@@ -185,7 +180,6 @@ class Experiment:
         finally:
             self._limits = exactly
         trace = run.ranks[0]
-        self._is_short = run.seconds < SHORT
         self._evaluated = _evaluated(trace)
         if trace.stopped_after is not None:
             self._limits = replace(exactly, steps=trace.stopped_after)

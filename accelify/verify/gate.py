@@ -12,7 +12,7 @@ from accelify.verify.experiment import Request
 from accelify.verify.forking import Server
 from accelify.verify.prove import prove
 from accelify.verify.runs import DRIVEN, Progress
-from accelify.verify.scratch import CannotVerify, Project, Rewritten
+from accelify.verify.scratch import CannotVerify, Project, Rewritten, as_rewritten
 from accelify.verify.verdict import Status as RowStatus
 from accelify.verify.verdict import Verdict
 
@@ -63,8 +63,8 @@ def _as_rewritten(script: Path, migrated: Sequence[FileResult]) -> Rewritten:
         path = Path(os.path.realpath(result.path))
         if project.root not in path.parents:
             raise CannotVerify(f"{result.path} is not in the project of {script}, {project.root}")
-        files.append((path.relative_to(project.root), result.before, result.after))
-    return Rewritten(project, tuple(files))
+        files.append((path.relative_to(project.root), result))
+    return as_rewritten(project, files)
 
 
 def _reasons(verdict: Verdict) -> list[Note]:

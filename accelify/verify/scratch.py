@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelify.codemod.result import FileResult
 from accelify.errors import AccelifyError, place
 
 LEFT_OUT = {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
@@ -18,6 +22,7 @@ LARGE = 2**20
 # A folder tree with more entries than this is a data set: what is left of it is linked as whole folders.
 ENTRIES = 20_000
 PREFIX = "accelify-verify-"  # of the folders for temporary files
+_LINE = re.compile(r"(?::|, line )(\d+)$")  # at the end of a place
 
 
 class CannotVerify(AccelifyError):
@@ -64,12 +69,35 @@ def _crowds() -> tuple[Path, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnValue:
+    """A place that shows or saves a value of one process's own, as a note of the rewrite says.
+
+    file: what stands before the line in the names of places: a path, or a cell of a notebook. function: the first and
+    the last line of the function that the place is in, or of the file.
+    """
+
+    at: str
+    note: str
+    file: str
+    function: tuple[int, int]
+
+    def is_in_function_of(self, place: str | None) -> bool:
+        """Whether another place is in the same function: a file is opened there, and written line by line."""
+        match = _LINE.search(place or "")
+        return match is not None and (place or "")[: match.start()] == self.file and self._spans(int(match[1]))
+
+    def _spans(self, line: int) -> bool:
+        return self.function[0] <= line <= self.function[1]
+
+
+@dataclass(frozen=True, slots=True)
 class Rewritten:
     """The project in which the script is rewritten, and what the rewrite said."""
 
     project: Project
     files: tuple[tuple[Path, bytes, bytes], ...] = ()  # path in the project, before, after
     notes: tuple[str, ...] = ()
+    own_values: tuple[OwnValue, ...] = ()
 
 
 def copy_project(project: Project, target: Path) -> None:
@@ -119,22 +147,44 @@ def rewrite_copy(project: Project, copy: Path, also: Sequence[Path]) -> Rewritte
     migrated = [result for result in results if result.status is Status.MIGRATED]
     if not migrated:
         raise CannotVerify(_why_not(results[0], project.script).replace(front, ""))
-    files = []
-    notes = []
     for result in migrated:
         if copy not in Path(result.path).resolve().parents:
             raise CannotVerify(f"{result.path.removeprefix(front)} is a link to a folder outside of the project")
-        name = Path(result.path.removeprefix(front))
+    return as_rewritten(project, [(Path(result.path.removeprefix(front)), result) for result in migrated], front)
+
+
+def as_rewritten(project: Project, migrated: Sequence[tuple[Path, FileResult]], front: str = "") -> Rewritten:
+    """What a rewrite made of files of the project; `front` is what it had before their paths."""
+    files, notes, own = [], [], []
+    names = {result.path: str(name) for name, result in migrated}
+    for name, result in migrated:
         files.append((name, result.before, result.after))
-        told = [f"{place(str(name), note.line, cell=note.cell)}: {note.message}" for note in result.notes]
-        notes += [words.replace(front, "") for words in told]
-    return Rewritten(project, tuple(files), tuple(notes))
+        for note in result.notes:
+            words = f"{place(str(name), note.line, cell=note.cell)}: {note.message}".replace(front, "")
+            notes.append(words)
+            for shown in note.shows:
+                path, _, rest = shown.rpartition(":")
+                at = f"{names.get(path, path.removeprefix(front))}:{rest}"
+                text = result.after if path == result.path else b""
+                own.append(_own_value(at, words, text))
+    return Rewritten(project, tuple(files), tuple(notes), tuple(own))
 
 
-def _why_not(result: object, script: Path) -> str:
-    from accelify.codemod.result import FileResult, Status
+def _own_value(at: str, note: str, text: bytes) -> OwnValue:
+    match = _LINE.search(at)
+    assert match is not None
+    file, line = at[: match.start()], int(match[1])
+    if not file.endswith(".py") or not text:
+        return OwnValue(at, note, file, (0, sys.maxsize))  # a cell: all of it
+    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    spans = [(n.lineno, n.end_lineno or n.lineno) for n in functions]
+    around = [(first, last) for first, last in spans if first <= line <= last]
+    return OwnValue(at, note, file, max(around, default=(0, sys.maxsize)))
 
-    assert isinstance(result, FileResult)
+
+def _why_not(result: FileResult, script: Path) -> str:
+    from accelify.codemod.result import Status
+
     if (error := result.error) is not None:
         return f"{place(str(script), error.line, error.column, error.cell)}: {error.message}"
     reasons = "".join(f"\n  {place(str(script), note.line, cell=note.cell)}: {note.message}" for note in result.notes)

@@ -76,13 +76,14 @@ class Call:
 class Print:
     """A line that was printed, and whether the script had evaluated since its last backward pass.
 
-    passes: how many backward passes there had been.
+    passes: how many backward passes there had been. stack: the script's lines under way, `at` and its callers.
     """
 
     text: str
     at: str | None = None
     evaluation: bool = False
     passes: int = 0
+    stack: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,8 @@ class _Reader:
             if self._last is not None:
                 self._last.backwards += 1
         elif kind == "print":
-            trace.prints.append(Print(**event, passes=len(trace.backwards)))
+            stack = tuple(event.pop("stack"))
+            trace.prints.append(Print(**event, at=next(iter(stack), None), passes=len(trace.backwards), stack=stack))
         elif kind == "rates":
             self._rates[event["optimizer"]] = event
         elif kind == "step":

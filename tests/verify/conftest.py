@@ -57,7 +57,7 @@ def proving(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         if migrated is not None:
             new = tmp_path / "train_many.py"
             new.write_text(migrated)
-        more = {"gpu_steps": 0, "launched": False, **more}
+        more = {"on_gpus": False, "launched": False, **more}
         request = Request(tmp_path / "train.py", against=new, limits=limits, folder=tmp_path, **more)  # type: ignore[arg-type]
         verdict = prove(request, lambda words: None, server)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"] + ["train_many.py"] * (new is not None)

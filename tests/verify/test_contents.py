@@ -9,9 +9,9 @@ import numpy
 import pytest
 
 from accelify.verify.judging import contents
-from accelify.verify.trace import Backward, Run
+from accelify.verify.trace import Backward, Run, Write
 from accelify.verify.verdict import Status
-from tests.verify.test_judge import evidence, traced
+from tests.verify.test_judge import evidence, own_value, traced
 
 
 def array(*values: float) -> bytes:
@@ -20,9 +20,11 @@ def array(*values: float) -> bytes:
     return file.getvalue()
 
 
-def compared(name: str, theirs: bytes, ours: bytes, again: bytes | None = None, **more: object) -> tuple[Status, str]:
+def compared(
+    name: str, theirs: bytes, ours: bytes, again: bytes | None = None, write: Write | None = None, **more: object
+) -> tuple[Status, str]:
     original = traced(backwards=[Backward(1.0, "float64")])
-    found = evidence(original, traced(), traced(1), **more)
+    found = evidence(original, traced(writes=[write] if write else []), traced(1), **more)
     runs = [Run("run", found.many.ranks, contents={name: content}) for content in (theirs, ours)]
     repeated = None if again is None else replace(runs[0], contents={name: again})
     row = contents.contents(replace(found, baseline=runs[0], original=runs[0], many=runs[1], again=repeated))
@@ -57,5 +59,10 @@ def test_numbers_within_the_tolerance_and_what_differs_from_run_to_run_are_the_s
 def test_what_cannot_be_told_is_said() -> None:
     found = compared("a.pkl", b"\0a", b"\0b")
     assert found == (Status.NOTHING, "no file to compare was written; not compared: a.pkl")
-    notes = ("a.py:3: what is shown is of one process's own",)
-    assert compared("a.txt", b"0.5", b"0.2", b"0.5", notes=notes)[0] is Status.NATURE
+
+
+def test_a_note_excuses_only_the_files_of_its_function() -> None:
+    for line, status in ((4, Status.NATURE), (40, Status.DIFFERS)):
+        write = Write("a.txt", at=f"train.py:{line}")
+        own = (own_value("train.py:3"),)
+        assert compared("a.txt", b"0.5", b"0.2", b"0.5", write=write, own_values=own)[0] is status

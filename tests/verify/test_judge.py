@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from accelify.codemod.metrics.reports import About
-from accelify.codemod.rules.notes import _OWN
 from accelify.verify.judging import data, endings, outputs, training
-from accelify.verify.judging.evidence import OWN_OUTPUT, Evidence
+from accelify.verify.judging.evidence import Evidence
+from accelify.verify.scratch import OwnValue
 from accelify.verify.trace import (
     Backward,
     Checkpoint,
@@ -248,7 +247,11 @@ def test_checkpoints_with_other_keys_shapes_or_values() -> None:
 
 def printing(*lines: str) -> list[Print]:
     """Lines of a loss, the last one after evaluating."""
-    return [Print(text, f"train.py:{9 + index}", index == 1) for index, text in enumerate(lines)]
+    places = (f"train.py:{9 + index}" for index in range(len(lines)))
+    return [
+        Print(text, at, index == 1, stack=(at, "train.py:30"))
+        for index, (text, at) in enumerate(zip(lines, places, strict=True))
+    ]
 
 
 def test_every_printed_number_is_the_originals() -> None:
@@ -262,8 +265,13 @@ def test_every_printed_number_is_the_originals() -> None:
         "prints 0.1 for 0.75: each rank prints a number of its own shard, so it is not gathered"
     )
     assert outputs.printed(found).words == "prints 0.25 for 0.5 (half the original's)"
-    told = replace(found, notes=("train.py:10: what is shown is of one process's own batches",))
-    assert [row(told).status for row in (outputs.printed, outputs.evaluation)] == [Status.DIFFERS, Status.NATURE]
+    for at, status in (("train.py:10", Status.NATURE), ("train.py:30", Status.NATURE), ("train.py:11", Status.DIFFERS)):
+        told = replace(found, own_values=(own_value(at),))
+        assert [row(told).status for row in (outputs.printed, outputs.evaluation)] == [Status.DIFFERS, status]
+
+
+def own_value(at: str) -> OwnValue:
+    return OwnValue(at, "train.py:3: `total` adds up this process's shard only", "train.py", (1, 20))
 
 
 def test_a_mean_over_uneven_parts_of_a_batch_is_near() -> None:
@@ -286,8 +294,3 @@ def test_an_end_by_error_is_that_of_the_rank_whose_fault_it_is() -> None:
     own = replace(traced(1), end=End("error", 1, "ValueError: no", "train.py:8"))
     row = endings.ending(Run("original", (traced(),)), Run("many", (lost, own)))
     assert (row.words, row.at) == ("rank 1 fails: ValueError: no", "train.py:8")
-
-
-def test_every_note_on_a_value_of_one_shard_is_known() -> None:
-    messages = [message for about, (message, _) in _OWN.items() if about is not About.CARRIED]
-    assert [message for message in messages if not any(words in message for words in OWN_OUTPUT)] == []

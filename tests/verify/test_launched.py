@@ -9,7 +9,7 @@ from accelify.verify.trace import Draw, Nature, Pass, Print, Step, Trace
 from accelify.verify.verdict import Row, Status, Verdict, Which
 from tests.verify import scripts
 from tests.verify.conftest import LIMITS, Prove, differing
-from tests.verify.test_judge import evidence, passing, traced
+from tests.verify.test_judge import evidence, own_value, passing, traced
 
 CLASSIFIER, MIGRATED = scripts.CLASSIFIER, scripts.CLASSIFIER_MIGRATED
 
@@ -86,15 +86,17 @@ def test_a_larger_batch_that_no_note_mentions_differs() -> None:
 
 
 def test_draws_and_prints_are_compared_by_line() -> None:
-    mine = traced(draws=[Draw("randn", "a.py:3", "x")], prints=[Print("rank 0", "a.py:1"), Print("loss 0.5", "a.py:2")])
+    loss = Print("loss 0.5", "train.py:2", stack=("train.py:2",))
+    mine = traced(draws=[Draw("randn", "a.py:3", "x")], prints=[Print("rank 0", "a.py:1"), loss])
     other = traced(1, draws=[Draw("randn", "a.py:3", "y")], prints=[Print("rank 1", "a.py:1")])
     assert launched.random_numbers(evidence(mine, mine, other)).status is Status.HOLDS
     assert launched.random_numbers(evidence(mine, mine, mine)).status is Status.DIFFERS
     assert launched.printed(evidence(mine, mine, other)).status is Status.HOLDS
-    unlike = replace(other, prints=[Print("loss 0.25", "a.py:2")])
+    unlike = replace(other, prints=[replace(loss, text="loss 0.25")])
     assert launched.printed(evidence(mine, mine, unlike)).status is Status.DIFFERS
-    told = evidence(mine, mine, unlike, notes=("a.py:2: what is shown is of one process's own",))
-    assert launched.printed(told).status is Status.NATURE
+    for at, status in (("train.py:2", Status.NATURE), ("train.py:1", Status.DIFFERS)):
+        told = evidence(mine, mine, unlike, own_values=(own_value(at),))
+        assert launched.printed(told).status is status
 
 
 def test_batches_of_one_sample_are_taken_whole() -> None:

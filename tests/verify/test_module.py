@@ -27,7 +27,7 @@ def test_a_module_of_a_package_imports_as_it_does_under_python_m(server: Server,
         limits=replace(LIMITS, steps=2),
         folder=tmp_path,
         launched=False,
-        gpu_steps=0,
+        on_gpus=False,
     )
     verdict = prove(request, lambda words: None, server)
     assert differing(verdict) == []

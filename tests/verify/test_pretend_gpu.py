@@ -119,7 +119,7 @@ def line_of(text: str, part: str) -> str:
 
 
 def test_two_ranks_train_each_on_a_gpu_of_its_own(proving: Prove) -> None:
-    verdict = proving(scripts.RANDOM_BY_NATURE, limits=FEW, gpu_steps=None)
+    verdict = proving(scripts.RANDOM_BY_NATURE, limits=FEW, on_gpus=True)
     assert verdict.status == 0
     assert devices(verdict).words.startswith("2 steps, in which no operation mixes devices")
 
@@ -138,15 +138,14 @@ MISTAKES = {
 def test_a_device_mistake_is_found_with_its_line(kind: str, proving: Prove) -> None:
     old, new, part = MISTAKES[kind]
     text = MIGRATED.replace(old, new, 1)
-    found = devices(proving(CLASSIFIER, text, FEW, gpu_steps=2))
+    found = devices(proving(CLASSIFIER, text, FEW, on_gpus=True))
     assert found.status is Status.DIFFERS, found.words
     assert found.at == line_of(text, part)
 
 
-def test_a_short_script_is_run_to_its_evaluation(proving: Prove, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accelify.verify.experiment.SHORT", 600.0)
+def test_a_script_is_run_to_its_evaluation(proving: Prove) -> None:
     text = MIGRATED.replace("            correct += ", "            y = y.cpu()\n            correct += ")
-    found = devices(proving(CLASSIFIER, text, gpu_steps=2))
+    found = devices(proving(CLASSIFIER, text, on_gpus=True))
     assert (found.status, found.at) == (Status.DIFFERS, line_of(text, "correct += "))
 
 

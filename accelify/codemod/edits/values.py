@@ -170,6 +170,7 @@ class Remark:
     about: what the `{}` of the message stands for; notes of a file that differ in it alone become one.
     lines: the places that its `{0}`, `{1}` stand for.
     loaded: which files outside the program load the checkpoint that it is about: those are named.
+    shows: where values of one process's own, which the note is about, are shown or saved.
     """
 
     rule: str
@@ -183,6 +184,7 @@ class Remark:
     about: str = ""
     lines: tuple[tuple[Place, ...], ...] = ()
     loaded: Loaded | None = None
+    shows: tuple[Place, ...] = ()
 
     def text(self, named: Callable[[Place], str]) -> str:
         """The message with all that it stands for."""

@@ -52,7 +52,10 @@ def _placed(result: FileResult, notebooks: Mapping[str, Notebook]) -> FileResult
         return replace(found, cell=cell, line=line)
 
     changes = tuple(replace(moved(c, own), reason=say(c.reason, own)) for c in result.changes)
-    notes = [replace(moved(n, after), message=say(n.message, after)) for n in result.notes]
+    notes = [
+        replace(moved(n, after), message=say(n.message, after), shows=tuple(say(s, after) for s in n.shows))
+        for n in result.notes
+    ]
     if after is not None and result.status is not Status.DECLINED:
         notes += [Note(1, "notebooks", Tier.ADVICE, _UNREAD, cell=number) for number in after.unread]
     return replace(result, changes=changes, notes=tuple(notes))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from accelify.codemod.libraries.row import Trait
@@ -32,12 +33,16 @@ class About(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A value of one rank's own: what it is, where it comes to be or is shown, and its name."""
+    """A value of one rank's own: what it is, where it comes to be or is shown, and its name.
+
+    leaves: where it is shown, saved or handed over.
+    """
 
     about: About
     node: ast.AST
     text: str
     loop: ast.AST
+    leaves: tuple[ast.AST, ...] = ()
 
 
 class Reports:
@@ -54,6 +59,7 @@ class Reports:
         self.is_reduced = is_reduced
         self.losses = losses
         self._found: dict[tuple[object, ...], Report] = {}
+        self._leaves: defaultdict[tuple[object, ...], list[ast.AST]] = defaultdict(list)  # of what was found
         self._followed: set[tuple[Way, Given]] = set()  # what was said of one call's value is said of all
 
     def find(self) -> list[Report]:
@@ -64,7 +70,8 @@ class Reports:
             for loss in self.losses if not self.ranks.shards.draws else ():
                 self._of_state(loss)
         state = {r.node for r in self._found.values() if r.about in (About.STATE, About.CARRIED)}
-        return [r for r in self._found.values() if r.node not in state or r.about in (About.STATE, About.CARRIED)]
+        found = [replace(r, leaves=tuple(self._leaves.get(key, ()))) for key, r in self._found.items()]
+        return [r for r in found if r.node not in state or r.about in (About.STATE, About.CARRIED)]
 
     def _follow(self, sink: Sink, at: str | None = None) -> None:
         """Report a sink's own values; those that its function is given, where it is called."""
@@ -97,11 +104,16 @@ class Reports:
         if loop is not None:
             if sink.way in (Way.SHOWN, Way.SAVED):
                 text = self._named(sink.value, origin)
-                self._found.setdefault((About.BATCH, loop), Report(About.BATCH, sink.node, text, loop))
+                self._add((About.BATCH, loop), Report(About.BATCH, sink.node, text, loop), sink)
         else:
             text = self._named(sink.value, origin)
             key = (About.LAST, text, self.program.frame(sink.node))
-            self._found.setdefault(key, Report(About.LAST, sink.node, text, origin.node))
+            self._add(key, Report(About.LAST, sink.node, text, origin.node), sink)
+
+    def _add(self, key: tuple[object, ...], report: Report, sink: Sink) -> None:
+        self._found.setdefault(key, report)
+        if sink.way in (Way.SHOWN, Way.SAVED, Way.HANDED_OVER):
+            self._leaves[key].append(sink.node)
 
     def _of_running(self, sink: Sink, origin: Origin) -> None:
         loop = self.ranks.loop_of(origin.node)
@@ -110,13 +122,13 @@ class Reports:
         text = updated_text(self.ranks.chains, origin.node)
         if self.is_reduced(origin.node):
             if sink.way in (Way.SHOWN, Way.SAVED):
-                self._found.setdefault((About.UNFINISHED, text, loop), Report(About.UNFINISHED, sink.value, text, loop))
+                self._add((About.UNFINISHED, text, loop), Report(About.UNFINISHED, sink.value, text, loop), sink)
             return
         kind = {Updating.ADDS: About.SUM, Updating.COLLECTS: About.LIST}.get(
             updating(self.ranks.chains, origin.node), About.RUNNING
         )
         key = (text, self.program.frame(origin.node))
-        self._found.setdefault(key, Report(kind, origin.node, text, loop))
+        self._add(key, Report(kind, origin.node, text, loop), sink)
 
     def _of_state(self, loss: ast.expr) -> None:
         """Report what earlier steps put aside for the loss of a later one; a sum that is trained on itself is none."""

@@ -38,7 +38,8 @@ def find(script: Script) -> Iterator[Remark]:
     ends = tuple((script.path(node), node) for node in counts.limits() if script.distribution is None)
     counted = tuple(place for n in counts.intervals() if (place := (script.path(n), n)) not in ends)
     checked = tuple((script.path(node), node) for node in counts.checks() if script.distribution is None)
-    shown = tuple((script.path(r.node), r.node) for r in script.metrics.reports if r.about is About.BATCH)
+    batches = [r for r in script.metrics.reports if r.about is About.BATCH]
+    shown = tuple((script.path(r.node), r.node) for r in batches)
     taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
     elsewhere = "" if not others else " (and of {0})" if first in places else " (their size: {0})"
     learned = f"on N processes a step learns from N {taken}{elsewhere}"
@@ -51,7 +52,8 @@ def find(script: Script) -> Iterator[Remark]:
         message += ". A check of that number ({4}) may fail on N processes, though it holds in one"
     if shown and script.distribution is None:
         message += ". What is shown of single batches ({2}) is of one process's own"
-    yield Remark(NAME, *first, message, tier, lines=(tuple(others), counted, shown, ends, checked))
+    shows = tuple((script.path(node), node) for r in batches for node in r.leaves if script.distribution is None)
+    yield Remark(NAME, *first, message, tier, lines=(tuple(others), counted, shown, ends, checked), shows=shows)
     yield from _fixed(script)
 
 

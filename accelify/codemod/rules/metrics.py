@@ -161,7 +161,9 @@ def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
     """What the loop itself shows before it is over."""
     for read in evaluation.shown[:1]:
         message = "until the loop is over, what is shown here is computed from this process's shard only"
-        yield Remark(NAME, script.path(read), read, message, Tier.ADVICE)
+        shown = map(script.program.statement, evaluation.shown)
+        shows = tuple((script.path(statement), statement) for statement in shown)
+        yield Remark(NAME, script.path(read), read, message, Tier.ADVICE, shows=shows)
 
 
 def _trimmed(part: ast.expr, accelerator: str) -> Replace:

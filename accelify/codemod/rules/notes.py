@@ -173,7 +173,8 @@ def _own_values(script: Script) -> Iterator[Remark]:
         if report.about in _OF_SHARDS and _goes_over_all(script, report.node, report.loop):
             continue
         message, tier = _OWN[report.about]
-        yield Remark(NAME, script.path(report.node), report.node, message, tier, about=f"`{report.text}`")
+        shows = tuple((script.path(node), node) for node in report.leaves)
+        yield Remark(NAME, script.path(report.node), report.node, message, tier, about=f"`{report.text}`", shows=shows)
 
 
 def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:

@@ -70,19 +70,19 @@ class Lines:
     """A stream that records each whole line and hands everything on."""
 
     def __init__(self, stream: IO[str], recorder: Recorder, evaluations: Evaluations) -> None:
-        vars(self).update(_stream=stream, _recorder=recorder, _evaluations=evaluations, _begun="", _place=None)
+        vars(self).update(_stream=stream, _recorder=recorder, _evaluations=evaluations, _begun="", _stack=[])
 
     def write(self, text: str) -> int:
         """Hand the text on; record the lines that it completes."""
         own = vars(self)
         if text and not own["_begun"]:
-            own["_place"] = own["_recorder"].place()
+            own["_stack"] = own["_recorder"].stack()
         *lines, own["_begun"] = (own["_begun"] + text).split("\n")
         for line in lines:
             # A line that was drawn over is a progress bar's.
-            if line.strip() and own["_place"] is not None and "\r" not in line:
-                own["_recorder"].write("print", text=line, at=own["_place"], evaluation=own["_evaluations"].told())
-            own["_place"] = own["_recorder"].place()
+            if line.strip() and own["_stack"] and "\r" not in line:
+                own["_recorder"].write("print", text=line, stack=own["_stack"], evaluation=own["_evaluations"].told())
+            own["_stack"] = own["_recorder"].stack()
         return own["_stream"].write(text)  # type: ignore[no-any-return]
 
     def writelines(self, lines: Any) -> None:
@@ -106,9 +106,9 @@ def install(recorder: Recorder, reach: Reach) -> None:
     handle = logging.Logger.handle
 
     def logged(logger: logging.Logger, record: logging.LogRecord) -> None:
-        place = recorder.place()
+        stack = recorder.stack()
         if recorder.owns(record.pathname) and not logger.disabled:
-            recorder.write("print", text=record.getMessage(), at=place, evaluation=evaluations.told())
+            recorder.write("print", text=record.getMessage(), stack=stack, evaluation=evaluations.told())
         handle(logger, record)
 
     logging.Logger.handle = logged  # type: ignore[method-assign, assignment]

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any  # events hold what there is to say
 
 import numpy as np
@@ -31,12 +33,17 @@ class Recorder:
 
     def place(self, depth: int = 1) -> str | None:
         """`train.py:88`, the innermost line of the user's own code; None outside of it."""
-        frame = sys._getframe(depth)
+        return next(self._places(sys._getframe(depth)), None)
+
+    def stack(self) -> list[str]:
+        """All lines of the user's own code that are under way, the innermost first."""
+        return list(self._places(sys._getframe(1)))
+
+    def _places(self, frame: FrameType | None) -> Iterator[str]:
         while frame is not None:
             if self.owns(frame.f_code.co_filename):
-                return self.named(frame.f_code.co_filename, frame.f_lineno)
-            frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
-        return None
+                yield self.named(frame.f_code.co_filename, frame.f_lineno)
+            frame = frame.f_back
 
     def named(self, filename: str, line: int | None) -> str:
         """A place in one of the user's files; a notebook's cells are files called `train.ipynb:cell 4`."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any  # numpy is imported where an array is read
 
 from accelify.verify import compare
-from accelify.verify.judging.evidence import OWN_OUTPUT, Evidence, why_by_nature
+from accelify.verify.judging.evidence import Evidence, note_on_file, why_by_nature
 from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row, masked, share
 from accelify.verify.trace import Run
 from accelify.verify.verdict import Row
@@ -33,8 +33,8 @@ def contents(evidence: Evidence) -> Row:
     nature = why_by_nature(evidence)
     if nature:
         return make_row("contents", evidence.many, NATURE, f"{nature}; {row.words}", row.at)
-    if told := [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]:
-        return make_row("contents", evidence.many, NATURE, f"{row.words}, as the rewrite says: {told[0]}", row.at)
+    if note := note_on_file(evidence, row.at):
+        return make_row("contents", evidence.many, NATURE, f"{row.words}, as the rewrite says: {note}", row.at)
     return row
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from accelify.verify.trace import Pass, Run, Trace
+from accelify.verify.scratch import OwnValue
+from accelify.verify.trace import Pass, Print, Run, Trace
 
-# How the notes of the rewrite say that what is shown is one process's own.
-OWN_OUTPUT = ("of one process's own", "this process's own batches", "this process's shard", "only its shard")
 OWN_RANDOM_NUMBERS = "each rank draws random numbers of its own"
 
 
@@ -29,6 +28,7 @@ class Evidence:
     on_gpus: Run | None = None  # the rewritten script on pretend GPUs
     original_on_gpu: Run | None = None
     again: Run | None = None  # the original once more, where what it prints or writes may differ from run to run
+    own_values: tuple[OwnValue, ...] = ()  # which the notes of the rewrite name
 
     @property
     def dtype(self) -> str:
@@ -64,6 +64,16 @@ def why_by_nature(evidence: Evidence) -> str | None:
         return f"random numbers are drawn in the training step ({drawn[0].what} at {drawn[0].at})"
     bare = [each for each in many.ranks[0].natures if each.kind == "BatchNorm" and each.what]
     return f"BatchNorm {bare[0].what} ({bare[0].at})" if bare else None
+
+
+def note_on_line(evidence: Evidence, line: Print) -> str | None:
+    """The note of the rewrite that says that a printed line shows a value of one process's own."""
+    return next((own.note for own in evidence.own_values if own.at in line.stack), None)
+
+
+def note_on_file(evidence: Evidence, opened: str | None) -> str | None:
+    """The note that says so of what is saved in the function that opens a file."""
+    return next((own.note for own in evidence.own_values if own.is_in_function_of(opened)), None)
 
 
 def told_same_data(evidence: Evidence) -> list[str]:

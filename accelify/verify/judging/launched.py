@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from accelify.verify import compare
 from accelify.verify.judging import data, endings
-from accelify.verify.judging.evidence import OWN_OUTPUT, Evidence, told_same_data, training_passes
-from accelify.verify.judging.outputs import OF_ONE_STEP, by_site, is_of_one_step
+from accelify.verify.judging.evidence import Evidence, told_same_data, training_passes
+from accelify.verify.judging.outputs import OF_ONE_STEP, by_site, is_of_one_step, own_number
 from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row
-from accelify.verify.trace import Pass, Run, Step
+from accelify.verify.trace import Pass, Print, Run, Step
 from accelify.verify.verdict import Row
 
 # How the notes of the rewrite say that a step learns from more than it did.
@@ -183,7 +183,7 @@ def printed(evidence: Evidence) -> Row:
                 if found is None or found == ("0", str(rank)):
                     continue
                 words = f"rank 0 prints {found[0]}, rank {rank} {found[1]}: a number of one rank's own, not everyone's"
-                row = _own_number(evidence, words, at)
+                row = _own_number(evidence, words, line)
                 if row.status is DIFFERS:
                     return row
                 natural = natural or row
@@ -194,12 +194,10 @@ def printed(evidence: Evidence) -> Row:
     return make_row("printed", many, HOLDS, f"{counted(shown, 'line')}, no number of which is one rank's own")
 
 
-def _own_number(evidence: Evidence, words: str, at: str | None) -> Row:
+def _own_number(evidence: Evidence, words: str, line: Print) -> Row:
     """That a line shows one rank's own number, and whether it may."""
-    many = evidence.many
     pairs = zip(evidence.original.ranks[0].prints, evidence.one.ranks[0].prints, strict=False)
-    theirs = next((a.at for a, b in pairs if b.at == at), None)
-    if is_of_one_step(evidence, at, theirs, beside_original=False):
-        return make_row("printed", many, NATURE, f"{words}, but {OF_ONE_STEP}", at)
-    told = [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]
-    return make_row("printed", many, NATURE if told else DIFFERS, words, at)
+    theirs = next((a.at for a, b in pairs if b.at == line.at), None)
+    if is_of_one_step(evidence, line.at, theirs, beside_original=False):
+        return make_row("printed", evidence.many, NATURE, f"{words}, but {OF_ONE_STEP}", line.at)
+    return own_number("printed", evidence, words, line)

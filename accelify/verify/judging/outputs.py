@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from accelify.verify import compare
-from accelify.verify.judging.evidence import OWN_OUTPUT, Evidence, batch_sizes, why_by_nature
+from accelify.verify.judging.evidence import Evidence, batch_sizes, note_on_line, why_by_nature
 from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, counted, make_row, masked, named_ranks, share
 from accelify.verify.trace import Checkpoint, Print, Run, Trace
 from accelify.verify.verdict import Row
@@ -142,8 +142,7 @@ def _other_number(name: str, evidence: Evidence, line: Line, differ: tuple[str, 
         return make_row(name, many, NATURE, f"{words}, {OF_ONE_STEP}", line.ours.at)
     if len(set(line.ranks)) > 1:
         words += ": each rank prints a number of its own shard, so it is not gathered"
-        told = [note for note in evidence.notes if any(words in note for words in OWN_OUTPUT)]
-        return make_row(name, many, NATURE if told else DIFFERS, words, line.ours.at)
+        return own_number(name, evidence, words, line.ours)
     if not line.theirs.evaluation and _is_sum_over_ranks(evidence, line, differ):
         words = f"a sum over the ranks, each of which here has parts of all batches and not batches of its own; {words}"
         return make_row(name, many, NATURE, words, line.ours.at)
@@ -152,6 +151,13 @@ def _other_number(name: str, evidence: Evidence, line: Line, differ: tuple[str, 
         words = f"a batch of {uneven} is divided unevenly, so that the ranks' means are not of equal parts; {words}"
         return make_row(name, many, NATURE, words, line.ours.at)
     return make_row(name, many, DIFFERS, words, line.ours.at)
+
+
+def own_number(name: str, evidence: Evidence, words: str, line: Print) -> Row:
+    """That a line shows a number of one rank's own: right only where a note of the rewrite names the line."""
+    note = note_on_line(evidence, line)
+    words += f", as the rewrite says: {note}" if note else ""
+    return make_row(name, evidence.many, NATURE if note else DIFFERS, words, line.at)
 
 
 def is_of_one_step(evidence: Evidence, ours: str | None, theirs: str | None, *, beside_original: bool) -> bool:

@@ -11,6 +11,7 @@ from accelify.codemod.files.project import absolute
 from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.codemod.rules import notes
 from tests.codemod.facts import Facts
+from tests.codemod.pairs import run
 
 MAIN = """\
 import torch
@@ -110,3 +111,36 @@ def test_what_trains_behind_an_import_by_name_is_named(call: str, is_named: bool
     found = [r for r in notes.find(facts.script) if "migrate the one" in r.message]
     assert [(r.path, ast.unparse(r.node)) for r in found] == ([("gpus.py", call)] if is_named else [])
     assert all("`critic_loss.py`" in r.message for r in found)
+
+
+SHOWN = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+def show(words):
+    print(words)
+
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+worst = 0.0
+for x, y in DataLoader(torch.utils.data.TensorDataset(torch.rand(8, 2), torch.rand(8, 1)), batch_size=2):
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    show(f"loss {loss.item()}")
+    worst = worst * 0.9 + loss.item()
+show(f"running loss {worst}")
+print("done")
+"""
+
+
+def test_notes_on_values_of_one_process_name_the_lines_that_show_them() -> None:
+    result = run(SHOWN)
+    lines = result.after.decode().splitlines()
+    shows = {shown for note in result.notes for shown in note.shows}
+    assert {lines[int(place.rpartition(":")[2]) - 1].strip() for place in shows} == {
+        'show(f"loss {loss.item()}")',
+        'show(f"running loss {worst}")',
+    }

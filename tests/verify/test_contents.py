@@ -20,6 +20,13 @@ def array(*values: float) -> bytes:
     return file.getvalue()
 
 
+def image(*values: int) -> bytes:
+    pillow = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    pillow.fromarray(numpy.array([values], "uint8")).save(file, "PNG")
+    return file.getvalue()
+
+
 def compared(
     name: str, theirs: bytes, ours: bytes, again: bytes | None = None, write: Write | None = None, **more: object
 ) -> tuple[Status, str]:
@@ -54,6 +61,12 @@ def test_numbers_within_the_tolerance_and_what_differs_from_run_to_run_are_the_s
     assert compared("a.txt", b"0.123456 at 12:30:01\n", b"0.123457 at 12:31:00\n")[0] is Status.HOLDS
     assert compared("a.txt", b"at 173 0.5\n", b"at 175 0.5\n", b"at 174 0.5\n")[0] is Status.HOLDS
     assert compared("a.txt", b"at 173 0.5\n", b"at 175 0.2\n", b"at 174 0.5\n")[0] is Status.DIFFERS
+
+
+def test_images_are_compared_by_their_pixels() -> None:
+    assert compared("a.png", image(7, 100), image(7, 101))[0] is Status.HOLDS
+    assert compared("a.png", image(7, 100), image(7, 103))[1] == "a.png: 3 of 8 values are not the original's"
+    assert "not compared" in compared("a.png", image(7, 100), b"\x89PNG\0")[1]
 
 
 def test_what_cannot_be_told_is_said() -> None:

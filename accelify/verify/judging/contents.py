@@ -1,4 +1,4 @@
-"""Do the files that were written hold the same: text, CSV and JSON number by number, arrays value by value?"""
+"""Do the files that were written hold the same: text, CSV and JSON by number, arrays by value, images by pixel?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any  # numpy is imported where an array is read
 
 from accelify.verify import compare
@@ -16,6 +17,8 @@ from accelify.verify.verdict import Row
 
 ARRAYS = (".npy", ".npz")
 CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")  # their tensors are compared elsewhere
+# By how many of 255 levels a pixel may be off that shows a number within the tolerance; JPEG spreads it over others.
+LEVELS = {".png": 1, ".bmp": 1, ".gif": 1, ".tif": 1, ".tiff": 1, ".jpg": 8, ".jpeg": 8}
 _ZIP = b"PK\x03\x04"
 
 
@@ -73,8 +76,13 @@ def _differ(name: str, ours: bytes, theirs: bytes, again: bytes, relative: float
     """How the contents of two files differ, nothing where they do not; None where that cannot be told."""
     if ours == theirs:
         return ""
-    if name.endswith(ARRAYS):
-        return _arrays_differ(ours, theirs, again, relative)
+    levels = LEVELS.get(Path(name).suffix.lower())
+    if name.endswith(ARRAYS) or levels is not None:
+        try:
+            found = [dict((_arrays if levels is None else _pixels)(content)) for content in (ours, theirs, again)]
+        except (ImportError, OSError, ValueError):  # no Pillow, an array of Python objects, or half a file
+            return None
+        return _arrays_differ(*found, relative, levels if relative and levels else 0)
     texts = [_as_text(content) for content in (ours, theirs, again)]
     if any(text is None for text in texts):
         return None
@@ -111,11 +119,10 @@ def _spread(text: str) -> str:
         return text
 
 
-def _arrays_differ(ours: bytes, theirs: bytes, again: bytes, relative: float) -> str | None:
-    try:
-        mine, other, repeated = (dict(_arrays(content)) for content in (ours, theirs, again))
-    except ValueError:  # an array of Python objects, or half a file
-        return None
+def _arrays_differ(
+    mine: dict[str, Any], other: dict[str, Any], repeated: dict[str, Any], relative: float, levels: int
+) -> str:
+    """How arrays differ; `levels`: by how much whole numbers may."""
     if mine.keys() != other.keys():
         return f"has {', '.join(mine)} for {', '.join(other)}"
     for key, theirs_array in other.items():
@@ -125,12 +132,22 @@ def _arrays_differ(ours: bytes, theirs: bytes, again: bytes, relative: float) ->
             return f"{front}{a.dtype}{list(a.shape)} for {b.dtype}{list(b.shape)}"
         if (a == b).all() or (b != repeated[key]).any():
             continue
+        if levels and abs(a.astype(int) - b).max() <= levels:
+            continue
         if b.dtype.kind not in "fc" or not relative:
             return f"{front}{int((a != b).sum())} of {b.size} values are not the original's"
         apart, size = float(abs(a - b).max()), float(abs(b).max())
         if not apart <= relative * size:
             return f"{front}values differ by {share(apart, size)} of their size"
     return ""
+
+
+def _pixels(content: bytes) -> Iterator[tuple[str, Any]]:
+    import numpy
+    from PIL import Image  # not a dependency: where it is absent, images are not compared
+
+    with Image.open(io.BytesIO(content)) as image:
+        yield "", numpy.asarray(image.convert("RGBA"))
 
 
 def _arrays(content: bytes) -> Iterator[tuple[str, Any]]:

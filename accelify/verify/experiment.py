@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify.verify import compare
+from accelify.verify.judging import training
 from accelify.verify.judging.contents import CHECKPOINTS
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.judging.launched import times
 from accelify.verify.runs import Limits, Order, Runner
 from accelify.verify.scratch import CannotVerify, Project, Rewritten
 from accelify.verify.trace import Backward, Run, Trace
+from accelify.verify.verdict import Status
 
 # What can be taken away in all runs alike, so that runs over several processes can be compared.
 REMOVABLE = {
@@ -91,7 +93,19 @@ class Experiment:
         evidence = Evidence(
             first, one, baseline, many, notes, made, cannot_split, launched, again=again, own_values=own
         )
+        evidence = self._with_operations(evidence)
         return self._with_pretend_gpus(evidence) if self._request.on_gpus else evidence
+
+    def _with_operations(self, evidence: Evidence) -> Evidence:
+        """The evidence with the operations of the first step, where losses differ and these may say why."""
+        if _first_difference(evidence.original, evidence.one) is not None:
+            orders = self._of_original("original, its operations"), self._of_rewritten("rewritten, its operations")
+            theirs, ours = (self._start(replace(order, operations=True), steps=1) for order in orders)
+            return replace(evidence, operations=(theirs, ours))
+        if training.losses(evidence).status is not Status.DIFFERS:
+            return evidence
+        order = replace(self._many(comparable=False), label="rewritten, operations of each rank", operations=True)
+        return replace(evidence, operations_of_ranks=self._start(order, steps=1))
 
     def _with_pretend_gpus(self, evidence: Evidence) -> Evidence:
         """The evidence with a run on pretend GPUs, and where that fails with the original's own."""

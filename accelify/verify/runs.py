@@ -54,7 +54,7 @@ class Order:
 
     changed: what is put over files of the project. launched: ranks draw, and take batches, as `accelify launch` has
     them. bare: nothing is watched. pretend: on pretend GPUs. whole: data sets, by number, whose batches ranks take
-    whole, as launched, though others are divided.
+    whole, as launched, though others are divided. operations: those of the first step are recorded.
     """
 
     label: str
@@ -70,6 +70,7 @@ class Order:
     bare: bool = False
     launched: bool = False
     pretend: bool = False
+    operations: bool = False
     whole: tuple[int, ...] = ()
     module: str | None = None
     synthetic: int = 0
@@ -174,6 +175,7 @@ class Runner:
             "bare": order.bare,
             "launched": order.launched,
             "pretend": order.pretend,
+            "operations": order.operations,
             "whole": order.whole,
             "module": order.module,
             "synthetic": order.synthetic,

@@ -116,6 +116,15 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation on tensors, and the arguments by which it is set, in words."""
+
+    name: str
+    at: str
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Draw:
     """Random numbers of a rank's own, and what stands for the state of the streams from which they were drawn."""
 
@@ -155,6 +164,7 @@ class Trace:
     rank: int = 0
     backwards: list[Backward] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)  # up to the first backward pass, where asked for
     optimizers: dict[int, Optimizer] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
@@ -267,6 +277,9 @@ class _Reader:
             trace.settings.append((len(trace.backwards), event["values"]))
         elif kind == "buffers":
             trace.buffers.append((event["at"], event["digests"]))
+        elif kind == "operation":
+            settings = tuple((key, value) for key, value in event["settings"])
+            trace.operations.append(Operation(event["name"], event["at"], settings))
         elif kind == "taken":
             trace.taken += 1
         elif kind == "end":

@@ -80,6 +80,10 @@ def _watched(recorder: Recorder, order: dict[str, Any], ending: Ending) -> Abstr
         prints.install(recorder, reach)
     folders = order["root"], order["protected"], order["own"], order["temporary"]
     writes.install(recorder, reach, *folders, looks_into=not order["bare"])
+    if order["operations"]:
+        from accelify.verify.inside.operations import Operations
+
+        return Operations(recorder)
     if not order["pretend"]:
         return nullcontext()
     from accelify.verify.inside.pretend.install import install

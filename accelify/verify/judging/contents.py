@@ -79,10 +79,12 @@ def _differ(name: str, ours: bytes, theirs: bytes, again: bytes, relative: float
     levels = LEVELS.get(Path(name).suffix.lower())
     if name.endswith(ARRAYS) or levels is not None:
         try:
-            found = [dict((_arrays if levels is None else _pixels)(content)) for content in (ours, theirs, again)]
+            read = _arrays if levels is None else _pixels
+            ours_read, theirs_read, again_read = (dict(read(content)) for content in (ours, theirs, again))
         except (ImportError, OSError, ValueError):  # no Pillow, an array of Python objects, or half a file
             return None
-        return _arrays_differ(*found, relative, levels if relative and levels else 0)
+        allowed = levels if relative and levels else 0
+        return _arrays_differ(ours_read, theirs_read, again_read, relative, allowed)
     texts = [_as_text(content) for content in (ours, theirs, again)]
     if any(text is None for text in texts):
         return None

@@ -28,6 +28,8 @@ class Evidence:
     on_gpus: Run | None = None  # the rewritten script on pretend GPUs
     original_on_gpu: Run | None = None
     again: Run | None = None  # the original once more, where what it prints or writes may differ from run to run
+    operations: tuple[Run, Run] | None = None  # of the original and of one process, where their losses differ
+    operations_of_ranks: Run | None = None  # where only those of several processes do
     own_values: tuple[OwnValue, ...] = ()  # which the notes of the rewrite name
 
     @property

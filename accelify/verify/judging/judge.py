@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from accelify.verify.judging import calls, contents, data, endings, launched, outputs, randomness, settings, training
+from accelify.verify.judging import (
+    calls,
+    contents,
+    data,
+    endings,
+    launched,
+    operations,
+    outputs,
+    randomness,
+    settings,
+    training,
+)
 from accelify.verify.judging.devices import devices
 from accelify.verify.judging.evidence import Evidence
-from accelify.verify.trace import Run
-from accelify.verify.verdict import Row, Which
+from accelify.verify.trace import Run, Trace
+from accelify.verify.verdict import Row, Status, Which
 
 
 def judge(evidence: Evidence) -> tuple[Row, ...]:
@@ -17,10 +29,36 @@ def judge(evidence: Evidence) -> tuple[Row, ...]:
     single = [row(evidence.original, evidence.one) for row in SINGLE]
     single += [row(evidence) for row in SINGLE_OUTPUT]
     several = [row(evidence) for row in SEVERAL]
+    single, several = (_earliest_first(rows, evidence.original.ranks[0]) for rows in (single, several))
+    if evidence.operations is not None:
+        _put_before("random numbers", operations.operations_of_one(*evidence.operations), single)
+    if evidence.operations_of_ranks is not None:
+        _put_before("ranks agree", operations.operations_of_ranks(evidence.operations_of_ranks), several)
     found = [] if evidence.launched is None else [row(evidence.as_launched) for row in LAUNCHED]
     launched_rows = [replace(row, shown_by=Which.LAUNCHED) for row in found]
     on_gpus = [] if evidence.on_gpus is None else [replace(devices(evidence), shown_by=Which.PRETEND)]
     return (*single, *several, *launched_rows, *on_gpus)
+
+
+def _put_before(name: str, row: Row | None, rows: list[Row]) -> None:
+    if row is not None:
+        rows.insert(next(index for index, each in enumerate(rows) if each.name == name), row)
+
+
+def _earliest_first(rows: list[Row], trace: Trace) -> list[Row]:
+    """The rows, those on losses, gradients and parameters in the order in which they differ: what is later follows."""
+    places = [index for index, row in enumerate(rows) if row.name in ("losses", "gradients", "parameters")]
+    passes, steps = ([at for at, call in enumerate(trace.calls) if call.kind == kind] for kind in ("backward", "step"))
+
+    def time_of(row: Row) -> float:
+        known = passes if row.name == "losses" else steps
+        is_known = row.status is Status.DIFFERS and row.step is not None and row.step <= len(known)
+        return known[row.step - 1] if is_known and row.step else math.inf
+
+    found = list(rows)
+    for place, row in zip(places, sorted((rows[index] for index in places), key=time_of), strict=True):
+        found[place] = row
+    return found
 
 
 SINGLE: tuple[Callable[[Run, Run], Row], ...] = (

@@ -3,7 +3,8 @@
     loss = model.module(x).sum()    ->    loss = model(x).sum()
 
 Why: `DistributedDataParallel` prepares the averaging of gradients in its own `forward`. What is computed with the model
-inside is not averaged, so that each process trains a model of its own.
+inside is not averaged, so that each process trains a model of its own. So it is with what Accelerate's `unwrap_model`
+returns.
 Left alone: evaluation, and models that are not seen to be wrapped.
 """
 
@@ -22,7 +23,7 @@ NAME = "around_wrapper"
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for each call of the model inside the wrapper whose result is differentiated."""
     trained = Trained(processes)
-    if not trained.wraps:
+    if not (trained.wraps or trained.prepares):
         return
     for loss in trained.backwards.values():
         sources = list(trained.sources(loss))
@@ -35,8 +36,16 @@ def find(processes: Processes) -> Iterator[Finding]:
 
 
 def _goes_past(trained: Trained, call: ast.Call) -> bool:
-    """`model.module(x)`, `model.module.loss(x)`."""
-    inner = call.func
-    if isinstance(inner, ast.Attribute) and inner.attr != "module":
-        inner = inner.value
-    return isinstance(inner, ast.Attribute) and inner.attr == "module" and trained.is_wrapped(inner.value)
+    """`model.module(x)`, `model.module.loss(x)`, `accelerator.unwrap_model(model)(x)`."""
+    called = call.func
+    queue = [called, called.value] if isinstance(called, ast.Attribute) else [called]
+    queue += [given for each in queue for given in trained.processes.given(each)]
+    return any(_is_inner(trained, each) for each in queue)
+
+
+def _is_inner(trained: Trained, node: ast.expr) -> bool:
+    """Whether an expression takes the wrapper off: `model.module`, `accelerator.unwrap_model(model)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        is_unwrapping = node.func.attr == "unwrap_model" and trained.processes.is_accelerator(node.func.value)
+        return is_unwrapping and bool(node.args) and trained.is_wrapped(node.args[0])
+    return isinstance(node, ast.Attribute) and node.attr == "module" and trained.is_wrapped(node.value)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from accelify.codemod.checks.processes import Processes
-from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries import names, table, vocabulary
 from accelify.codemod.libraries.row import Effect, Role
-from accelify.codemod.semantics.values import Made
+from accelify.codemod.semantics.values import Made, Member, Value
+from accelify.codemod.training.roles import Roles
 
 _DEEPEST = 4
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -51,12 +52,42 @@ class Trained:
         found = (c for c in self.program.calls if any(map(_wraps, self.program.called(c))))
         return [c for c in found if self.processes.is_run(c)]
 
-    def is_wrapped(self, node: ast.expr, depth: int = _DEEPEST) -> bool:
-        """Whether a variable holds nothing but wrapped models."""
+    def is_wrapped(self, node: ast.expr) -> bool:
+        """Whether a variable holds nothing but wrapped models, where there are several processes."""
+        if self.is_always_wrapped(node):
+            return True
+        is_prepared = bool(self._wrapping_prepares) and self._is_one_of(node, set(self._wrapping_prepares))
+        return is_prepared and any(map(self.program.once(Roles).is_model, self.held(node)))
+
+    def held(self, node: ast.expr) -> set[Value]:
+        """What an expression may hold; of what `prepare` gives, what it was given for that."""
+        return {inner for value in self.program.values(node) for inner in self._before_prepare(value)}
+
+    def _before_prepare(self, value: Value) -> frozenset[Value]:
+        made = value.owner if isinstance(value, Member) else value
+        call = made.node if isinstance(made, Made) else None
+        if call not in self.prepares:
+            return frozenset({value})
+        assert isinstance(call, ast.Call)
+        place = int(value.name[1:-1]) if isinstance(value, Member) and value.name[1:-1].isdigit() else 0
+        given = call.args[place] if place < len(call.args) else None
+        return self.program.values(given) if given is not None else frozenset()
+
+    def is_always_wrapped(self, node: ast.expr) -> bool:
+        """Whether it does so in one process, too."""
+        return self._is_one_of(node, set(self.wraps))
+
+    def _is_one_of(self, node: ast.expr, calls: set[ast.Call], depth: int = _DEEPEST) -> bool:
         if not isinstance(node, (ast.Name, ast.Attribute)) or not depth:
-            return node in self.wraps
+            return node in calls
         given = list(self.processes.given(node))
-        return bool(given) and all(self.is_wrapped(each, depth - 1) for each in given)
+        return bool(given) and all(self._is_one_of(each, calls, depth - 1) for each in given)
+
+    @cached_property
+    def _wrapping_prepares(self) -> list[ast.Call]:
+        """The calls of a `prepare` that wraps models: Accelerate's does, accelify's gives them back."""
+        starts = {name for start in self.processes.starts for name in self.program.called(start)}
+        return self.prepares if any(vocabulary.training_library(n) == "accelerate" for n in starts) else []
 
     # Prepared objects.
 

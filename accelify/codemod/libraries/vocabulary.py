@@ -88,6 +88,7 @@ _OWN_PATH = re.compile(
     r"rank|gpu|proc|worker|local|uuid|time|date|now|tmp|temp|host|pid|shard|rng|random|devnull|stdout|stderr|/dev/",
     re.IGNORECASE,
 )
+_ASKS_FOR_WRAPPER = re.compile(r"hasattr|isinstance|type\(|module|parallel|wrap", re.IGNORECASE)
 _REDUCED = re.compile(r"reduce|gather|broadcast|sync", re.IGNORECASE)
 
 _ENVIRONMENT = re.compile(r"(env|envs|environment)$", re.IGNORECASE)
@@ -209,6 +210,11 @@ def may_be_one_ranks_path(text: str) -> bool:
 def may_be_reduced(text: str) -> bool:
     """Whether an expression may give what all processes agree on: `reduce_tensor(loss)`, `accelerator.gather(loss)`."""
     return _REDUCED.search(text) is not None
+
+
+def may_ask_for_wrapper(text: str) -> bool:
+    """Whether a condition may be about a wrapper round a model: `if hasattr(model, "module"):`."""
+    return _ASKS_FOR_WRAPPER.search(text) is not None
 
 
 def is_accelerator_name(name: str) -> bool:

@@ -177,6 +177,11 @@ def metrics_of(
     return Metrics(measured, sharded, shared, reductions, metered, ranks, reports)
 
 
+def ranks_by_hand(chains: Chains, shards: Shards) -> Ranks:
+    """Which values are one rank's own in a script that reduces by itself what it reduces."""
+    return Ranks(chains, shards, _Settled(chains, (), tuple(_reduced_by_hand(chains))))
+
+
 @dataclass(frozen=True, slots=True)
 class _Settled:
     """What becomes everyone's after which statements.

@@ -65,19 +65,23 @@ class Reports:
     def find(self) -> list[Report]:
         """The reports, in the order in which the values leave."""
         if self.ranks.rounds:
-            for sink in Sinks(self.ranks.chains).find():
-                self._follow(sink)
+            for sink, origin in self.leaving():
+                self._report(sink, origin)
             for loss in self.losses if not self.ranks.shards.draws else ():
                 self._of_state(loss)
         state = {r.node for r in self._found.values() if r.about in (About.STATE, About.CARRIED)}
         found = [replace(r, leaves=tuple(self._leaves.get(key, ()))) for key, r in self._found.items()]
         return [r for r in found if r.node not in state or r.about in (About.STATE, About.CARRIED)]
 
-    def _follow(self, sink: Sink, at: str | None = None) -> None:
-        """Report a sink's own values; those that its function is given, where it is called."""
+    def leaving(self) -> Iterator[tuple[Sink, Origin]]:
+        """Each sink with what makes its value a rank's own; of what its function is given, where it is called."""
+        for sink in Sinks(self.ranks.chains).find():
+            yield from self._follow(sink)
+
+    def _follow(self, sink: Sink, at: str | None = None) -> Iterator[tuple[Sink, Origin]]:
         own, given = self.ranks.parts_of(sink.value, at)
         for origin in self._origins(sink, own.origins):
-            self._report(sink, origin)
+            yield sink, origin
         for each in given:
             if (sink.way, each) in self._followed:
                 continue
@@ -85,7 +89,7 @@ class Reports:
             for call in self.program.calls_of(each.scope):
                 value = self.ranks.chains.given(call, each.scope, each.name)
                 if value is not None:
-                    self._follow(Sink(sink.way, value, call), each.at)
+                    yield from self._follow(Sink(sink.way, value, call, sink.end or sink.node), each.at)
 
     def _origins(self, sink: Sink, origins: frozenset[Origin]) -> Iterator[Origin]:
         """What makes the value of a sink a rank's own, as far as that sink matters."""

@@ -31,11 +31,15 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """An expression whose value leaves, and the call or statement by which it does."""
+    """An expression whose value leaves, and the call or statement by which it does.
+
+    end: that of the function that is given the value, if it leaves there.
+    """
 
     way: Way
     value: ast.expr
     node: ast.AST
+    end: ast.AST | None = None
 
 
 class Sinks:
@@ -56,6 +60,7 @@ class Sinks:
     def _at(self, node: ast.AST) -> Iterator[Sink]:
         if isinstance(node, ast.Call):
             yield from self._given_to(node)
+            yield from self._decided_by_schedule(node)
         elif isinstance(node, _DECIDING):
             yield Sink(Way.DECIDED, node.test, node)
         elif isinstance(node, ast.Match):
@@ -68,6 +73,11 @@ class Sinks:
                 yield Sink(Way.SHOWN, node.value, node)
             elif any(map(self._is_a_setting, targets)):
                 yield Sink(Way.DECIDED, node.value, node)
+
+    def _decided_by_schedule(self, call: ast.Call) -> Iterator[Sink]:
+        """`scheduler.step(loss)`, of a schedule that goes by what it is given."""
+        if isinstance(call.func, ast.Attribute) and "plateau_scheduler" in self.chains.kinds.of(call.func.value):
+            yield from (Sink(Way.DECIDED, given, call) for given in call.args)
 
     def _is_a_setting(self, target: ast.expr) -> bool:
         """`group["lr"] = ...` for a group of an optimizer."""

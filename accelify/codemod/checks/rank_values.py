@@ -1,0 +1,104 @@
+"""Which values of a script of several processes are one process's own: computed from the batches of its shard?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from accelify.codemod.checks.loaders import Loaders
+from accelify.codemod.checks.processes import Processes
+from accelify.codemod.checks.training import Trained
+from accelify.codemod.libraries import table, vocabulary
+from accelify.codemod.libraries.row import Role
+from accelify.codemod.metrics.facts import ranks_by_hand
+from accelify.codemod.metrics.rank import Origin, Ranks, Shards
+from accelify.codemod.metrics.reports import Reports
+from accelify.codemod.metrics.sinks import Sink
+from accelify.codemod.semantics.values import Constant, Made, Member, Value
+from accelify.codemod.training.roles import Roles
+
+Loop = ast.For | ast.AsyncFor
+_ALIKE = frozenset({Role.OPTIMIZER, Role.SCHEDULER, Role.SCALER, Role.LOADER, Role.SAMPLER, Role.DATASET})
+
+
+class RankValues:
+    """Find the sharded loops of a program, and what comes from their batches."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self.program = processes.program
+        self.loaders = self.program.once(Loaders)
+        self.roles = self.program.once(Roles)
+        self.prepares = set(Trained(processes).prepares)
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops over batches of a shard: those of loaders that are prepared, or have a sampler that shards."""
+        nodes = (n for parsed in self.program.files for n in parsed.nodes if isinstance(n, (ast.For, ast.AsyncFor)))
+        found = {n for n in nodes if self._is_sharded(set(self.loaders.loops.owners(n.iter)))}
+        return tuple(sorted(found, key=self.program.position))
+
+    def _is_sharded(self, values: set[Value]) -> bool:
+        """Whether every loader among some values hands out a shard."""
+        made = [v for v in values if not isinstance(v, Constant)]
+        return any(map(self._is_prepared, made)) or (
+            bool(made) and all(isinstance(v, Made) and v.node in self._sampled for v in made)
+        )
+
+    @cached_property
+    def _sampled(self) -> set[ast.AST]:
+        return {loader for sampled in self.loaders.sampled for loader in sampled.loaders}
+
+    def _is_prepared(self, value: Value) -> bool:
+        owner = value.owner if isinstance(value, Member) else value
+        return isinstance(owner, Made) and owner.node in self.prepares
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """The rank of every value; what the script reduces itself is everyone's afterwards."""
+        shards = Shards(self.loops, (), self._is_sharded_loader, self._is_alike)
+        return ranks_by_hand(self.processes.chains, shards)
+
+    def _is_sharded_loader(self, node: ast.expr) -> bool:
+        return self._is_sharded(set(self.program.values(node)))
+
+    def _is_alike(self, node: ast.expr) -> bool:
+        held = [v for v in self.program.values(node) if not isinstance(v, Constant)]
+        return (bool(held) and all(map(self._is_in_training, held))) or self.roles.adds_up_itself(node)
+
+    def _is_in_training(self, value: Value) -> bool:
+        row = table.function(value.name) if isinstance(value, Made) and value.name else None
+        is_known = row is not None and row.role in _ALIKE
+        return is_known or self._is_prepared(value) or self.roles.is_model(value) or self.roles.is_module(value)
+
+    def leaving(self) -> Iterator[tuple[Sink, Origin]]:
+        """Where values of one process leave the training, each with what makes it that process's own."""
+        if self.loops:
+            yield from Reports(self.ranks, lambda node: False).leaving()
+
+    # What the script may reduce in ways that are not followed.
+
+    def may_be_reduced(self, sink: Sink, origin: Origin) -> bool:
+        """Whether a value, or what it is worked out from, goes through something that may reduce it."""
+        texts = {last(n) for root in (sink.value, origin.node) for n in ast.walk(root)} - {""}
+        return not texts.isdisjoint(self._reduced)
+
+    @cached_property
+    def _reduced(self) -> set[str]:
+        """The last names of all that is given to collectives, or to functions whose names speak of it."""
+        found: set[str] = set()
+        for call in self.program.calls:
+            rows = self.processes.chains.kinds.called(call) or ()
+            is_collective = any(row.role is Role.COLLECTIVE for row in rows)
+            if is_collective or vocabulary.may_be_reduced(ast.unparse(call.func)):
+                found |= {last(n) for n in ast.walk(call)}
+                statement = self.program.statement(call)
+                if isinstance(statement, ast.Assign):
+                    found |= {last(n) for target in statement.targets for n in ast.walk(target)}
+        return found - {""}
+
+
+def last(node: ast.AST) -> str:
+    """The last name of a variable or an attribute; empty for anything else."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

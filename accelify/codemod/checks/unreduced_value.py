@@ -1,0 +1,85 @@
+"""A value of one process's shard that is taken for the value of all data.
+
+    for x, y in val_loader:                          for x, y in val_loader:
+        correct += (model(x).argmax(1) == y).sum()       correct += (model(x).argmax(1) == y).sum()
+    if correct > best:                     ->        dist.all_reduce(correct)
+        torch.save(model.state_dict(), "best.pt")    if correct > best:
+                                                         torch.save(model.state_dict(), "best.pt")
+
+Why: each process goes over its own shard, so that a sum, a list or a meter of the loop is that of 1/N of the data. What
+is printed, logged or saved from it is wrong by that. What is decided by it the processes decide each for itself: one
+stops early while the others wait for it, learning rates drift apart, and the best model is that of one shard.
+Left alone: what may be reduced or gathered on the way, values that are shown while their loop still runs, and averages
+of the training loss that are only shown.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.checks.finding import Finding
+from accelify.codemod.checks.processes import Processes
+from accelify.codemod.checks.rank_values import RankValues
+from accelify.codemod.checks.training import Trained
+from accelify.codemod.metrics.rank import Mark, Origin
+from accelify.codemod.metrics.reports import updated_text
+from accelify.codemod.metrics.sinks import Sink, Way
+from accelify.codemod.metrics.updates import Updating, updating
+from accelify.codemod.semantics.scopes import Scope
+
+NAME = "unreduced_value"
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_WAYS = (Way.DECIDED, Way.SAVED, Way.SHOWN)  # the worst first
+
+
+def find(processes: Processes) -> Iterator[Finding]:
+    """A finding for each running value of a shard that leaves its loop as it is, where the worst is made of it."""
+    trained = Trained(processes)
+    if not processes.is_distributed or not (trained.wraps or trained.prepares):
+        return
+    values = RankValues(processes)
+    by_value: dict[tuple[str, Scope], list[tuple[Sink, Origin]]] = {}
+    for sink, origin in values.leaving():
+        if _is_taken_for_all(values, sink, origin) and not values.may_be_reduced(sink, origin):
+            text = updated_text(values.ranks.chains, origin.node)
+            by_value.setdefault((text, processes.frame(origin.node)), []).append((sink, origin))
+    for (text, _), found in by_value.items():
+        sink, origin = min(found, key=lambda each: _WAYS.index(each[0].way))
+        yield Finding(NAME, sink.node, _message(processes, text, sink, origin))
+
+
+def _is_taken_for_all(values: RankValues, sink: Sink, origin: Origin) -> bool:
+    """Whether a sum, list or meter of a shard leaves after its loop, and not only to show how the training goes."""
+    loop = values.ranks.loop_of(origin.node)
+    if origin.mark is not Mark.RUNNING or not origin.differs or sink.way not in _WAYS or loop is None:
+        return False
+    program, processes = values.program, values.processes
+    is_gathered = isinstance(origin.node, ast.Call) or updating(values.ranks.chains, origin.node) is not Updating.OTHER
+    if not is_gathered or not program.inside(origin.node, loop):
+        return False
+    if program.inside(sink.node, loop) or not processes.is_run(sink.node):
+        return False
+    if values.ranks.loop_that_runs(program.frame(sink.node)) is not None:
+        return False
+    if sink.way is Way.DECIDED:
+        return _orders(sink)
+    return isinstance(loop, (ast.For, ast.AsyncFor)) and not values.loaders.trains(loop)
+
+
+def _orders(sink: Sink) -> bool:
+    """Whether a decision is by the size of a value: `loss < best`, `scheduler.step(loss)`."""
+    test = getattr(sink.end or sink.node, "test", None)
+    if test is None:
+        return isinstance(sink.end or sink.node, ast.Call)
+    return any(isinstance(op, _ORDERS) for n in ast.walk(test) if isinstance(n, ast.Compare) for op in n.ops)
+
+
+def _message(processes: Processes, text: str, sink: Sink, origin: Origin) -> str:
+    line, where = processes.program.line(origin.node), ""
+    if processes.program.path(origin.node) != processes.program.path(sink.node):
+        where = f"{processes.program.path(origin.node)}:"
+    of = f"`{text}` ({where}{line})" if where else f"`{text}` (line {line})"
+    done = {Way.SHOWN: "shown", Way.SAVED: "saved"}.get(sink.way, "decided by")
+    then = ": the processes decide each for itself" if sink.way is Way.DECIDED else ""
+    return f"{of} is of this process's shard alone where it is {done}{then}: reduce it after its loop"

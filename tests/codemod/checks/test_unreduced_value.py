@@ -1,0 +1,126 @@
+"""A value of one process's shard that is taken for the value of all data."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.checks.unreduced_value import NAME
+from tests.codemod.checks.checking import ACCELERATE, DDP, leaves, reports
+
+TRAINED = (
+    DDP
+    + """\
+train_data = DataLoader(data, sampler=DistributedSampler(data))
+val_data = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+net = DDP(torch.nn.Linear(3, 3))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+best = 0
+for epoch in range(3):
+    for x, y in train_data:
+        net(x).sum().backward()
+        opt.step()
+    correct, losses = 0, []
+    for x, y in val_data:
+        correct += (net(x).argmax(1) == y).sum().item()
+        losses.append(loss_of(net(x), y).item())
+"""
+)
+PREPARED = (
+    ACCELERATE
+    + """\
+from torch.utils.data import DataLoader
+net, train_data, val_data = accelerator.prepare(torch.nn.Linear(3, 3), DataLoader(data), DataLoader(other))
+for x, y in train_data:
+    accelerator.backward(net(x).sum())
+total = 0
+for x, y in val_data:
+    total += loss_of(net(x), y).item()
+"""
+)
+
+
+def test_a_sum_of_a_shard_is_shown_or_compared() -> None:
+    reports(NAME, TRAINED + "    print(correct / len(data))  # <- here\n")
+    reports(NAME, TRAINED + "    if rank == 0:\n        print('accuracy', correct)  # <- here\n")
+    reports(NAME, TRAINED + "    if rank == 0 and correct > best:  # <- here\n        torch.save(net, 'best.pt')\n")
+    reports(NAME, PREPARED + "accelerator.print(total)  # <- here\n")
+    reports(NAME, PREPARED + "accelerator.log({'loss': total / len(val_data)})  # <- here\n")
+
+
+def test_a_list_of_a_shard() -> None:
+    reports(NAME, TRAINED + "    print(sum(losses) / len(losses))  # <- here\n")
+
+
+def test_a_schedule_that_goes_by_it() -> None:
+    plateau = "plan = torch.optim.lr_scheduler.ReduceLROnPlateau(opt)\n"
+    reports(NAME, TRAINED + plateau + "plan.step(sum(losses))  # <- here\n")
+
+
+def test_what_a_function_returns_or_decides_by() -> None:
+    text = """\
+def evaluate(net, loader):
+    total = 0
+    for x, y in loader:
+        total += loss_of(net(x), y).item()
+    return total
+class Stopping:
+    best = 9.0
+    def __call__(self, loss):
+        if loss < self.best:
+            self.best = loss
+"""
+    reports(NAME, text + TRAINED + "print(evaluate(net, val_data))  # <- here\n")
+    reports(NAME, text + TRAINED + "stopping = Stopping()\nstopping(evaluate(net, val_data))  # <- here\n")
+
+
+def test_the_worst_that_is_made_of_it() -> None:
+    both = "    print(correct)\n    if correct > best:  # <- here\n        best = correct\n"
+    reports(NAME, TRAINED + both)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "    count = torch.tensor(correct)\n    dist.all_reduce(count)\n    print(count.item())\n",
+        "    correct = reduce_mean(correct)\n    print(correct)\n",
+        "    parts = [None, None]\n    dist.all_gather_object(parts, losses)\n    print(sum(parts, []))\n",
+        "    pass\n",
+        "    print(epoch, len(losses))\n",
+        "    if correct:\n        print('done')\n",
+        "    if correct == 0:\n        raise RuntimeError\n",
+    ],
+)
+def test_what_is_reduced_or_not_of_the_shard(after: str) -> None:
+    leaves(NAME, TRAINED + after)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("DataLoader(data, sampler=DistributedSampler(data, shuffle=False))", "DataLoader(data)"),
+        ("        correct += (net(x)", "        correct = correct + reduced(net(x)"),
+        ("net = DDP(torch.nn.Linear(3, 3))", "net = torch.nn.Linear(3, 3)"),
+        ('dist.init_process_group("nccl")', ""),
+    ],
+)
+def test_another_script(old: str, new: str) -> None:
+    assert old in TRAINED
+    leaves(NAME, TRAINED.replace(old, new) + "    print(correct)\n")
+
+
+def test_the_training_is_only_shown() -> None:
+    text = TRAINED.replace(
+        "        opt.step()", "        opt.step()\n        seen += x.sum().item()\n        print(seen)"
+    )
+    leaves(
+        NAME,
+        text.replace("    for x, y in train_data:", "    seen = 0\n    for x, y in train_data:") + "    print(seen)\n",
+    )
+
+
+def test_gathered_with_an_accelerator() -> None:
+    leaves(NAME, PREPARED + "total = accelerator.gather(torch.tensor(total)).sum()\nprint(total)\n")
+    leaves(
+        NAME, PREPARED.replace("loss_of(net(x), y)", "accelerator.gather(loss_of(net(x), y)).sum()") + "print(total)\n"
+    )
+    leaves(NAME, PREPARED.replace("loss_of(net(x), y)", "accelerator.reduce(loss_of(net(x), y))") + "print(total)\n")

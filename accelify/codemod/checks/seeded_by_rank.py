@@ -20,7 +20,7 @@ from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import MAIN, OTHER, Processes
 from accelify.codemod.checks.training import Trained
 from accelify.codemod.libraries.row import Effect, Role, Row
-from accelify.codemod.semantics.values import ClassValue, Instance, Made
+from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.roles import Roles
 
 NAME = "seeded_by_rank"
@@ -70,20 +70,12 @@ def _bare_models(processes: Processes, trained: Trained) -> list[ast.Call]:
         return []
     if not any(row.role is Role.COLLECTIVE for call in program.calls for row in processes.rows(call)):
         return []
-    models = program.once(Roles).trained
-    return [c for c in program.calls if models & program.values(c) and _makes(processes, c)]
+    models = (v for v in program.once(Roles).trained if isinstance(v, (Made, Instance)))
+    return [call for model in models for call in trained.made(model)]
 
 
 def _may_send_weights(text: str) -> bool:
     return any(word in text for word in ("broadcast", "Parallel", "fully_shard", "deepspeed", "load_state_dict"))
-
-
-def _makes(processes: Processes, call: ast.Call) -> bool:
-    values = processes.program.values(call)
-    if any(isinstance(v, Made) and v.node is call for v in values):
-        return True
-    is_class = any(isinstance(v, ClassValue) for v in processes.program.values(call.func))
-    return is_class and any(isinstance(v, Instance) for v in values)
 
 
 def _is_before(processes: Processes, seed: ast.Call, call: ast.Call) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 from accelify.codemod.checks.processes import Processes
 from accelify.codemod.libraries import names, table, vocabulary
 from accelify.codemod.libraries.row import Effect, Role
-from accelify.codemod.semantics.values import Made, Member, Value
+from accelify.codemod.semantics.values import ClassValue, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
 _DEEPEST = 4
@@ -107,6 +107,16 @@ class Trained:
         """Whether what a call made is prepared, or may be by its name."""
         given = [a for c in self.prepares for a in c.args]
         return any(isinstance(v, Made) and v.node is made for a in given for v in self.program.values(a))
+
+    def made(self, value: Made | Instance) -> Iterator[ast.Call]:
+        """The calls that make an object."""
+        for call in self.program.calls:
+            if isinstance(value, Made):
+                if value.node is call:
+                    yield call
+            elif value in self.program.values(call):
+                if any(isinstance(v, ClassValue) for v in self.program.values(call.func)):
+                    yield call
 
     # What is stepped.
 

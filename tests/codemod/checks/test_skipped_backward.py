@@ -34,3 +34,24 @@ def test_one_process_may_skip() -> None:
     leaves(
         NAME, "import torch\nfor x in l:\n    loss = net(x)\n    if loss > 9:\n        continue\n    loss.backward()\n"
     )
+
+
+SHARDED = (
+    DDP
+    + "net = DDP(net)\ndata = DataLoader(rows, sampler=DistributedSampler(rows))\nfor step, (x, y) in enumerate(data):\n"
+)
+
+
+def test_its_batch_decides() -> None:
+    reports(NAME, SHARDED + "    if y.sum() == 0:  # <- here\n        continue\n    net(x).sum().backward()\n")
+    text = "    loss = net(x).sum()\n    loss.backward()\n    value = loss.item()\n"
+    reports(NAME, SHARDED + text + "    if value < 0.1:  # <- here\n        break\n")
+
+
+@pytest.mark.parametrize(
+    "test",
+    ["step < 3", "step >= len(data)", "len(x) < 4", "x.shape[0] != 8", "reduced(y.sum()) == 0", "args.fast", "x is None"],
+)
+def test_what_all_processes_decide_alike(test: str) -> None:
+    leaves(NAME, SHARDED + f"    if {test}:\n        continue\n    net(x).sum().backward()\n")
+    leaves(NAME, SHARDED + f"    net(x).sum().backward()\n    if {test}:\n        break\n")

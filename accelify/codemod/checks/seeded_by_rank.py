@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import MAIN, OTHER, Processes
 from accelify.codemod.checks.training import Trained
+from accelify.codemod.libraries import vocabulary
 from accelify.codemod.libraries.row import Effect, Role, Row
 from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.roles import Roles
@@ -66,16 +67,12 @@ def _has_no_generator(call: ast.Call) -> bool:
 def _bare_models(processes: Processes, trained: Trained) -> list[ast.Call]:
     """Where the models are made whose gradients the script averages itself, without ever sending weights."""
     program = processes.program
-    if trained.wraps or trained.prepares or any(_may_send_weights(p.text) for p in program.files):
+    if trained.wraps or trained.prepares or any(vocabulary.may_send_weights(p.text) for p in program.files):
         return []
     if not any(row.role is Role.COLLECTIVE for call in program.calls for row in processes.rows(call)):
         return []
     models = (v for v in program.once(Roles).trained if isinstance(v, (Made, Instance)))
     return [call for model in models for call in trained.made(model)]
-
-
-def _may_send_weights(text: str) -> bool:
-    return any(word in text for word in ("broadcast", "Parallel", "fully_shard", "deepspeed", "load_state_dict"))
 
 
 def _is_before(processes: Processes, seed: ast.Call, call: ast.Call) -> bool:

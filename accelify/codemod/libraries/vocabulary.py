@@ -89,6 +89,7 @@ _OWN_PATH = re.compile(
     re.IGNORECASE,
 )
 _ASKS_FOR_WRAPPER = re.compile(r"hasattr|isinstance|type\(|module|parallel|wrap", re.IGNORECASE)
+_SENDS_WEIGHTS = re.compile("broadcast|Parallel|fully_shard|deepspeed|load_state_dict")
 _REDUCED = re.compile(r"reduce|gather|broadcast|sync", re.IGNORECASE)
 
 _ENVIRONMENT = re.compile(r"(env|envs|environment)$", re.IGNORECASE)
@@ -215,6 +216,11 @@ def may_be_reduced(text: str) -> bool:
 def may_ask_for_wrapper(text: str) -> bool:
     """Whether a condition may be about a wrapper round a model: `if hasattr(model, "module"):`."""
     return _ASKS_FOR_WRAPPER.search(text) is not None
+
+
+def may_send_weights(text: str) -> bool:
+    """Whether a script may give all processes the weights of one: it broadcasts, wraps its model, or loads a state."""
+    return _SENDS_WEIGHTS.search(text) is not None
 
 
 def is_accelerator_name(name: str) -> bool:

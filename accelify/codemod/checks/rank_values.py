@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from accelify.codemod.checks.loaders import Loaders
@@ -40,11 +40,12 @@ class RankValues:
         return tuple(sorted(found, key=self.program.position))
 
     def _is_sharded(self, values: set[Value]) -> bool:
-        """Whether every loader among some values hands out a shard."""
+        """Whether some values are loaders that hand out a shard, and nothing else."""
         made = [v for v in values if not isinstance(v, Constant)]
-        return any(map(self._is_prepared, made)) or (
-            bool(made) and all(isinstance(v, Made) and v.node in self._sampled for v in made)
-        )
+        sampled, plain = self._sampled, set(self.loaders.calls_of_loaders)
+        if any(map(self._is_prepared, made)):  # under the name that the loader had before
+            return all(self._is_prepared(v) or (isinstance(v, Made) and v.node in plain) for v in made)
+        return bool(made) and all(isinstance(v, Made) and v.node in sampled for v in made)
 
     @cached_property
     def _sampled(self) -> set[ast.AST]:
@@ -72,10 +73,13 @@ class RankValues:
         is_known = row is not None and row.role in _ALIKE
         return is_known or self._is_prepared(value) or self.roles.is_model(value) or self.roles.is_module(value)
 
-    def leaving(self) -> Iterator[tuple[Sink, Origin]]:
-        """Where values of one process leave the training, each with what makes it that process's own."""
+    def leaving(self, is_asked: Callable[[Sink], bool] = lambda sink: True) -> Iterator[tuple[Sink, Origin]]:
+        """Where values of one process leave their loop, each with what makes it that process's own."""
         if self.loops:
-            yield from Reports(self.ranks, lambda node: False).leaving()
+            yield from Reports(self.ranks, lambda node: False).leaving(lambda s: self._is_outside(s) and is_asked(s))
+
+    def _is_outside(self, sink: Sink) -> bool:
+        return not any(loop in self.loops for loop in self.program.loops_round(sink.node))
 
     # What the script may reduce in ways that are not followed.
 

@@ -40,7 +40,7 @@ def find(processes: Processes) -> Iterator[Finding]:
         return
     values = RankValues(processes)
     by_value: dict[tuple[str, Scope], list[tuple[Sink, Origin]]] = {}
-    for sink, origin in values.leaving():
+    for sink, origin in values.leaving(lambda s: s.way in _WAYS and (s.way is not Way.DECIDED or _orders(s))):
         if _is_taken_for_all(values, sink, origin) and not values.may_be_reduced(sink, origin):
             text = updated_text(values.ranks.chains, origin.node)
             by_value.setdefault((text, processes.frame(origin.node)), []).append((sink, origin))
@@ -52,7 +52,7 @@ def find(processes: Processes) -> Iterator[Finding]:
 def _is_taken_for_all(values: RankValues, sink: Sink, origin: Origin) -> bool:
     """Whether a sum, list or meter of a shard leaves after its loop, and not only to show how the training goes."""
     loop = values.ranks.loop_of(origin.node)
-    if origin.mark is not Mark.RUNNING or not origin.differs or sink.way not in _WAYS or loop is None:
+    if origin.mark is not Mark.RUNNING or not origin.differs or loop is None:
         return False
     program, processes = values.program, values.processes
     is_gathered = isinstance(origin.node, ast.Call) or updating(values.ranks.chains, origin.node) is not Updating.OTHER
@@ -63,7 +63,7 @@ def _is_taken_for_all(values: RankValues, sink: Sink, origin: Origin) -> bool:
     if values.ranks.loop_that_runs(program.frame(sink.node)) is not None:
         return False
     if sink.way is Way.DECIDED:
-        return _orders(sink)
+        return True
     return isinstance(loop, (ast.For, ast.AsyncFor)) and not values.loaders.trains(loop)
 
 

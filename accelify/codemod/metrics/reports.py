@@ -73,9 +73,9 @@ class Reports:
         found = [replace(r, leaves=tuple(self._leaves.get(key, ()))) for key, r in self._found.items()]
         return [r for r in found if r.node not in state or r.about in (About.STATE, About.CARRIED)]
 
-    def leaving(self) -> Iterator[tuple[Sink, Origin]]:
-        """Each sink with what makes its value a rank's own; of what its function is given, where it is called."""
-        for sink in Sinks(self.ranks.chains).find():
+    def leaving(self, is_asked: Callable[[Sink], bool] = lambda sink: True) -> Iterator[tuple[Sink, Origin]]:
+        """Some sinks with what makes their values a rank's own; of what its function is given, where it is called."""
+        for sink in filter(is_asked, Sinks(self.ranks.chains).find()):
             yield from self._follow(sink)
 
     def _follow(self, sink: Sink, at: str | None = None) -> Iterator[tuple[Sink, Origin]]:

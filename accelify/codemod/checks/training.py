@@ -110,13 +110,13 @@ class Trained:
 
     def made(self, value: Made | Instance) -> Iterator[ast.Call]:
         """The calls that make an object."""
+        if isinstance(value, Made):
+            yield from [value.node] if isinstance(value.node, ast.Call) else []
+            return
         for call in self.program.calls:
-            if isinstance(value, Made):
-                if value.node is call:
-                    yield call
-            elif value in self.program.values(call):
-                if any(isinstance(v, ClassValue) for v in self.program.values(call.func)):
-                    yield call
+            is_class = any(isinstance(v, ClassValue) for v in self.program.values(call.func))
+            if is_class and value in self.program.values(call):
+                yield call
 
     # What is stepped.
 

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 
 from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import MAIN, OTHER, Processes
-from accelify.codemod.libraries.row import Trait
+from accelify.codemod.checks.waiting import Waiting
 from accelify.codemod.semantics.conditions import World
 from accelify.codemod.semantics.scopes import Scope
 
 NAME = "unreached_collective"
-_DEEPEST = 5
 
 
 def find(processes: Processes) -> Iterator[Finding]:
@@ -58,62 +57,6 @@ def _runs_alone(processes: Processes, call: ast.Call, world: World) -> bool:
     if processes.is_dead(call, world) or not processes.is_dead(call, other):
         return False
     return processes.runs(call, world) and processes.enters(call, other)
-
-
-class Waiting:
-    """Which calls surely come to a collective?"""
-
-    def __init__(self, processes: Processes) -> None:
-        self.processes = processes
-        self.program = processes.program
-        self._direct = {c for c in self.program.calls if self._is_collective(c)}
-        self._functions = self._leading()
-
-    def _is_collective(self, call: ast.Call) -> bool:
-        has_group = any(k.arg in ("group", "process_set") for k in call.keywords)
-        return not has_group and any(row.has(Trait.TOGETHER) for row in self.processes.rows(call))
-
-    def _leading(self) -> set[Scope]:
-        """The functions that may come to a collective."""
-        found: set[Scope] = set()
-        queue = [self.processes.frame(c) for c in self._direct]
-        while queue:
-            frame = queue.pop()
-            if frame not in found:
-                found.add(frame)
-                queue += [self.processes.frame(c) for c in self.program.flow.callers.get(frame, ())]
-        return found
-
-    def may_wait(self, call: ast.Call) -> bool:
-        """Whether a call is a collective, or may come to one."""
-        return call in self._direct or not self._functions.isdisjoint(self.program.flow.callees.get(call, ()))
-
-    def of(self, call: ast.Call, calls: tuple[ast.Call, ...] = ()) -> tuple[str, ast.Call] | None:
-        """The collective that a call surely is, or comes to, with its own call; `calls` is the way to the call."""
-        if call in self._direct:
-            return (call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)), call
-        callees = self.program.flow.callees.get(call, ())
-        if len(callees) != 1 or len(calls) >= _DEEPEST:
-            return None
-        (function,) = callees
-        if function.generates or not isinstance(function.node, (ast.FunctionDef, ast.Lambda)):
-            return None
-        inside = (c for c in self.program.calls_in(function) if self.may_wait(c) and c not in calls)
-        for inner in sorted(inside, key=self.program.position):
-            found = self.of(inner, (*calls, call)) if self._is_sure(inner, (*calls, call)) else None
-            if found is not None:
-                return found
-        return None
-
-    def _is_sure(self, call: ast.Call, calls: tuple[ast.Call, ...]) -> bool:
-        """Whether a function that several processes run surely comes to a call, whichever they are."""
-        if self.program.control_flow(call).is_conditional(call):
-            return False
-        if any(self.processes.is_dead(call, world, calls) for world in (MAIN, OTHER)):
-            return False
-        truth = self.processes.conditions.truth
-        said = ({truth(test, world, calls) for world in (MAIN, OTHER)} for test in self.processes.tests_before(call))
-        return all(len(each) == 1 and None not in each for each in said)
 
 
 def _message(processes: Processes, one: _Alone) -> str:

@@ -90,6 +90,7 @@ _OWN_PATH = re.compile(
 )
 _ASKS_FOR_WRAPPER = re.compile(r"hasattr|isinstance|type\(|module|parallel|wrap", re.IGNORECASE)
 _SENDS_WEIGHTS = re.compile("broadcast|Parallel|fully_shard|deepspeed|load_state_dict")
+_SPREADS_MODELS = re.compile("FSDP|FullyShardedDataParallel|fully_shard|deepspeed|ZeroRedundancyOptimizer")
 _REDUCED = re.compile(r"reduce|gather|broadcast|sync", re.IGNORECASE)
 
 _ENVIRONMENT = re.compile(r"(env|envs|environment)$", re.IGNORECASE)
@@ -221,6 +222,11 @@ def may_ask_for_wrapper(text: str) -> bool:
 def may_send_weights(text: str) -> bool:
     """Whether a script may give all processes the weights of one: it broadcasts, wraps its model, or loads a state."""
     return _SENDS_WEIGHTS.search(text) is not None
+
+
+def may_spread_models(text: str) -> bool:
+    """Whether a script may keep parts of a state on each process, so that all of them have to gather it."""
+    return _SPREADS_MODELS.search(text) is not None
 
 
 def is_accelerator_name(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.checks.every_rank_writes import NAME
-from tests.codemod.checks.checking import ACCELERATE, DDP, leaves, reports
+from tests.codemod.checks.checking import ACCELERATE, DDP, fixed, leaves, reports
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,49 @@ def test_what_the_spawning_process_does_happens_once() -> None:
     )
     leaves(NAME, spawned.format(""))
     reports(NAME, spawned.format("    torch.save(1, 'a.pt')  # <- here\n"))
+
+
+SAVE = "torch.save(net.state_dict(), 'a.pt')\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "guard"),
+    [
+        (DDP + "if rank == 0:\n    print('start')\n", "rank == 0"),
+        (DDP, "dist.get_rank() == 0"),
+        (ACCELERATE + "net = accelerator.prepare(net)\n", "accelerator.is_main_process"),
+    ],
+)
+def test_the_fix(before: str, guard: str) -> None:
+    assert fixed(before + SAVE) == before + f"if {guard}:\n    {SAVE}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DDP + "with open('log.txt', 'w') as f:\n    f.write('x')\n",
+        DDP + "os.makedirs('runs')\n",
+        DDP + "done = torch.save(net, 'a.pt')\n",
+        DDP + "torch.save(gathered(net), 'a.pt')\n".replace("gathered(net)", "dist.all_reduce(net)"),
+        DDP + "from torch.distributed.fsdp import fully_shard\n" + SAVE,
+    ],
+)
+def test_what_a_person_has_to_mend(text: str) -> None:
+    assert fixed(text) == text
+
+
+def test_the_fix_in_a_function() -> None:
+    text = DDP + "def save(rank):\n    {}torch.save(net, 'a.pt')\nsave(1)\n"
+    assert fixed(text.format("")) == text.format("if dist.get_rank() == 0:\n        ")
+
+
+def test_downloads() -> None:
+    start = DDP + "from torchvision.datasets import MNIST\n"
+    reports(NAME, start + "data = MNIST('data', download=True)  # <- here\n")
+    leaves(NAME, start + "data = MNIST('data', download=False)\n")
+    leaves(NAME, start + "data = MNIST('data')\n")
+    leaves(
+        NAME,
+        start + "if rank == 0:\n    MNIST('data', download=True)\ndist.barrier()\nd = MNIST('data', download=True)\n",
+    )
+    leaves(NAME, start + "with rank_zero_first():\n    data = MNIST('data', download=True)\n")

@@ -78,7 +78,9 @@ def test_all_are_prepared(prepare: str) -> None:
 
 
 def test_a_part_of_what_is_prepared_and_a_sampler() -> None:
-    text = whole("both = torch.nn.Sequential(net)\nboth, optimizer, loader = accelerator.prepare(both, optimizer, loader)")
+    text = whole(
+        "both = torch.nn.Sequential(net)\nboth, optimizer, loader = accelerator.prepare(both, optimizer, loader)"
+    )
     leaves(NAME, text.replace("net(x)", "both(x)"))
     text = whole("net, optimizer = accelerator.prepare(net, optimizer)")
     leaves(NAME, text.replace("batch_size=4", "batch_size=4, sampler=own"))

@@ -38,7 +38,8 @@ def test_one_process_may_skip() -> None:
 
 SHARDED = (
     DDP
-    + "net = DDP(net)\ndata = DataLoader(rows, sampler=DistributedSampler(rows))\nfor step, (x, y) in enumerate(data):\n"
+    + "net = DDP(net)\ndata = DataLoader(rows, sampler=DistributedSampler(rows))\n"
+    + "for step, (x, y) in enumerate(data):\n"
 )
 
 
@@ -50,7 +51,15 @@ def test_its_batch_decides() -> None:
 
 @pytest.mark.parametrize(
     "test",
-    ["step < 3", "step >= len(data)", "len(x) < 4", "x.shape[0] != 8", "reduced(y.sum()) == 0", "args.fast", "x is None"],
+    [
+        "step < 3",
+        "step >= len(data)",
+        "len(x) < 4",
+        "x.shape[0] != 8",
+        "reduced(y.sum()) == 0",
+        "args.fast",
+        "x is None",
+    ],
 )
 def test_what_all_processes_decide_alike(test: str) -> None:
     leaves(NAME, SHARDED + f"    if {test}:\n        continue\n    net(x).sum().backward()\n")

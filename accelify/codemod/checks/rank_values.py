@@ -58,13 +58,14 @@ class RankValues:
     @cached_property
     def ranks(self) -> Ranks:
         """The rank of every value; what the script reduces itself is everyone's afterwards."""
-        shards = Shards(self.loops, (), self._is_sharded_loader, self._is_alike)
+        shards = Shards(self.loops, (), self._is_sharded_loader, self.is_alike)
         return ranks_by_hand(self.processes.chains, shards)
 
     def _is_sharded_loader(self, node: ast.expr) -> bool:
         return self._is_sharded(set(self.program.values(node)))
 
-    def _is_alike(self, node: ast.expr) -> bool:
+    def is_alike(self, node: ast.expr) -> bool:
+        """Whether an expression is what all processes have alike, whatever it is used for: a model, an optimizer."""
         held = [v for v in self.program.values(node) if not isinstance(v, Constant)]
         return (bool(held) and all(map(self._is_in_training, held))) or self.roles.adds_up_itself(node)
 

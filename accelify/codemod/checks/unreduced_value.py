@@ -22,11 +22,13 @@ from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import Processes
 from accelify.codemod.checks.rank_values import RankValues
 from accelify.codemod.checks.training import Trained
+from accelify.codemod.libraries import table
 from accelify.codemod.metrics.rank import Mark, Origin
 from accelify.codemod.metrics.reports import updated_text
 from accelify.codemod.metrics.sinks import Sink, Way
 from accelify.codemod.metrics.updates import Updating, updating
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Instance
 
 NAME = "unreduced_value"
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -40,7 +42,8 @@ def find(processes: Processes) -> Iterator[Finding]:
         return
     values = RankValues(processes)
     by_value: dict[tuple[str, Scope], list[tuple[Sink, Origin]]] = {}
-    for sink, origin in values.leaving(lambda s: s.way in _WAYS and (s.way is not Way.DECIDED or _orders(s))):
+    ways = _WAYS if any(_evaluates(values, loop) for loop in values.loops) else (Way.DECIDED,)
+    for sink, origin in values.leaving(lambda s: s.way in ways and (s.way is not Way.DECIDED or _orders(s))):
         if _is_taken_for_all(values, sink, origin) and not values.may_be_reduced(sink, origin):
             text = updated_text(values.ranks.chains, origin.node)
             by_value.setdefault((text, processes.frame(origin.node)), []).append((sink, origin))
@@ -55,16 +58,27 @@ def _is_taken_for_all(values: RankValues, sink: Sink, origin: Origin) -> bool:
     if origin.mark is not Mark.RUNNING or not origin.differs or loop is None:
         return False
     program, processes = values.program, values.processes
-    is_gathered = isinstance(origin.node, ast.Call) or updating(values.ranks.chains, origin.node) is not Updating.OTHER
-    if not is_gathered or not program.inside(origin.node, loop):
+    is_running = _is_meter(values, origin.node) or updating(values.ranks.chains, origin.node) is not Updating.OTHER
+    if not is_running or not program.inside(origin.node, loop):
         return False
     if program.inside(sink.node, loop) or not processes.is_run(sink.node):
         return False
     if values.ranks.loop_that_runs(program.frame(sink.node)) is not None:
         return False
-    if sink.way is Way.DECIDED:
-        return True
+    return sink.way is Way.DECIDED or _evaluates(values, loop)
+
+
+def _evaluates(values: RankValues, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     return isinstance(loop, (ast.For, ast.AsyncFor)) and not values.loaders.trains(loop)
+
+
+def _is_meter(values: RankValues, node: ast.AST) -> bool:
+    """Whether a call puts something into a metric, or an object of the project's own that is no model."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    held, kinds = values.program.values(node.func.value), values.processes.kinds.of(node.func.value)
+    is_own = bool(held) and all(isinstance(v, Instance) for v in held) and not values.is_alike(node.func.value)
+    return is_own or any(table.is_kind(kind, "metric") for kind in kinds)
 
 
 def _orders(sink: Sink) -> bool:

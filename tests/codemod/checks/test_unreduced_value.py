@@ -124,3 +124,28 @@ def test_gathered_with_an_accelerator() -> None:
         NAME, PREPARED.replace("loss_of(net(x), y)", "accelerator.gather(loss_of(net(x), y)).sum()") + "print(total)\n"
     )
     leaves(NAME, PREPARED.replace("loss_of(net(x), y)", "accelerator.reduce(loss_of(net(x), y))") + "print(total)\n")
+
+
+METER = """\
+class Meter:
+    def __init__(self):
+        self.sum = 0.0
+    def update(self, value):
+        self.sum += value
+"""
+
+
+def test_a_meter_and_what_is_none() -> None:
+    text = METER + TRAINED.replace("        losses.append(", "        meter.update(").replace(
+        "losses = 0, []", "meter = 0, Meter()"
+    )
+    reports(NAME, text + "    print(meter.sum)  # <- here\n")
+    leaves(NAME, TRAINED.replace("        losses.append(", "        optimizer.step(") + "    print(optimizer)\n")
+
+
+def test_a_metric_of_a_library() -> None:
+    text = PREPARED.replace("total = 0", "import evaluate\nmetric = evaluate.load('glue')")
+    text = text.replace("total += loss_of(net(x), y).item()", "metric.add_batch(predictions={}, references={})")
+    reports(NAME, text.format("net(x)", "y") + "print(metric.compute())  # <- here\n")
+    both = ("accelerator.gather_for_metrics(net(x))", "accelerator.gather_for_metrics(y)")
+    leaves(NAME, text.format(*both) + "print(metric.compute())\n")

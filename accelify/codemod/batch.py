@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from accelify.codemod.cache import Cache, packed, unpacked
 from accelify.codemod.files import discover, source
 from accelify.codemod.files.disk import Disk, Question
+from accelify.codemod.libraries import vocabulary
 from accelify.codemod.result import FileResult, Problem, Status, failed
 from accelify.errors import CannotRead, CannotWrite, FileError
 from accelify.workers import Failure, Result, Task, available_cores, run_here, run_many
 
 if TYPE_CHECKING:
     from accelify.codemod.check import CheckOptions
+    from accelify.codemod.files.project import Project
     from accelify.codemod.rewrite import Options
 
 # The results of files that are rewritten together: all of the migrated ones are written, or none is.
@@ -25,7 +27,9 @@ Program = tuple[FileResult, ...]
 Paths = tuple[str, ...]
 Asked = dict[Question, str]  # what was asked of the disk, and the answers
 NO_CACHE = Cache(None)
+_Checked = list[Program | Failure]
 
+_SHARING = 16  # files that are checked one after the other, sharing what they import
 _OBJECTS = 100_000  # so many new ones between two collections of the youngest
 
 
@@ -89,19 +93,38 @@ def check_paths(
     looked = [_look_for_processes(item) for item in found]
     wanted = [item for item in looked if isinstance(item, str)]
     named = replace(options, selection=replace(options.selection, named=frozenset(wanted)))
-    tasks = [(path, named, fix) for path in wanted]
+    jobs = jobs or available_cores()
+    size = min(_SHARING, -(-len(wanted) // jobs)) or 1
+    groups = [tuple(wanted[at : at + size]) for at in range(0, len(wanted), size)]
     results = {r.path: r for r in looked if isinstance(r, FileResult)}
     tracebacks: list[str] = []
     known = {os.path.realpath(item.path): item.path for item in found}
-    for done, (index, outcome) in enumerate(_outcomes(_check, tasks, jobs or available_cores()), start=1):
-        progress(done, len(tasks))
-        if isinstance(outcome, Failure):
-            outcome = (_given_up(wanted[index], outcome, tracebacks),)
-        for result in outcome:
+    done = 0
+    for index, outcome in _outcomes(_check, [(group, named, fix) for group in groups], jobs):
+        done += len(groups[index])
+        progress(done, len(wanted))
+        for result in _results(groups[index], outcome, tracebacks):
             path = known.get(os.path.realpath(result.path))  # files that were not named are read, not checked
             if path is not None:
                 results[path] = _joined(results.get(path), replace(result, path=path))
     return _batch(found, ((result,) for result in results.values()), tracebacks)
+
+
+def check_stdin(path: str, data: bytes, options: CheckOptions, exclusion: discover.Exclusion = discover.USUAL) -> Batch:
+    """Check a script that is no file; `path` is what to call it."""
+    tracebacks: list[str] = []
+    if exclusion.refuses(path):
+        return Batch(programs=((_unchanged(path),),), order={path: 0})
+    outcome = run_here(_check_source, (path, data, options))
+    result = _given_up(path, outcome, tracebacks) if isinstance(outcome, Failure) else outcome
+    return Batch(programs=((result,),), order={path: 0}, tracebacks=tuple(tracebacks))
+
+
+def _results(paths: Paths, outcome: _Checked | Failure, tracebacks: list[str]) -> Iterator[FileResult]:
+    """What is said of some files that were checked together."""
+    each = [outcome] * len(paths) if isinstance(outcome, Failure) else outcome
+    for path, found in zip(paths, each, strict=True):
+        yield from (_given_up(path, found, tracebacks),) if isinstance(found, Failure) else found
 
 
 def _batch(
@@ -132,22 +155,41 @@ def _look_for_processes(item: discover.Found | CannotRead) -> FileResult | str:
         data = source.read(item.path)
     except CannotRead as error:
         return failed(error)
-    if source.may_distribute(data):
+    if vocabulary.may_distribute(data):
         return item.path
-    found = _parsed(item.path, data) if item.named else _unchanged(item.path)
+    is_broken = source.may_train(data) and not source.is_notebook(item.path) and not source.parses(data)
+    found = _parsed(item.path, data) if item.named or is_broken else _unchanged(item.path)
     because = f"runs in one process: `accelify rewrite {item.path}` migrates it" if source.may_train(data) else ""
     return found if found.error is not None else replace(found, because=because)
 
 
-def _check(task: tuple[str, CheckOptions, bool]) -> tuple[FileResult, ...]:
+def _check(task: tuple[Paths, CheckOptions, bool]) -> _Checked:
+    """Check files that share what they import: it is read and parsed once."""
+    from accelify.codemod.files.project import Project
+
+    paths, options, fix = task
+    project = Project(disk=Disk())
+    with _few_collections():
+        return [run_here(_check_one, (path, options, fix, project)) for path in paths]
+
+
+def _check_one(task: tuple[str, CheckOptions, bool, Project]) -> Program:
     from accelify.codemod.check import check_file, fix_file
 
-    path, options, fix = task
+    path, options, fix, project = task
     try:
-        with _few_collections():
-            return (fix_file(path, options),) if fix else check_file(path, options)
+        return (fix_file(path, options, project),) if fix else check_file(path, options, project)
     except FileError as error:
         return (failed(error),)
+
+
+def _check_source(task: tuple[str, bytes, CheckOptions]) -> FileResult:
+    from accelify.codemod.check import check_source
+
+    try:
+        return check_source(*task)
+    except FileError as error:
+        return failed(error)
 
 
 def _joined(one: FileResult | None, other: FileResult) -> FileResult:

@@ -19,7 +19,7 @@ from accelify.codemod.files.disk import Disk
 from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
-from accelify.codemod.files.source import may_share_processes
+from accelify.codemod.libraries.vocabulary import may_share_processes
 from accelify.codemod.options import Selection
 from accelify.codemod.result import FileResult, Note, Status, Tier
 from accelify.codemod.rewrite import edited
@@ -51,6 +51,12 @@ def check_file(path: str, options: CheckOptions, project: Project | None = None)
     known = {name for name, _ in CHECKS}
     found = placed(results, project.notebooks())
     return tuple(replace(r, notes=tuple(n for n in r.notes if n.rule in known)) for r in found)
+
+
+def check_source(path: str, data: bytes, options: CheckOptions) -> FileResult:
+    """What is found in a script given as bytes, alone; `path` only names it. Raises: CannotRead, CannotParse."""
+    results = check_file(path, replace(options, follow=False), Project({path: data}))
+    return next(result for result in results if result.path == path)
 
 
 def fix_file(path: str, options: CheckOptions, project: Project | None = None) -> FileResult:

@@ -31,6 +31,7 @@ from accelify.settings import CHECK, Settings
 @click.option("-q", "--quiet", is_flag=True, help="Print findings and errors only.")
 @click.option("--statistics", is_flag=True, help="Print counts by rule, instead of the findings.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0, whatever was found.")
+@click.option("--stdin-filename", default="-", metavar="NAME", help="What to call the script that `-` reads.")
 @output_options.jobs
 def command(
     paths: tuple[str, ...],
@@ -40,14 +41,15 @@ def command(
     quiet: bool,
     statistics: bool,
     exit_zero: bool,
+    stdin_filename: str,
     jobs: int | None,
     **given: Any,
 ) -> None:
     """Check scripts that run on many processes: with accelify, with Accelerate, or with torch.distributed.
 
-    PATH is a script, a notebook, or a folder. Files that use none of these libraries are passed over. Settings come
-    from here, and from [tool.accelify.check] in the nearest pyproject.toml. `accelify explain RULE` says what a rule
-    finds and why.
+    PATH is a script, a notebook, or a folder; or `-`, to read a script on stdin. Files that use none of these libraries
+    are passed over. Settings come from here, and from [tool.accelify.check] in the nearest pyproject.toml. `accelify
+    explain RULE` says what a rule finds and why.
 
     \b
     Exit status:
@@ -55,10 +57,12 @@ def command(
       1  something was found
       2  an error: a file could not be read or parsed
     """
-    settings = settings_for(paths, given, CHECK)
+    if "-" in paths and (len(paths) > 1 or fix):
+        raise click.UsageError("`-` reads one script on stdin, so neither another PATH nor --fix can be given with it.")
+    settings = settings_for([stdin_filename] if "-" in paths else paths, given, CHECK)
     output_options.prepare_output(output_file)
     fixed = _fix(paths, settings, jobs) if fix else 0
-    outcome = _checked(paths, settings, jobs, fix=False)
+    outcome = _on_stdin(stdin_filename, settings) if "-" in paths else _checked(paths, settings, jobs, fix=False)
     results = outcome.results()
     _print(outcome, output_format, output_file, fixed, quiet=quiet, counted=statistics)
     for traceback in outcome.tracebacks:
@@ -72,6 +76,13 @@ def _checked(paths: Sequence[str], settings: Settings, jobs: int | None, *, fix:
     options = CheckOptions(settings.selection(), settings.follow)
     with progress_bar("Checking") as progress:
         return batch.check_paths(paths, options, jobs, progress, settings.exclusion(), fix=fix)
+
+
+def _on_stdin(name: str, settings: Settings) -> Batch:
+    from accelify.codemod.check import CheckOptions  # here, so that `--help` is quick
+
+    options = CheckOptions(settings.selection())
+    return batch.check_stdin(name, sys.stdin.buffer.read(), options, settings.exclusion())
 
 
 def _fix(paths: Sequence[str], settings: Settings, jobs: int | None) -> int:

@@ -47,9 +47,10 @@ def find(processes: Processes) -> Iterator[Finding]:
         if _is_taken_for_all(values, sink, origin) and not values.may_be_reduced(sink, origin):
             text = updated_text(values.ranks.chains, origin.node)
             by_value.setdefault((text, processes.frame(origin.node)), []).append((sink, origin))
-    for (text, _), found in by_value.items():
-        sink, origin = min(found, key=lambda each: _WAYS.index(each[0].way))
-        yield Finding(NAME, sink.node, _message(processes, text, sink, origin))
+    worst = {text: min(found, key=lambda each: _WAYS.index(each[0].way)) for (text, _), found in by_value.items()}
+    for node in dict.fromkeys(sink.node for sink, _ in worst.values()):
+        here = {text: each for text, each in worst.items() if each[0].node is node}
+        yield Finding(NAME, node, _message(processes, here))
 
 
 def _is_taken_for_all(values: RankValues, sink: Sink, origin: Origin) -> bool:
@@ -89,11 +90,11 @@ def _orders(sink: Sink) -> bool:
     return any(isinstance(op, _ORDERS) for n in ast.walk(test) if isinstance(n, ast.Compare) for op in n.ops)
 
 
-def _message(processes: Processes, text: str, sink: Sink, origin: Origin) -> str:
-    line, where = processes.program.line(origin.node), ""
-    if processes.program.path(origin.node) != processes.program.path(sink.node):
-        where = f"{processes.program.path(origin.node)}:"
-    of = f"`{text}` ({where}{line})" if where else f"`{text}` (line {line})"
-    done = {Way.SHOWN: "shown", Way.SAVED: "saved"}.get(sink.way, "decided by")
-    then = ": the processes decide each for itself" if sink.way is Way.DECIDED else ""
-    return f"{of} is of this process's shard alone where it is {done}{then}: reduce it after its loop"
+def _message(processes: Processes, here: dict[str, tuple[Sink, Origin]]) -> str:
+    sink, origin = next(iter(here.values()))
+    line, path = processes.program.line(origin.node), processes.program.path(origin.node)
+    where = f"line {line}" if path == processes.program.path(sink.node) else f"{path}:{line}"
+    values = f"{', '.join(f'`{text}`' for text in here)} ({where})"
+    verb, them = ("is", "it") if len(here) == 1 else ("are", "them")
+    done = {Way.SHOWN: "shown", Way.SAVED: "saved"}.get(sink.way, "compared, by each process for itself")
+    return f"{values} {verb} of this process's shard alone, and {done} here: reduce {them} after the loop"

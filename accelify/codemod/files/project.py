@@ -49,6 +49,9 @@ class Project:
     def load(self, path: str) -> Parsed:
         """The parsed file; raises CannotRead and CannotParse."""
         key = absolute(path)
+        known = self._parsed.get(key)
+        if known is not None and known.path == path:
+            return known
         data = self._given[key] if key in self._given else self.disk.read(path)
         found = parse(path, data)
         self._parsed[key] = found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import codecs
 import os
 import re
 import signal
 import stat
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -57,28 +59,22 @@ def read(path: str) -> bytes:
         raise CannotRead(path, reason=f"cannot be read: {describe(error)}") from error
 
 
-_DISTRIBUTES = re.compile(
-    rb"torch\.distributed|import distributed|DistributedDataParallel|DistributedSampler|init_process_group|"
-    rb"\baccelerate\b|\baccelify\b|\bhorovod\b"
-)
-_SHARES = re.compile(
-    _DISTRIBUTES.pattern + rb"|rank|is_main|is_master|DataLoader|add_argument|torch\.save|\.backward\("
-)
-
-
 def may_train(data: bytes) -> bool:
     """Whether a file is worth parsing: without these bytes it holds no training loop, and it is never parsed."""
     return b"torch" in data or b".backward(" in data or b"accelerate" in data
 
 
-def may_distribute(data: bytes) -> bool:
-    """Whether a file may be a script of several processes, or part of one: without these bytes it is not checked."""
-    return _DISTRIBUTES.search(data) is not None
-
-
-def may_share_processes(data: bytes) -> bool:
-    """Whether a file that such a script imports may matter to what its processes do together."""
-    return _SHARES.search(data) is not None
+def parses(data: bytes) -> bool:
+    """Whether Python can read a script."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is odd about a script is not ours to tell
+            ast.parse(data)
+    except (SyntaxError, ValueError):
+        return False
+    except (RecursionError, MemoryError):  # so deep that a deeper stack is needed
+        return True
+    return True
 
 
 def decode(data: bytes, path: str) -> Decoded:

@@ -63,6 +63,8 @@ role=collective effects=waits returns=tensor same=yes traits=spreads
     torch.distributed.nn: all_reduce all_gather
 role=collective effects=waits mutates=0 same=yes traits=spreads
     horovod.torch: allreduce_ broadcast_ broadcast_parameters broadcast_optimizer_state broadcast_object
+role=collective effects=waits returns=number same=yes
+    <accelerator>: check_trigger
 role=collective effects=waits returns=argument same=yes
     <accelerator>: gather gather_for_metrics reduce pad_across_processes broadcast_object_list
     accelerate.utils: gather gather_object reduce broadcast broadcast_object_list pad_across_processes
@@ -116,6 +118,7 @@ effects=reads_files+waits mutates=0 traits=spreads
         all_to_all all_to_all_single
     horovod.torch: allreduce allgather broadcast allreduce_ broadcast_ broadcast_parameters broadcast_optimizer_state
         broadcast_object
+    <accelerator>: check_trigger
     <accelerator>: wait_for_everyone gather gather_for_metrics reduce pad_across_processes broadcast_object_list
     accelerate.utils: gather gather_object reduce broadcast broadcast_object_list pad_across_processes
 + traits=group

@@ -54,6 +54,13 @@ _ASKED_BY_VARIABLE = {
     **dict.fromkeys(("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), Asks.SIZE),
 }
 
+_DISTRIBUTES = re.compile(
+    rb"torch\.distributed|import distributed|DistributedDataParallel|DistributedSampler|init_process_group|"
+    rb"\baccelerate\b|\baccelify\b|\bhorovod\b"
+)
+_SHARES = re.compile(
+    _DISTRIBUTES.pattern + rb"|rank|is_main|is_master|DataLoader|add_argument|torch\.save|\.backward\("
+)
 # What scripts call what they know of their processes, where nothing else says what it holds.
 _ASKED_BY_NAME = {
     **dict.fromkeys(
@@ -227,6 +234,16 @@ def may_send_weights(text: str) -> bool:
 def may_spread_models(text: str) -> bool:
     """Whether a script may keep parts of a state on each process, so that all of them have to gather it."""
     return _SPREADS_MODELS.search(text) is not None
+
+
+def may_distribute(data: bytes) -> bool:
+    """Whether a file may be a script of several processes, or part of one."""
+    return _DISTRIBUTES.search(data) is not None
+
+
+def may_share_processes(data: bytes) -> bool:
+    """Whether a file that such a script imports may matter to what its processes do together."""
+    return _SHARES.search(data) is not None
 
 
 def is_accelerator_name(name: str) -> bool:

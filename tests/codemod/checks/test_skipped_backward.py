@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.checks.skipped_backward import NAME
-from tests.codemod.checks.checking import DDP, leaves, reports
+from tests.codemod.checks.checking import ACCELERATE, DDP, leaves, reports
 
 START = DDP + "net = DDP(net)\nfor x in loader:\n    loss = net(x)\n"
 
@@ -64,3 +64,12 @@ def test_its_batch_decides() -> None:
 def test_what_all_processes_decide_alike(test: str) -> None:
     leaves(NAME, SHARDED + f"    if {test}:\n        continue\n    net(x).sum().backward()\n")
     leaves(NAME, SHARDED + f"    net(x).sum().backward()\n    if {test}:\n        break\n")
+
+
+def test_a_trigger_is_checked_together() -> None:
+    text = ACCELERATE + (
+        "from torch.utils.data import DataLoader\nnet, data = accelerator.prepare(net, DataLoader(rows))\n"
+        "for x in data:\n    loss = net(x)\n    accelerator.backward(loss)\n    if loss.item() < 1:\n"
+    )
+    leaves(NAME, text + "        accelerator.set_trigger()\n    if accelerator.check_trigger():\n        break\n")
+    reports(NAME, text.replace("if loss.item() < 1:", "if loss.item() < 1:  # <- here") + "        break\n")

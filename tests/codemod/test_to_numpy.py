@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.codemod.pairs import changed, migrated
+from accelify.codemod.rules import to_numpy
+from tests.codemod.facts import Facts, texts
+from tests.codemod.pairs import changed, migrated, script
 
 NUMPY = "import numpy as np"
 
@@ -49,6 +51,51 @@ def test_nor_is_the_array_that_it_became() -> None:
     changed(
         f"-kept = y.numpy(); {end}", f"+kept = y.cpu().numpy(); {end}", imports=NUMPY, batch=f"kept = y.numpy(); {end}"
     )
+
+
+PACK = "from torch.nn.utils.rnn import pack_padded_sequence as pack\nfrom torch.nn.utils import rnn"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("pack(x, y.long())", "pack(x, y.long().cpu())"),
+        ("pack(x, batch_first=True, lengths=y)", "pack(x, batch_first=True, lengths=y.cpu())"),
+        ("rnn.pack_padded_sequence(x, y.view(-1), True)", "rnn.pack_padded_sequence(x, y.view(-1).cpu(), True)"),
+    ],
+)
+def test_lengths_are_read_on_the_cpu_and_the_rows_beside_them_are_not(old: str, new: str) -> None:
+    changed(f"-print({old})", f"+print({new})", imports=PACK, batch=f"print({old})")
+
+
+@pytest.mark.parametrize("kept", ["pack(x, y.cpu())", "pack(x, y.tolist())", "pack(x, [4, 4])", "pack(x, rows)"])
+def test_lengths_that_are_on_the_cpu_are_left(kept: str) -> None:
+    changed(imports=PACK, before="rows = torch.ones(2)", batch=f"print({kept})")
+
+
+NET = """\
+    import torch
+    from torch.nn.utils.rnn import pack_padded_sequence
+
+    class Net(torch.nn.Module):
+        def forward(self, x, lengths):
+            return pack_padded_sequence(x, lengths).data
+    """
+
+
+@pytest.mark.parametrize("batch", ["net(x.to(device), y)", "net(x=x.to(device), lengths=y)"])
+def test_lengths_are_followed_to_networks_in_other_files(batch: str) -> None:
+    text = script(imports="from nets import Net", model="net = Net()", batch=f"print({batch})")
+    facts = Facts({"main.py": text, "nets.py": NET})
+    assert texts(facts.script.devices.brought_back) == ["lengths"]
+
+
+def test_lengths_that_may_be_a_list_are_a_note() -> None:
+    text = script(imports=f"{PACK}\nfrom rows import collate", batch="print(pack(x, n))")
+    facts = Facts(text.replace("batch_size=2", "batch_size=2, collate_fn=collate").replace("x, y in", "x, y, n in"))
+    assert texts(facts.script.devices.maybe_brought_back) == ["n"]
+    (note,) = to_numpy.find(facts.script)
+    assert "write `n.cpu()` if it is a tensor" in getattr(note, "message", "")
 
 
 def test_a_batch_that_an_array_takes_the_name_of_was_one_before() -> None:

@@ -21,7 +21,7 @@ from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
-from accelify.codemod.devices.own_tensors import Homemade, OnDevice, read_on_cpu
+from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, read_on_cpu
 from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access
@@ -52,7 +52,8 @@ class Devices:
     cannot be asked. early: the code that may run before it is there. lattice: where the tensors live. brought: those
     that are to come to the accelerator's device, if all are understood; homemade: what a script that names no device
     gives its models, where they are not. brought_back: those on the device that are to be read in the host's memory, in
-    the order of the text; read_on_host: what is read there only, wherever it is. cpu: what keeps the script on the CPU,
+    the order of the text; maybe_brought_back: those that may be no tensors; read_on_host: what is read there only,
+    wherever it is. cpu: what keeps the script on the CPU,
     such as an option of its own, as the accelerator gets it. options: those that get the accelerator's device where it
     is created. is_for_cuda: whether the script has something on a GPU
     under a condition, in a way that no other accelerator's device can take the place of.
@@ -76,6 +77,7 @@ class Devices:
     is_for_cuda: bool = False
     stranded: tuple[ast.Call, ...] = ()
     is_unnamed: bool = False
+    maybe_brought_back: tuple[ast.expr, ...] = ()
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -329,9 +331,10 @@ def devices_of(
         settled = {read for option in placed.options for read in option.reads}
         named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
     homemade = tensor if not brought.bringing else None
-    read = frozenset(_read_on_host(program))
-    may_be_there = (t for t in read if program.path(t) in files and lattice.may_be_there(t, brought.origins))
-    own_reads = (t for t in may_be_there if placed.is_tensor(t))
+    read = frozenset(_read_on_host(program, read_on_cpu))
+    may_be_there = [t for t in read if lattice.may_be_there(t, brought.origins)]
+    own_reads = [t for t in may_be_there if placed.is_tensor(t)]
+    doubtful = {*_read_on_host(program, kept_on_cpu)}.intersection(may_be_there).difference(own_reads)
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     out_of_reach = () if by_hand else (*_out_of_reach(program, moves, files, access), *_elsewhere(program, files))
@@ -339,6 +342,7 @@ def devices_of(
     return Devices(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
         *(brought, homemade, tuple(back), read, setting, placed.options),
+        maybe_brought_back=tuple(sorted(doubtful, key=program.position)),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
@@ -406,7 +410,7 @@ def _has_come(move: Move, placed: Placed, prepared: Prepared) -> bool:
     return not placed.brought.read or prepared.is_model(move.receiver) or placed.lattice.is_there(move.receiver)
 
 
-def _read_on_host(program: Program) -> Iterator[ast.expr]:
+def _read_on_host(program: Program, read_by: Callable[[Program, ast.Call], list[ast.expr]]) -> Iterator[ast.expr]:
     for call in program.calls:
         if program.frame(call) in program.reachable:
-            yield from read_on_cpu(program, call)
+            yield from read_by(program, call)

@@ -16,6 +16,7 @@ from itertools import islice
 from accelify.codemod.devices.conflicts import Meeting, Meetings
 from accelify.codemod.devices.destinations import Where
 from accelify.codemod.devices.lattice import UNKNOWN, Lattice, Place, Places
+from accelify.codemod.devices.own_tensors import is_placed_by_callee
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Row, Trait
 from accelify.codemod.semantics.scopes import Scope
@@ -161,7 +162,8 @@ class Mismatches(Meetings):
     def _of_call(self, call: ast.Call) -> list[ast.expr | Places]:
         given = [e for g in (*call.args, *(k.value for k in call.keywords)) for e in _listed(g)]
         if self.tensors.is_model_call(call):
-            return [self.lattice.of_model, *given]
+            met = [g for g in given if not is_placed_by_callee(self.program, self.lattice.tracer, call, g)]
+            return [self.lattice.of_model, *met]
         if self.program.flow.callees.get(call):
             return []
         if self.tensors.is_loss(call):

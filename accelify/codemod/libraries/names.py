@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import DRAWS, Asks, Device, Effect, Role, Rows, Same, Trait
 
@@ -219,6 +221,18 @@ def makes_an_array(name: str | None) -> bool:
     """Functions that make an array in the host's memory of a tensor that is there: `numpy.array`."""
     row = table.function(name)
     return row is not None and row.role is Role.FACTORY and Trait.NEEDS_HOST in row.traits
+
+
+def read_on_host(name: str | None) -> tuple[str, ...]:
+    """The arguments of a function that must be in the CPU's memory: the lengths for `pack_padded_sequence`."""
+    row = table.function(name)
+    return row.host if row is not None else ()
+
+
+@cache
+def needing_host() -> frozenset[str]:
+    """The functions that need an argument in the CPU's memory, without their modules."""
+    return frozenset(name.rpartition(".")[2] for name in table.names(lambda row: bool(row.host)))
 
 
 def gives_on(name: str | None) -> bool:

@@ -191,6 +191,7 @@ class Row:
     keeps: tuple[str, ...] = ()  # the arguments that `self` (or what it returns) holds afterwards
     rows: Rows | None = None
     device: Device | None = None
+    host: tuple[str, ...] = ()  # the arguments whose tensors must be in the CPU's memory, wherever the others are
     same: Same = Same.ARGUMENTS
     passes: str | None = None  # what it passes on of what its object or its arguments hold: `same`, `element`, ...
     asks: Asks | None = None
@@ -244,6 +245,7 @@ def row_of(facts: str) -> Row | None:
         keeps=_parts(given, "keeps"),
         rows=Rows(given["rows"]) if "rows" in given else None,
         device=Device(given["device"]) if "device" in given else None,
+        host=_parts(given, "host"),
         same=Same(given["same"]) if "same" in given else _same(effects),
         passes=given.get("passes"),
         asks=Asks(given["asks"]) if "asks" in given else None,

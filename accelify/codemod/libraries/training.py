@@ -37,8 +37,10 @@ returns=tensor
 mutates=1
     torch.nn.utils: vector_to_parameters
 returns=tensor device=arguments rows=each
-    torch.nn.utils.rnn: pack_padded_sequence pad_packed_sequence pad_sequence pack_sequence unpad_sequence
-        unpack_sequence PackedSequence invert_permutation
+    torch.nn.utils.rnn: pad_packed_sequence pad_sequence pack_sequence unpad_sequence unpack_sequence PackedSequence
+        invert_permutation
+returns=tensor device=arguments rows=each host=1+lengths
+    torch.nn.utils.rnn: pack_padded_sequence
 
 # --- schedules ---
 role=scheduler returns=scheduler keeps=0

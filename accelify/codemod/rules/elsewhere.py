@@ -4,7 +4,8 @@
     def init(rank): dist.init_process_group(...)    in a changed file, where the script never calls it
 
 Why: a reader takes a changed file for a migrated one, so whatever it still moves, wraps or distributes is listed.
-Left alone: all of it; each process has a GPU of its own as the current one.
+Left alone: all of it; each process has a GPU of its own as the current one. What is moved to the device that the
+changed files hand on is not listed: that is the process's own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def find(script: Script) -> Iterator[Remark]:
         f"`{script.options.runtime.module}.PartialState()` for the process's device and number"
     )
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
+        if move.device is not None and script.devices.is_of_process(move.device):
+            continue  # what the files that change hand on is the process's own
         yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:

@@ -4,6 +4,7 @@
     np.array(y)                         ->    np.array(y.cpu())
     plt.plot(x, y)                      ->    plt.plot(x.cpu(), y.cpu())
     torch.FloatTensor(x)                ->    torch.FloatTensor(x.cpu())
+    pack_padded_sequence(x, lengths)    ->    pack_padded_sequence(x, lengths.cpu())
     right = out.cpu().argmax(1) == y    ->    right = out.cpu().argmax(1) == y.cpu()
 
 Why: prepared loaders and models keep their tensors on the process's device, and these read the CPU's memory only. A
@@ -14,19 +15,24 @@ Left alone: what is brought to the CPU already, and tensors that the script made
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Change, Replace
+from accelify.codemod.edits.values import Change, Remark, Replace
+from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "to_numpy"
 
 
-def find(script: Script) -> Iterator[Change]:
-    """A change for each tensor on the device that becomes an array, or that meets what is on the CPU."""
+def find(script: Script) -> Iterator[Change | Remark]:
+    """A change for each tensor on the device that becomes an array, or that meets what is on the CPU.
+
+    A note for what may be such a tensor.
+    """
     if script.devices.homemade is not None:
         return  # it stays on the CPU
     for tensor in script.devices.brought_back:
@@ -35,6 +41,13 @@ def find(script: Script) -> Iterator[Change]:
             reason = "it is on the device, and this reads the CPU's memory only"
         line = script.program.line(tensor)
         yield Change(NAME, script.path(tensor), line, reason, (Replace(tensor, on_the_cpu, keeps=(tensor,)),))
+    for node in script.devices.maybe_brought_back:
+        text = ast.unparse(node)
+        message = (
+            f"`{text}` has to be in the CPU's memory here, and a prepared loader brings the tensors of a batch to the "
+            f"device: write `{text}.cpu()` if it is a tensor"
+        )
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def on_the_cpu(tensor: cst.CSTNode) -> cst.BaseExpression:

@@ -79,11 +79,12 @@ class Memory:
             self._enqueue(unit)
 
     def _is_arithmetic(self, unit: Scope) -> bool:
-        """A network's `forward` in another file: nothing but tensors flows through it."""
+        """A network's `forward` in another file: nothing but tensors flows through it, and all live in one memory."""
         if unit.name != "forward" or not unit.is_method or unit.module in self.named:
             return False
         assert unit.parent is not None
-        return self.is_module_class(unit.parent) and not self._may_train(unit.module)
+        needs_host = any(name in self.parsed_of[unit.module].text for name in names.needing_host())
+        return self.is_module_class(unit.parent) and not needs_host and not self._may_train(unit.module)
 
     def _may_train(self, path: str) -> bool:
         """Whether a file has a backward pass, or imports one that has: a loss may train a critic of its own."""

@@ -1,0 +1,44 @@
+"""What stays in files that change for another reason, and what of it is listed."""
+
+from __future__ import annotations
+
+from accelify.codemod.rules import elsewhere
+from tests.codemod.facts import Facts
+from tests.codemod.training_scripts import STEP, script
+
+OTHER = """\
+import torch
+
+class Tester:
+    def __init__(self, model, device):
+        self.device = device
+        self.model = model.to(self.device)
+
+    def test(self, x):
+        return self.model(x.{move})
+"""
+
+
+def listed(move: str) -> list[str]:
+    """The messages for a file that the accelerator does not come to."""
+    facts = Facts(
+        {
+            "main.py": script(
+                imports="from tester import Tester",
+                before="device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+                model="model.to(device)",
+                step=STEP.replace("model(x), y", "model(x.to(device)), y.to(device)"),
+                end="Tester(model, device).test(torch.zeros(1, 4))",
+            ),
+            "tester.py": OTHER.format(move=move),
+        }
+    )
+    return [f"{facts.script.program.line(r.node)}" for r in elsewhere.find(facts.script)]
+
+
+def test_a_move_to_the_first_gpu_is_listed() -> None:
+    assert listed("cuda()") == ["9"]
+
+
+def test_a_move_to_the_device_that_is_handed_on_is_not() -> None:
+    assert listed("to(self.device)") == []

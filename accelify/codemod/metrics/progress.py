@@ -10,6 +10,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.values import Made
+from accelify.codemod.training.loops import Data
 
 if TYPE_CHECKING:
     from accelify.codemod.script import Script
@@ -102,6 +103,22 @@ class StepCounts:
         for node in dict.fromkeys(found):
             if self._ends(node, within) and self._is_at_counts(node.test):
                 yield node
+
+    def rounds(self) -> list[ast.stmt]:
+        """The training loops with as many steps as in one process, where all are: they ask for a batch in each."""
+        loops = {d.loop: self._sets_its_steps(d) for d in self.script.training.data if d.loop is not None}
+        return [*loops] if all(loops.values()) else []
+
+    def _sets_its_steps(self, data: Data) -> bool:
+        """Whether a number that is the same in all processes says how many batches a loop asks a loader for."""
+        loop = data.loop
+        if data.kind != "loaders" or loop is None or _ends_with_its_data(loop):
+            return False
+        if isinstance(loop, ast.While):
+            return self._is_at_counts(loop.test)
+        parts = [n for n in ast.walk(loop.iter) if isinstance(n, ast.expr)]
+        is_range = any(isinstance(n, ast.Call) and n.args and "range" in self.program.called(n) for n in parts)
+        return is_range and loop.iter not in data.sources and not any(map(self._is_count, parts))
 
     def checks(self) -> Iterator[ast.stmt]:
         """The assertions about the number of batches, and the conditions on it that raise an error."""
@@ -243,6 +260,12 @@ class StepCounts:
         assigned = self.script.tracer.assigned(node) if isinstance(node, ast.expr) else None
         value = parent.value if isinstance(parent, ast.AugAssign) else assigned
         return value is not None and self._follows(value, whole=whole)
+
+
+def _ends_with_its_data(loop: ast.AST) -> bool:
+    """Whether what catches the end of an iterator leaves the loop."""
+    handlers = (n for n in ast.walk(loop) if isinstance(n, ast.ExceptHandler))
+    return any(isinstance(n, (ast.Break, ast.Return)) for handler in handlers for n in ast.walk(handler))
 
 
 def _raises(node: ast.If) -> bool:

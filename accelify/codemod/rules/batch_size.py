@@ -3,9 +3,10 @@
     loader = DataLoader(data, batch_size=64)    each of N processes takes 64 samples for a step: 64 * N together
 
 Why: a learning rate is chosen for a batch size. On N processes a step learns from N batches, and an epoch has 1/N of
-the steps. `--keep-global-batch` writes `Accelerator(split_batches=True)`: the processes divide each batch between them,
-and the learning rate, the steps of an epoch and all schedules stay as they are. So it is done where `nn.DataParallel`
-goes, which divided each batch between the GPUs.
+the steps; a loop that asks for as many batches as a number says takes as many steps, with N times the data.
+`--keep-global-batch` writes `Accelerator(split_batches=True)`: the processes divide each batch between them, and the
+learning rate, the steps of an epoch and all schedules stay as they are. So it is done where `nn.DataParallel` goes,
+which divided each batch between the GPUs.
 Left alone: all of it.
 """
 
@@ -43,8 +44,13 @@ def find(script: Script) -> Iterator[Remark]:
     taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
     elsewhere = "" if not others else " (and of {0})" if first in places else " (their size: {0})"
     learned = f"on N processes a step learns from N {taken}{elsewhere}"
-    epoch = "an epoch that no limit ends" if ends else "an epoch"
-    learned += f", one from each process, and {epoch} has 1/N of the steps{' (counted in {1})' if counted else ''}"
+    learned += ", one from each process"
+    rounds = tuple((script.path(loop), loop) for loop in counts.rounds()) if script.distribution is None else ()
+    if rounds:
+        learned += ", and the same number of steps ({5}) learns from N times the data"
+    else:
+        epoch = "an epoch that no limit ends" if ends else "an epoch"
+        learned += f", and {epoch} has 1/N of the steps{' (counted in {1})' if counted else ''}"
     message, tier = _of_loaders(script, learned) if sizes.loaders else (_of_loops(script, learned), Tier.REVIEW)
     if ends and "1/N" in message:
         message += ". A limit ({3}) counts what one process does: N times the data come before it"
@@ -53,7 +59,8 @@ def find(script: Script) -> Iterator[Remark]:
     if shown and script.distribution is None:
         message += ". What is shown of single batches ({2}) is of one process's own"
     shows = tuple((script.path(node), node) for r in batches for node in r.leaves if script.distribution is None)
-    yield Remark(NAME, *first, message, tier, lines=(tuple(others), counted, shown, ends, checked), shows=shows)
+    lines = (tuple(others), counted, shown, ends, checked, rounds)
+    yield Remark(NAME, *first, message, tier, lines=lines, shows=shows)
     yield from _fixed(script)
 
 

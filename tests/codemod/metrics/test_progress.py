@@ -203,6 +203,42 @@ def test_limits_of_steps_and_samples(test: str, outer: str, found: list[str]) ->
     assert [f"if {ast.unparse(node.test)}" for node in StepCounts(Facts(text).script).limits()] == found
 
 
+ASKED = """\
+{begin}
+{loop}
+    try:
+        x, y = next(batches)
+    except StopIteration:
+        {end}
+    loss = (model(x) - y).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    done += 1
+"""
+AGAIN = "batches = iter(loader); x, y = next(batches)"
+
+
+@pytest.mark.parametrize(
+    ("loop", "end", "stays"),
+    [
+        ("for step in range(args.steps):", AGAIN, True),
+        ("for step in tqdm.trange(1, 1000):", AGAIN, False),  # what is not known may be anything
+        ("for step in tqdm.tqdm(range(1, 1000)):", AGAIN, True),
+        ("while done < 1000:", AGAIN, True),
+        ("for step in range(len(loader)):", AGAIN, False),
+        ("for step in range(2 * len(loader)):", AGAIN, False),
+        ("for step in range(1000):", "break", False),
+        ("for x, y in loader:", AGAIN, False),
+    ],
+)
+def test_loops_that_take_as_many_steps_as_in_one_process(loop: str, end: str, stays: bool) -> None:
+    begin = "done, batches = 0, iter(loader)"
+    text = script(imports="import tqdm\nfrom settings import args").partition("for epoch in")[0]
+    rounds = StepCounts(Facts(text + ASKED.format(begin=begin, loop=loop, end=end)).script).rounds()
+    assert [t.partition("\n")[0] for t in texts(rounds)] == ([loop] if stays else [])
+
+
 CHECKED = "n = len(loader)\n{check}\nfor epoch in"
 
 

@@ -46,17 +46,24 @@ def find(processes: Processes) -> Iterator[Finding]:
 
 
 def _models(processes: Processes, trained: Trained) -> Iterator[ast.Call]:
-    """The calls that make a model whose parameters a stepped optimizer gets, and that no `prepare` does."""
+    """The calls that make a model whose `parameters()` a stepped optimizer gets, and that no `prepare` does."""
     program, roles = processes.program, processes.program.once(Roles)
     prepared = {v for call in trained.prepares for given in call.args for v in program.values(given)}
     built = [v.node for v in filter(roles.is_module, prepared) if isinstance(v, Made)]
     parts = {v for call in built for n in ast.walk(call) if isinstance(n, ast.expr) for v in program.values(n)}
-    for made in trained.made_by(Role.OPTIMIZER):
-        if not trained.steps(made) and not trained.is_given_to_prepare(made):
+    for optimizer in trained.made_by(Role.OPTIMIZER):
+        if not trained.steps(optimizer) and not trained.is_given_to_prepare(optimizer):
             continue
-        for model in roles.parameter_owners(frozenset(v for a in made.args[:1] for v in program.values(a))):
+        owners = filter(None, map(_owner_of_parameters, optimizer.args[:1]))
+        for model in (v for owner in owners for v in program.values(owner)):
             if isinstance(model, (Made, Instance)) and roles.wholes(model).isdisjoint(prepared | parts):
-                yield from trained.made(model)
+                yield from (made for made in trained.made(model) if not processes.frame(made).is_method)
+
+
+def _owner_of_parameters(given: ast.expr) -> ast.expr | None:
+    """`model` of `model.parameters()`."""
+    is_call = isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) and not given.args
+    return given.func.value if is_call and given.func.attr == "parameters" else None  # type: ignore[attr-defined]
 
 
 def _loaders(processes: Processes, trained: Trained) -> set[ast.Call]:

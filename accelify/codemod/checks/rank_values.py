@@ -30,7 +30,8 @@ class RankValues:
         self.program = processes.program
         self.loaders = self.program.once(Loaders)
         self.roles = self.program.once(Roles)
-        self.prepares = set(Trained(processes).prepares)
+        self.trained = Trained(processes)
+        self.prepares = set(self.trained.prepares)
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
@@ -96,8 +97,9 @@ class RankValues:
         for call in self.program.calls:
             rows = self.processes.chains.kinds.called(call) or ()
             is_collective = any(row.role is Role.COLLECTIVE for row in rows)
-            if is_collective or vocabulary.may_be_reduced(ast.unparse(call.func)):
-                found |= {last(n) for n in ast.walk(call)}
+            if is_collective or (not rows and vocabulary.may_be_reduced(ast.unparse(call.func))):
+                parts = (n for given in call.args for source in self.trained.sources(given) for n in ast.walk(source))
+                found |= {last(n) for n in ast.walk(call)} | set(map(last, parts))
                 statement = self.program.statement(call)
                 if isinstance(statement, ast.Assign):
                     found |= {last(n) for target in statement.targets for n in ast.walk(target)}

@@ -84,3 +84,12 @@ def test_a_part_of_what_is_prepared_and_a_sampler() -> None:
     leaves(NAME, text.replace("net(x)", "both(x)"))
     text = whole("net, optimizer = accelerator.prepare(net, optimizer)")
     leaves(NAME, text.replace("batch_size=4", "batch_size=4, sampler=own"))
+
+
+def test_a_part_of_a_class_that_is_prepared() -> None:
+    part = "class Both(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    part += (
+        "        self.one = torch.nn.Linear(3, 3)\n    def parameters(self):\n        return self.one.parameters()\n"
+    )
+    text = whole("net, optimizer, loader = accelerator.prepare(net, optimizer, loader)")
+    leaves(NAME, part + text.replace("net = torch.nn.Linear(3, 3)", "net = Both()"))

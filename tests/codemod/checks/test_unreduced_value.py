@@ -83,6 +83,7 @@ def test_the_worst_that_is_made_of_it() -> None:
     [
         "    count = torch.tensor(correct)\n    dist.all_reduce(count)\n    print(count.item())\n",
         "    correct = reduce_mean(correct)\n    print(correct)\n",
+        "    n = torch.tensor([correct])\n    dist.all_reduce(n)\n    correct = n.item()\n    print(correct)\n",
         "    parts = [None, None]\n    dist.all_gather_object(parts, losses)\n    print(sum(parts, []))\n",
         "    pass\n",
         "    print(epoch, len(losses))\n",

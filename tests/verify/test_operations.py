@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,9 +12,9 @@ from torch.nn import functional
 from accelify.verify.inside.operations import Operations
 from accelify.verify.judging import judge
 from accelify.verify.judging.operations import operations_of_one, operations_of_ranks
-from accelify.verify.trace import Call, Operation, Run
+from accelify.verify.trace import Call, End, Operation, Run
 from accelify.verify.verdict import Row, Status
-from tests.verify.test_judge import traced
+from tests.verify.test_judge import evidence, traced
 
 
 class Listener:
@@ -80,3 +81,11 @@ def test_what_differs_later_is_said_later() -> None:
     )
     first, last = Row("samples", 1, Status.HOLDS, ""), Row("output", 1, Status.HOLDS, "")
     assert judge._earliest_first([first, losses, gradients, last], trace) == [first, gradients, losses, last]
+
+
+def test_another_number_of_steps_follows_from_what_differs_before() -> None:
+    found = evidence(traced(), traced())
+    stopped = Run("one", (replace(traced(), end=End("steps", 0)),))
+    assert judge.judge(found)[0].name == "ending"
+    names = [row.name for row in judge.judge(replace(found, one=stopped))]
+    assert names.index("calls") < names.index("ending") < names.index("losses")

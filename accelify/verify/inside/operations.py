@@ -21,8 +21,13 @@ SIZED = tuple(
     "view reshape expand repeat narrow split chunk unflatten flatten __getitem__ new_ zeros ones full empty rand "
     "normal arange linspace eye tensor one_hot".split()
 )
-# Where samples are fetched, and steps taken; a migrated script does these in other places.
-ELSEWHERE = ("/torch/utils/data/", "/torch/optim/", str(Path(__file__).parents[2] / "runtime"))
+# Where samples are fetched, gradients clipped and steps taken; a migrated script does these in other places.
+ELSEWHERE = (
+    "/torch/utils/data/",
+    "/torch/optim/",
+    "/torch/nn/utils/clip_grad",
+    str(Path(__file__).parents[2] / "runtime"),
+)
 
 
 class Operations(TorchFunctionMode):
@@ -72,6 +77,8 @@ def _named(name: str, given: Any) -> Iterator[tuple[str, str]]:
     """What can be compared of the arguments: of tensors only that there is one."""
     is_sized = name.startswith(SIZED)
     for key, value in given:
+        if key == "device":
+            continue
         if isinstance(value, torch.Tensor):
             yield str(key), "a tensor"
         elif value is None or isinstance(value, (bool, float, str)) or (isinstance(value, int) and not is_sized):

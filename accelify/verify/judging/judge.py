@@ -30,6 +30,8 @@ def judge(evidence: Evidence) -> tuple[Row, ...]:
     single += [row(evidence) for row in SINGLE_OUTPUT]
     several = [row(evidence) for row in SEVERAL]
     single, several = (_earliest_first(rows, evidence.original.ranks[0]) for rows in (single, several))
+    if single[0].status is Status.DIFFERS and evidence.one.error is None and not evidence.one.hang:
+        _put_before("learning rate", single.pop(0), single)  # how many steps there were follows from something
     if evidence.operations is not None:
         _put_before("random numbers", operations.operations_of_one(*evidence.operations), single)
     if evidence.operations_of_ranks is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from accelify.codemod.distributed.findings import Guards
@@ -60,7 +61,7 @@ _OWN = {
     ),
     About.LAST: (_OWN_BATCHES, Tier.ADVICE),
 }
-_SHARE = "called with a prepared loader, this loop sees this process's shard only, and so do its sums"
+_SHARE = "this loop, called with a prepared loader, sees this process's shard only, and so do its sums"
 
 
 def find(script: Script) -> Iterator[Remark]:
@@ -152,14 +153,19 @@ def _beginning(node: ast.expr) -> str:
 
 
 def _elsewhere(script: Script) -> Iterator[Remark]:
-    """Loops of files that do not change, over loaders that are prepared."""
-    for parsed in script.program.files:
-        if parsed.path in script.files:
+    """Loops of files that do not change, over loaders: each is said where a changed file calls what holds it."""
+    others = (parsed for parsed in script.program.files if parsed.path not in script.files)
+    for node in (n for parsed in others for n in parsed.nodes if isinstance(n, (ast.For, ast.AsyncFor))):
+        frame = script.program.frame(node)
+        if frame not in script.run.run or frame.generates:
             continue
-        for node in parsed.parents:
-            is_loop = isinstance(node, ast.For) and script.program.frame(node) in script.run.run
-            if is_loop and script.prepared.is_loader_for_some(node.iter):  # type: ignore[attr-defined]  # a loop
-                yield Remark(NAME, parsed.path, node, _SHARE, Tier.REVIEW)
+        for remark in _evaluation(script, node):
+            message, lines = remark.message.replace("this loop", "the loop in {0}"), (((script.path(node), node),),)
+            calls = _run_by_files(script, node)
+            for call in (c for c in calls if c is not node):
+                yield replace(remark, path=script.path(call), node=call, message=message, lines=lines, once=True)
+            if not calls or node in calls:
+                yield remark
 
 
 def _own_values(script: Script) -> Iterator[Remark]:

@@ -144,3 +144,42 @@ def test_notes_on_values_of_one_process_name_the_lines_that_show_them() -> None:
         'show(f"loss {loss.item()}")',
         'show(f"running loss {worst}")',
     }
+
+
+EVALUATED = """\
+import torch
+from rows import rows
+from torch.utils.data import DataLoader
+from scores import score
+train = DataLoader(torch.randn(8, 4))
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in train:
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+print({call})
+"""
+SCORE = "def score(model, loader):\n    for x in loader:\n        model(x.to(model.weight.device))\n"
+
+
+@pytest.mark.parametrize(
+    ("scores", "call", "said"),
+    [
+        (SCORE, "score(model, DataLoader(rows))", "the loop in {0} is not sharded"),
+        (SCORE, "score(model, loader=train)", "the loop in {0}, called with a prepared loader, sees this process's"),
+        (
+            SCORE.replace("score", "inner") + "def score(model, rows): inner(model, rows)\n",
+            "score(model, DataLoader(rows))",
+            "the loop in {0} is not sharded",
+        ),
+        (SCORE.replace("in loader", "in loader[:3]"), "score(model, DataLoader(rows))", None),
+        (SCORE, "len(train)", None),
+    ],
+)
+def test_a_loop_over_a_loader_in_a_file_that_does_not_change(scores: str, call: str, said: str | None) -> None:
+    script = Facts({"main.py": EVALUATED.format(call=call), "scores.py": scores}).script
+    assert "scores.py" not in script.files
+    found = [(r.path, ast.unparse(r.node), r.message) for r in notes.find(script) if "the loop in" in r.message]
+    assert [(path, node) for path, node, _ in found] == ([("main.py", call)] if said else [])
+    assert all(said is not None and message.startswith(said) for *_, message in found)

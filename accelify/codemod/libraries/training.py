@@ -19,8 +19,9 @@ unknown
     torch.optim: swa_utils.get_ema_multi_avg_fn swa_utils.get_swa_multi_avg_fn swa_utils.get_ema_avg_fn
 returns=module traits=may_differ_in_training
     torch.optim.swa_utils: AveragedModel
-mutates=1 effects=calls
+mutates=1 effects=calls traits=goes_over
     torch.optim.swa_utils: update_bn
+    torchcontrib.optim.SWA: bn_update
 mutates=self effects=calls
     <optimizer>: step
 mutates=self

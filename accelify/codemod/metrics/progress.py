@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.codemod.libraries import names
 from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.sinks import SHOWING
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.loops import Data
@@ -94,6 +95,28 @@ class StepCounts:
                 )
                 if isinstance(node, (ast.If, ast.While)) and not steps and self._is_at_counts(node.test):
                     yield node
+
+    def shown(self) -> Iterator[ast.AST]:
+        """Where the number of batches is shown as it is, outside of the loops that count them."""
+        for call in self.program.calls:
+            is_there = self.script.path(call) in self.script.files and "len" in self.program.called(call)
+            if is_there and call.args and self.script.prepared.is_loader(call.args[0]):
+                is_within = any(loop in self.script.metrics.shared_loops for loop in self.program.loops_round(call))
+                if not is_within and self._is_shown(call):
+                    yield call
+
+    def _is_shown(self, node: ast.AST) -> bool:
+        """Whether a value is put into a text, or handed to what shows it."""
+        parent = self.program.parent(node)
+        while isinstance(parent, (ast.FormattedValue, ast.JoinedStr, ast.Tuple, ast.keyword)):
+            parent = self.program.parent(parent)
+        if isinstance(parent, ast.BinOp):
+            return self.chains.kinds.of(parent.left) == {"string"} and self._is_shown(parent)
+        if not isinstance(parent, ast.Call):
+            return False
+        rows = self.chains.kinds.called(parent) or ()
+        is_text = bool(rows) and all(row.returns == "string" for row in rows)
+        return self._is_shown(parent) if is_text else any(row.effects & SHOWING for row in rows)
 
     def limits(self) -> Iterator[ast.If]:
         """The conditions that end a training loop, or one round it, after some count of steps."""

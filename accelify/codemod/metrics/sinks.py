@@ -12,7 +12,7 @@ from accelify.codemod.libraries.row import Effect, Role, Row
 from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.values import Element, Made, Member, Value
 
-_SHOWS = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
+SHOWING = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
 _DECIDING = (ast.If, ast.While, ast.Assert)
 _LEAVING = (*_DECIDING, ast.Call, ast.Return, ast.Yield, ast.Match, ast.Assign, ast.AugAssign)
 _DRAWN_FROM = frozenset({Role.DATASET, Role.SAMPLER, Role.LOADER})
@@ -132,6 +132,6 @@ def leaves(row: Row) -> bool:
 
 
 def _way(row: Row) -> Way | None:
-    if row.effects & _SHOWS or (row.role is Role.LOGGER and row.effects):
+    if row.effects & SHOWING or (row.role is Role.LOGGER and row.effects):
         return Way.SHOWN
     return Way.SAVED if row.effects & _WRITES else None

@@ -20,6 +20,7 @@ from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.files.project import absolute
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import decided_apart
 from accelify.codemod.metrics.progress import overlong_rounds, overstated_bars, shrunken_schedules
@@ -27,6 +28,7 @@ from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import Scope, main_guard, names_in
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
@@ -79,6 +81,7 @@ def find(script: Script) -> Iterator[Remark]:
             if isinstance(node, (ast.For, ast.AsyncFor)) and not is_known and not script.program.frame(node).generates:
                 yield from _evaluation(script, node)
     yield from _elsewhere(script)
+    yield from _gone_over(script)
     yield from _uneven(script)
     divides = script.options.keep_global_batch and not script.preparation.sharded
     for lengths, message, tier in (
@@ -166,6 +169,21 @@ def _elsewhere(script: Script) -> Iterator[Remark]:
                 yield replace(remark, path=script.path(call), node=call, message=message, lines=lines, once=True)
             if not calls or node in calls:
                 yield remark
+
+
+def _gone_over(script: Script) -> Iterator[Remark]:
+    """Functions of libraries that go over a prepared loader: each process has a result of its own."""
+    kinds = script.program.once(Kinds)
+    for call in script.program.calls:
+        rows = kinds.called(call) if script.path(call) in script.files and script.distribution is None else None
+        loader = next(iter([*call.args, *(k.value for k in call.keywords)]), None)
+        is_gone_over = rows and all(row.has(Trait.GOES_OVER) for row in rows)
+        if is_gone_over and loader is not None and script.prepared.is_loader(loader):
+            message = (
+                f"this goes over the shard of each process, and `{ast.unparse(loader)}` is prepared: what it computes "
+                "differs between the processes; give it a loader that is not prepared"
+            )
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _own_values(script: Script) -> Iterator[Remark]:

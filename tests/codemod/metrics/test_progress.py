@@ -256,3 +256,20 @@ CHECKED = "n = len(loader)\n{check}\nfor epoch in"
 def test_checks_of_the_number_of_batches(check: str, found: list[str]) -> None:
     text = script(imports="from settings import args").replace("for epoch in", CHECKED.format(check=check))
     assert [t.partition(":")[0] for t in texts(StepCounts(Facts(text).script).checks())] == found
+
+
+@pytest.mark.parametrize(
+    ("end", "is_shown"),
+    [
+        ("print(len(loader))", True),
+        ("print('%d batches' % len(loader))", True),
+        ("print(f'{len(loader)} batches')", True),
+        ("print('{} batches'.format(len(loader)))", True),
+        ("print(total / len(loader))", False),  # a mean over what each process has seen
+        ("print(len(rows))", False),
+        ("for x in loader:\n    print(len(loader))", False),
+    ],
+)
+def test_a_number_of_batches_that_is_shown(end: str, is_shown: bool) -> None:
+    found = training(end=f"total = 3\n{end}\n").script
+    assert texts(StepCounts(found).shown()) == (["len(loader)"] if is_shown else [])

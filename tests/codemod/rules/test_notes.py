@@ -183,3 +183,18 @@ def test_a_loop_over_a_loader_in_a_file_that_does_not_change(scores: str, call: 
     found = [(r.path, ast.unparse(r.node), r.message) for r in notes.find(script) if "the loop in" in r.message]
     assert [(path, node) for path, node, _ in found] == ([("main.py", call)] if said else [])
     assert all(said is not None and message.startswith(said) for *_, message in found)
+
+
+@pytest.mark.parametrize(
+    ("call", "is_said"),
+    [
+        ("torch.optim.swa_utils.update_bn(train, model)", True),
+        ("torch.optim.swa_utils.update_bn(loader=train, model=model)", True),
+        ("torch.optim.swa_utils.update_bn(DataLoader(rows), model)", False),
+        ("score(model, train)", False),
+    ],
+)
+def test_a_library_that_goes_over_a_prepared_loader(call: str, is_said: bool) -> None:
+    script = Facts({"main.py": EVALUATED.format(call=call), "scores.py": SCORE}).script
+    found = [ast.unparse(r.node) for r in notes.find(script) if "goes over the shard" in r.message]
+    assert found == ([call] if is_said else [])

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from accelify.codemod.devices.moves import Move, is_option, last_name
-from accelify.codemod.libraries import vocabulary
+from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.settings import Setting, Settings
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.provenance import Tracer, wrapped_by
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.roles import Roles
@@ -154,20 +154,21 @@ class Cpu:
         A condition that does more than move must ask for a GPU by its name: `if args.gpu:`.
         """
         assert isinstance(call.func, ast.Attribute)
-        model = ast.unparse(call.func.value)
+        moved = self._without_wrapper(call.func.value)
+        model = ast.unparse(moved)
         if isinstance(choice, ast.IfExp):
             return ast.unparse(choice.orelse) == model
         otherwise = {ast.unparse(s) for s in choice.orelse}
         on_cpu = [_made_on_cpu(s) & otherwise for s in choice.body]
         kept = [s for s, made in zip(choice.body, on_cpu, strict=True) if not made]
         left = otherwise.difference(*on_cpu)
-        if isinstance(call.func.value, ast.Call):
+        if isinstance(moved, ast.Call):
             return any(made and self.program.inside(call, s) for s, made in zip(choice.body, on_cpu, strict=True))
         if not left and all(map(self._only_moves, kept)):
             return True
         is_made = any(_gives(s, model) for s in choice.body)
-        moved = (n for s in choice.orelse for n in ast.walk(s) if isinstance(n, ast.Call) and self._moves_a_model(n))
-        return not is_made and not any(moved) and self._asks_for_a_gpu(choice.test)
+        others = (n for s in choice.orelse for n in ast.walk(s) if isinstance(n, ast.Call) and self._moves_a_model(n))
+        return not is_made and not any(others) and self._asks_for_a_gpu(choice.test)
 
     def _only_moves(self, statement: ast.stmt) -> bool:
         """Whether a statement does nothing but move something to the GPU, or wrap it there: `model = model.cuda()`."""
@@ -178,8 +179,14 @@ class Cpu:
             return True
         if not isinstance(move.func, ast.Attribute) or move.func.attr != "cuda" or move.args or move.keywords:
             return False
-        kept = statement.targets if isinstance(statement, ast.Assign) else [move.func.value]
-        return ast.unparse(kept[0]) == ast.unparse(move.func.value) and not isinstance(move.func.value, ast.Call)
+        moved = self._without_wrapper(move.func.value)
+        kept = statement.targets if isinstance(statement, ast.Assign) else [moved]
+        return ast.unparse(kept[0]) == ast.unparse(moved) and not isinstance(moved, ast.Call)
+
+    def _without_wrapper(self, node: ast.expr) -> ast.expr:
+        """The model of `nn.DataParallel(model)`; what is no wrapper itself."""
+        is_wrapper = isinstance(node, ast.Call) and any(map(names.divides_batches, self.program.called(node)))
+        return (wrapped_by(node) or node) if is_wrapper and isinstance(node, ast.Call) else node
 
     def _asks_for_a_gpu(self, test: ast.expr) -> bool:
         """Whether a condition is about GPUs and nothing else: `args.gpu`, `use_cuda and torch.cuda.is_available()`."""

@@ -35,6 +35,9 @@ PARSED = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
 @pytest.mark.parametrize(
     ("before", "model", "setting"),
     [
+        ("", "if args.gpu:\n    model = nn.DataParallel(model).cuda()\n", "not args.gpu"),
+        ("", "model = nn.DataParallel(model, [0]).cuda() if args.gpu else model\n", "not args.gpu"),
+        ("", "if args.gpu:\n    model = nn.DataParallel(nn.Linear(4, 1)).cuda()\n", None),
         ("", "if args.gpu:\n    model = model.cuda()\n", "not args.gpu"),
         ("", "if args.gpu:\n    torch.backends.cudnn.benchmark = True\n    model.cuda()\n", "not args.gpu"),
         ("", "if args.gpu is not None:\n    print(args)\n    model.cuda(args.gpu)\n", "not args.gpu is not None"),

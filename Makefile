@@ -57,6 +57,7 @@ soak: venv
 	@ACCELIFY_TEST_KILLS=200 $(BIN)/python -m pytest tests/runtime/checkpoint/test_killed.py
 	@ACCELIFY_TEST_CELLS=20000 $(BIN)/python -m pytest tests/test_cli.py -k thousand_cells
 	@$(BIN)/python -m pytest --timeout 3600 tests/test_accelerate_examples.py
+	@ACCELIFY_TEST_KERNELS=1 $(BIN)/python -m pytest tests/test_notebooks.py -k accelerate
 	@ACCELIFY_TEST_EXAMPLES=600 $(BIN)/python -m pytest --timeout 3600 tests/test_composed.py tests/test_random_programs.py
 	@ACCELIFY_TEST_INSTRUCTION_SETS=default,avx2,avx512 $(BIN)/python -m pytest --timeout 3600 tests/test_demo.py
 

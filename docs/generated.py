@@ -7,6 +7,7 @@ Accelerate's names are the table by which its scripts are migrated.
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,8 +113,40 @@ more of what differs.
 
 """
         + "\n\n".join(rows)
-        + "\n"
+        + "\n\n"
+        + accelerates_tests()
     )
+
+
+def accelerates_tests() -> str:
+    """Which of Accelerate's own tests do not pass on accelify, or are not run, each with the reason."""
+    expected = runpy.run_path(str(ROOT / "benchmarks" / "accelerate_tests" / "expected.py"))
+    different = [
+        f"| {where} | `{name}` | {processes} | {why} |"
+        for where, counts in expected["DIFFERENT"].items()
+        for processes, names in counts.items()
+        for name, why in names.items()
+    ]
+    left_out = [
+        f"| {where} | {why} | {', '.join(f'`{name}`' for name in names)} |"
+        for where, reasons in expected["LEFT_OUT"].items()
+        for why, names in reasons.items()
+    ]
+    return f"""## Accelerate's own tests
+
+`benchmarks/accelerate_tests/run.py` runs Accelerate's own tests of data loading, gradient accumulation, metrics,
+schedulers, checkpoints and operations between processes on accelify. These test public behaviour and do not pass:
+
+| file | test | processes | why |
+|---|---|---|---|
+{chr(10).join(different)}
+
+These are left out, because they test something else or cannot run; a name stands for all that begin with it:
+
+| file | why | tests |
+|---|---|---|
+{chr(10).join(left_out)}
+"""
 
 
 def _helps(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.notebooks import CELLS, content, sources, written
 from tests.kernels import execute, nbformat
 
+ACCELERATE = Path(__file__).parents[1] / "fixtures" / "notebooks" / "accelerate"
 LAYERS = "from torch import nn\n\n\ndef to_device(x, device):\n    return x.to(device)\n"
 STEPS = """\
 def train_epoch(model, loader, optimizer, device):
@@ -65,6 +67,19 @@ def test_a_migrated_notebook_runs_as_before_and_in_several_processes_as_its_note
     )
     book.write_bytes(written(content(function, launch)))
     assert printed(book)[-1] == "2"
+
+
+def test_a_notebook_on_accelerate_moves_to_accelify(here: Path) -> None:
+    """Its cells print what they printed before (`make soak`)."""
+    book, before = here / "book.ipynb", (ACCELERATE / "before.ipynb").read_bytes()
+    book.write_bytes(before)
+    (result,) = rewrite_together(("book.ipynb",), Options())
+    assert result.status is Status.MIGRATED
+    assert result.after == (ACCELERATE / "after.ipynb").read_bytes()
+    if os.environ.get("ACCELIFY_TEST_KERNELS"):
+        old = [line for line in printed(book) if line.startswith("epoch")]
+        book.write_bytes(result.after)
+        assert [line for line in printed(book) if line.startswith("epoch")] == old != []
 
 
 def test_a_folder_s_notebooks_change_with_the_scripts_that_they_import(here: Path) -> None:

@@ -40,6 +40,7 @@ OTHER_STEPS = {
     *("language_model_slices", "per_sample", "slices"),  # ... no loader makes the batches
     "carried_state",  # ... the state has the size of a whole batch
     *("optional_processes", "settings_at_the_top"),  # ... the script divides the batch itself
+    *("accelerate_functions", "accelerate_trainer"),  # ... on Accelerate, whose batches are each process's own
 }
 # Scripts whose printed metrics are those of one process: all of them when the processes share each batch ...
 SAME_METRICS = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import socket
 import subprocess
 import sys
@@ -49,7 +49,18 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "by_feature/profiler.py": ("--output_trace_dir", "traces"),
     "by_feature/tracking.py": ("--with_tracking", "--project_dir", "logs"),
 }
-SECONDS = 300
+# Rows of data for training and for evaluation where the usual ones end in an incomplete step: what an example makes of
+# one differs from runtime to runtime. In the first every step would be one, in the second the last of an evaluation.
+ROWS = {
+    "by_feature/automatic_gradient_accumulation.py": "512,72",
+    "by_feature/gradient_accumulation_for_autoregressive_models.py": "192,64",
+}
+# Lines that are put in before others, for a reason. Each fold's model is drawn from the random state that the fold
+# before it left, and that is another one on several processes: in Accelerate that of a rank, here that of all ranks.
+PUT_IN = {
+    "by_feature/cross_validation.py": ("for i, (train_idxs, valid_idxs) in enumerate(folds):", "set_seed(seed + i)")
+}
+SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -64,10 +75,8 @@ class Failed(Exception):
     """An example that ended with an error; the message is what it said last."""
 
 
-def moved(example: Path, folder: Path) -> Path:
-    """The example as `accelify rewrite` leaves it. Raises: Failed where it is declined."""
-    path = folder / "moved.py"
-    shutil.copy(example, path)
+def moved(path: Path) -> Path:
+    """The example, as `accelify rewrite` leaves it in its place. Raises: Failed where it is declined."""
     done = _accelify("rewrite", str(path))
     if done.returncode or b"from accelify.runtime import" not in path.read_bytes():
         raise Failed(done.stdout + done.stderr)
@@ -79,14 +88,31 @@ def _accelify(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
 
 
-def run(script: Path, options: Sequence[str], size: int, folder: Path) -> Run:
-    """Run a script in so many processes, in a folder of its own. Raises: Failed."""
+def laid_out(example: Path, name: str, folder: Path) -> Path:
+    """The example in a folder of its own, with the line that is put in."""
+    text = example.read_text()
+    if name in PUT_IN:
+        header, line = PUT_IN[name]
+        text, count = re.subn(rf"^( *){re.escape(header)}\n", rf"\g<0>\1    {line}\n", text, flags=re.MULTILINE)
+        assert count == 1, name
+    folder.mkdir()
+    path = folder / "example.py"
+    path.write_text(text)
+    return path
+
+
+def run(script: Path, name: str, size: int, folder: Path) -> Run:
+    """Run a script in so many processes, in its folder. Raises: Failed."""
     _pictures(folder / "pictures")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    started = [_start(script, options, rank, size, port, folder) for rank in range(size)]
-    said = [process.communicate(timeout=SECONDS)[0] for process in started]
+    started = [_start(script, name, rank, size, port, folder) for rank in range(size)]
+    try:
+        said = [process.communicate(timeout=SECONDS)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
     if any(process.returncode for process in started):
         raise Failed("\n".join(text[-1500:] for text in said))
     traces = tuple(json.loads((folder / f"{rank}.json").read_text()) for rank in range(size))
@@ -94,9 +120,7 @@ def run(script: Path, options: Sequence[str], size: int, folder: Path) -> Run:
     return Run(traces, epochs)
 
 
-def _start(
-    script: Path, options: Sequence[str], rank: int, size: int, port: int, folder: Path
-) -> subprocess.Popen[str]:
+def _start(script: Path, name: str, rank: int, size: int, port: int, folder: Path) -> subprocess.Popen[str]:
     several = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_PORT": port}
     environment = {
         **os.environ,
@@ -106,9 +130,10 @@ def _start(
         "OMP_NUM_THREADS": "1",
         "TRACE_FOLDER": str(folder),
         "TRACE_ORDER": "same" if size > 1 else "",
+        **({"TRACE_ROWS": ROWS[name]} if name in ROWS else {}),
         **({name: str(value) for name, value in several.items()} if size > 1 else {}),
     }
-    command = [sys.executable, str(script), "--cpu", *options]
+    command = [sys.executable, str(script), "--cpu", *EXAMPLES[name]]
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -151,11 +176,8 @@ def compared(snapshot: Path, name: str, size: int) -> tuple[Run, list[str]]:
     example = snapshot / "examples" / name
     with TemporaryDirectory() as folder:
         theirs, ours = Path(folder, "theirs"), Path(folder, "ours")
-        theirs.mkdir()
-        ours.mkdir()
-        script = moved(example, ours)
-        before = run(example, EXAMPLES[name], size, theirs)
-        after = run(script, EXAMPLES[name], size, ours)
+        before = run(laid_out(example, name, theirs), name, size, theirs)
+        after = run(moved(laid_out(example, name, ours)), name, size, ours)
     return after, list(differences(after, before))
 
 

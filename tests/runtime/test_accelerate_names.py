@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import accelify.runtime
-from accelify.codemod.libraries.accelerate import PLACES, VERSION, Status, counterparts
+from accelify.codemod.libraries.accelerate import PLACES, READ_ONLY, VERSION, Status, counterparts
 from accelify.runtime import Accelerator, Environment
 
 # Classes whose members have rows -> an object, for the attributes that only objects have.
@@ -98,6 +98,15 @@ def test_what_is_not_absent_is_here() -> None:
             continue
         owner, _, name = row.becomes.rpartition(".")
         assert hasattr(objects.get(owner) or resolve(owner), name), row.becomes
+
+
+def test_what_is_read_only_cannot_be_set() -> None:
+    accelerator = Accelerator(cpu=True, environment=Environment())
+    objects = {"accelerate.Accelerator": accelerator}
+    for owner, names in READ_ONLY.items():
+        for name in names.split():
+            with pytest.raises(AttributeError):
+                setattr(objects.get(owner, accelerator.state), name, None)
 
 
 def test_what_is_absent_is_not_here() -> None:

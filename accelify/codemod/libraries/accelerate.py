@@ -292,7 +292,7 @@ absent: only `dispatch_batches` of Accelerate cuts batches
     accelerate.Accelerator.prepare_data_loader(): slice_fn_for_dispatch
 
 same
-    accelerate.Accelerator: accumulate autocast check_trigger clear device distributed_type end_training even_batches
+    accelerate.Accelerator: autocast check_trigger clear device distributed_type end_training even_batches
         free_memory get_state_dict get_tracker gradient_accumulation_steps gradient_state init_trackers
         is_last_process is_local_main_process is_main_process local_main_process_first local_process_index log log_with
         logging_dir main_process_first mixed_precision multi_device no_sync num_processes on_last_process
@@ -300,6 +300,9 @@ same
         prepare_data_loader print process_index profile project_configuration project_dir register_for_checkpointing
         save_iteration save_model scaler set_trigger skip_first_batches split_batches state trackers
         unscale_gradients use_distributed wait_for_everyone
+
+different!: the last, shorter window of an epoch is divided by its true length, in Accelerate by the full one
+    accelerate.Accelerator: accumulate
 
 different: called on the accelerator, not on its class
     accelerate.Accelerator: trigger_sync_in_backward
@@ -316,7 +319,7 @@ different: N steps a call in the loop over a prepared loader, as in Accelerate; 
 different: the model itself: nothing wraps it
     accelerate.Accelerator: unwrap_model
 
-different: gradients agree afterwards however the loss was computed; the last, shorter window is divided by its length
+different: gradients agree afterwards, however the loss was computed
     accelerate.Accelerator: backward
 
 different: while a window of micro-batches is under way nothing is changed
@@ -394,6 +397,15 @@ absent: the optimizer is the script's own: `train` and `eval` are there where it
 
 # Methods of the accelerator for which ours wait for all processes, and Accelerate's do not.
 WAITS_HERE = ("save_state", "save_model", "end_training")
+# Attributes that scripts may set in Accelerate, and may only read here.
+READ_ONLY = {
+    "accelerate.Accelerator": "even_batches gradient_state log_with project_configuration scaler state sync_gradients"
+    " trackers",
+    "accelerate.state.PartialState": "backend debug device distributed_type local_process_index num_processes"
+    " process_index",
+    "accelerate.state.AcceleratorState": "backend debug device distributed_type local_process_index num_processes"
+    " process_index",
+}
 # Its methods that give back what they are given, wrapped; what the wrappers call what is inside; what asks for either.
 PREPARES = ("prepare", "prepare_model", "prepare_optimizer", "prepare_scheduler", "prepare_data_loader")
 WRAPPED = ("module", "optimizer", "scheduler")

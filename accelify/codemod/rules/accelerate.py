@@ -27,7 +27,7 @@ from accelify.codemod.accelerate.saved_together import SavedTogether
 from accelify.codemod.accelerate.uses import AccelerateUses, Asked, Imported, Read
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, DropNames, Edit, Insert, Obstacle, Remark, Replace, Unwrap, Wrap
-from accelify.codemod.libraries.accelerate import OURS, PLACES, WAITS_HERE, Status, counterpart
+from accelify.codemod.libraries.accelerate import OURS, PLACES, READ_ONLY, WAITS_HERE, Status, counterpart
 from accelify.codemod.result import Tier
 
 NAME = "accelerate"
@@ -162,7 +162,10 @@ def _read(script: AccelerateUses, read: Read) -> Iterator[Change | Remark | Obst
 def _asked(script: AccelerateUses, asked: Asked) -> Iterator[Remark | Obstacle]:
     known = counterpart(asked.name)
     may_be_the_scripts_own = not asked.is_sure or asked.node.attr in script.program.attribute_writes
-    if known is not None and known.becomes is not None:
+    if not isinstance(asked.node.ctx, ast.Load) and asked.node.attr in READ_ONLY.get(asked.of, "").split():
+        message = f"accelify's `{asked.node.attr}` cannot be set: give the accelerator what it is to be when it is made"
+        yield Obstacle(NAME, script.program.path(asked.node), asked.node, message)
+    elif known is not None and known.becomes is not None:
         yield from _differences(script, asked.node, asked.name)
     elif known is not None or not may_be_the_scripts_own:
         yield _missing(script, asked.node, asked.name)

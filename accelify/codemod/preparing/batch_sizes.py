@@ -16,6 +16,7 @@ from accelify.codemod.training.roles import Roles
 from accelify.codemod.training.row_groups import regroups
 
 _POSITION = 1  # of `batch_size` among the arguments of torch's `DataLoader`
+_DEVICES = 1  # of `device_ids` among those of `DataParallel`
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,17 @@ def parallel_models(program: Program) -> tuple[ast.Call, ...]:
         if program.frame(call) in program.reachable
         and wrapped_by(call) is not None
         and any(map(names.divides_batches, program.called(call)))
+        and not _is_for_one_device(program, call)
     )
+
+
+def _is_for_one_device(program: Program, call: ast.Call) -> bool:
+    """Whether `DataParallel(model, device_ids=[0])` names one GPU: then it divides nothing."""
+    keyword = next((k.value for k in call.keywords if k.arg == "device_ids"), None)
+    given = keyword or (call.args[_DEVICES] if len(call.args) > _DEVICES else None)
+    value = None if given is None else program.once(Tracer).only_value(given) or given
+    listed = value.elts if isinstance(value, (ast.List, ast.Tuple)) else []
+    return len(listed) == 1 and not isinstance(listed[0], ast.Starred)
 
 
 def may_be_divided(program: Program, roles: Roles, tracer: Tracer, training: Training) -> bool:

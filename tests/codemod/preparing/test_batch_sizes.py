@@ -85,6 +85,19 @@ def test_data_parallel_divides_a_batch(call: str) -> None:
     assert facts.script.options.keep_global_batch
 
 
+@pytest.mark.parametrize("ids", ["ids = [0]", "ids = (args.gpu,)", "ids = [args.gpu]"])
+@pytest.mark.parametrize("given", ["device_ids=ids", "ids"])
+def test_data_parallel_on_one_device_divides_none(ids: str, given: str) -> None:
+    text = script(imports="from settings import args", model=f"{ids}\nmodel = nn.DataParallel(model, {given})")
+    assert not parallel_models(Facts(text).program)
+
+
+@pytest.mark.parametrize("ids", ["ids = args.gpus", "ids = [*args.gpus]", "ids = [0]\nids = [0, 1]"])
+def test_data_parallel_on_some_devices_divides_a_batch(ids: str) -> None:
+    text = script(imports="from settings import args", model=f"{ids}\nmodel = nn.DataParallel(model, ids)")
+    assert texts(parallel_models(Facts(text).program)) == ["nn.DataParallel(model, ids)"]
+
+
 def test_distributed_data_parallel_divides_none() -> None:
     facts = Facts(script(model="model = nn.parallel.DistributedDataParallel(model)"))
     assert not parallel_models(facts.program)

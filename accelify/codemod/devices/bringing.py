@@ -91,7 +91,8 @@ class Bringing:
             for origin, operand in meeting.wanted:
                 if origin in self.brought or operand in self.met or not self._is_left(origin, operand):
                     continue
-                bring = self._at_origin(origin) if origin not in kept else None
+                is_copied = any(p.origin in meeting.read for p in self.whereabouts.of(operand))
+                bring = self._at_origin(origin) if origin not in kept and not is_copied else None
                 if bring is not None:
                     self.brought[origin] = bring
                     continue
@@ -185,12 +186,28 @@ class Bringing:
             return None
         if any(map(self.meetings.roles.is_module, self.program.values(origin))):
             return self._placed("moved", origin)
+        if self._is_drawn_into_later(origin) and not requires_grad(origin):
+            return None
         if self.tensors.takes_a_device(origin) and not _is_drawn_into(self.program.parent(origin)):
             return self._placed("made", origin)
         if self.tensors.is_creator(origin) and not requires_grad(origin):
             return self._moved(origin)
         is_type = isinstance(origin.func, ast.Attribute) and origin.func.attr == "type"
         return self._moved(origin) if is_type else None
+
+    def _is_drawn_into_later(self, origin: ast.Call) -> bool:
+        """Whether values are drawn into a tensor by the name that it gets: `x.normal_()`, `nn.init.normal_(x)`."""
+        statement = self.program.parent(origin)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        owner = self.program.scope(target).owner(target.id) if isinstance(target, ast.Name) else None
+        return owner is not None and any(map(self._draws_into, self.program.reads_of(owner, target.id)))  # type: ignore[union-attr]  # checked
+
+    def _draws_into(self, read: ast.expr) -> bool:
+        use = self.program.parent(read)
+        if isinstance(use, ast.Attribute) and use.attr == "data":
+            use = self.program.parent(use)
+        rows = [table.function(n) for n in self.program.called(use)] if isinstance(use, ast.Call) else []
+        return _is_drawn_into(use) or any(row is not None and row.draws and "0" in row.mutates for row in rows)
 
     def _bound(self, name: ast.Name) -> Bring | None:
         """After a statement that takes a batch apart, or first in a loop over a loader."""

@@ -41,6 +41,17 @@ def test_a_tensor_is_brought_there_after_its_values_were_drawn(drawn: str) -> No
     assert texts(n for b in found.bringing for n in b.nodes) == [drawn]
 
 
+@pytest.mark.parametrize("drawn", ["noise.uniform_()", "noise.data.normal_()", "nn.init.xavier_normal_(noise)"])
+def test_a_tensor_whose_values_are_drawn_by_its_name_is_brought_where_it_is_used(drawn: str) -> None:
+    found = brought(batch=f"noise = torch.empty(2, 4)\n{drawn}\nmodel(noise)\n")
+    assert texts(n for b in found.bringing for n in b.nodes) == ["noise"]
+
+
+def test_a_sum_with_a_batch_that_is_read_in_the_hosts_memory_is_brought_once() -> None:
+    found = brought(batch="noise = torch.randn(2, 4)\nmodel(x + noise)\n")
+    assert [t for t in texts(n for b in found.bringing for n in b.nodes) if "noise" in t] == ["x + noise"]
+
+
 def test_a_tensor_that_is_filled_in_place_is_made_there() -> None:
     found = brought(batch="model(torch.empty(2, 4).fill_(0.3))\n")
     assert texts(n for b in found.bringing for n in b.nodes) == ["torch.empty(2, 4)"]

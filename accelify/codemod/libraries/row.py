@@ -162,6 +162,7 @@ class Trait(Enum):
     NO_GRADIENT = "no_gradient"  # no graph of gradients is built under it
     SETS_GRADIENT = "sets_gradient"  # says whether a graph of gradients is built
     CLIPS_GRADIENTS = "clips_gradients"
+    SEVERAL_GPUS = "several_gpus"  # computes on several GPUs of one process
     GOES_OVER = "goes_over"  # computes something of all batches of the loader that is its first argument
     COUNTS = "counts"  # yields numbers in their order
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else

@@ -72,6 +72,8 @@ role=wrapper returns=wrapper traits=spreads+moves_inputs
 role=wrapper returns=wrapper traits=moves_inputs
     torch.nn: DataParallel
     torch.nn.parallel: DataParallel data_parallel.DataParallel
+returns=tensor effects=calls traits=several_gpus
+    torch.nn.parallel: data_parallel data_parallel.data_parallel
 role=wrapper returns=argument effects=calls
     torch: compile
     torch.jit: script trace trace_module optimize_for_inference freeze

@@ -19,7 +19,7 @@ from pathlib import Path
 from accelify.codemod.distributed.findings import Guards
 from accelify.codemod.edits.values import Remark, When
 from accelify.codemod.files.project import absolute
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import decided_apart
@@ -269,6 +269,13 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
         if "torch.cuda.set_device" in called and is_named:
             message = "every process would take this one GPU: take it out, `Accelerator()` chooses each process's own"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
+    kinds = script.program.once(Kinds)
+    for call in (n for parsed in script.program.files for n in parsed.nodes if isinstance(n, ast.Call)):
+        rows = map(table.function, kinds.name_of(call.func))
+        is_spread = any(row is not None and row.has(Trait.SEVERAL_GPUS) for row in rows)
+        if is_spread and script.program.may_run(script.program.frame(call)):
+            message = "this divides a batch between GPUs, and each process has one of its own: call the module itself"
+            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for node in (n for parsed in script.program.files for n in parsed.parents if _chooses_gpus(n)):
         for place in _run_by_files(script, node):
             choice = f"`{script.options.runtime.launch} --gpu-ids`"

@@ -198,3 +198,23 @@ def test_a_library_that_goes_over_a_prepared_loader(call: str, is_said: bool) ->
     script = Facts({"main.py": EVALUATED.format(call=call), "scores.py": SCORE}).script
     found = [ast.unparse(r.node) for r in notes.find(script) if "goes over the shard" in r.message]
     assert found == ([call] if is_said else [])
+
+
+@pytest.mark.parametrize(
+    ("scores", "is_said"),
+    [
+        ("from torch import nn\ndef score(m, x): return nn.parallel.data_parallel(m, x, range(2))\n", True),
+        ("from torch.nn.parallel import data_parallel as dp\ndef score(m, x):\n    return dp(m, x, [0, 1])\n", True),
+        (
+            "from torch import nn\nclass Net(nn.Module):\n    def __init__(self): super().__init__()\n"
+            "    def forward(self, x): return nn.parallel.data_parallel(self, x)\n"
+            "def score(m, x): return Net()(x)\n",
+            True,
+        ),
+        ("def score(m, x): return m(x)\ndef data_parallel(m, x): return m(x)\n", False),
+    ],
+)
+def test_a_batch_that_a_network_divides_between_gpus(scores: str, is_said: bool) -> None:
+    script = Facts({"main.py": EVALUATED.format(call="score(model, rows)"), "scores.py": scores}).script
+    found = [r.path for r in notes.find(script) if "divides a batch between GPUs" in r.message]
+    assert found == (["scores.py"] if is_said else [])

@@ -19,14 +19,14 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.checks.finding import Finding
-from accelify.codemod.checks.processes import Processes
+from accelify.codemod.checks.processes import MAIN, OTHER, Processes
 from accelify.codemod.checks.rank_values import RankValues
 from accelify.codemod.checks.training import Trained
 from accelify.codemod.libraries import table
 from accelify.codemod.metrics.rank import Mark, Origin
 from accelify.codemod.metrics.reports import updated_text
 from accelify.codemod.metrics.sinks import Sink, Way
-from accelify.codemod.metrics.updates import Updating, updating
+from accelify.codemod.metrics.updates import Updating, addition, updating
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance
 
@@ -59,10 +59,11 @@ def _is_taken_for_all(values: RankValues, sink: Sink, origin: Origin) -> bool:
     if origin.mark is not Mark.RUNNING or not origin.differs or loop is None:
         return False
     program, processes = values.program, values.processes
-    is_running = _is_meter(values, origin.node) or updating(values.ranks.chains, origin.node) is not Updating.OTHER
-    if not is_running or not program.inside(origin.node, loop):
+    if not program.inside(origin.node, loop) or not _gathers_own(values, origin.node):
         return False
     if program.inside(sink.node, loop) or not processes.is_run(sink.node):
+        return False
+    if not any(processes.runs(sink.node, world) for world in (MAIN, OTHER)):
         return False
     if values.ranks.loop_that_runs(program.frame(sink.node)) is not None:
         return False
@@ -73,12 +74,25 @@ def _evaluates(values: RankValues, loop: ast.For | ast.AsyncFor | ast.While) -> 
     return isinstance(loop, (ast.For, ast.AsyncFor)) and not values.loaders.trains(loop)
 
 
-def _is_meter(values: RankValues, node: ast.AST) -> bool:
+def _gathers_own(values: RankValues, node: ast.AST) -> bool:
+    """Whether an update adds, collects or counts what comes from the batches of a shard: `total += loss`."""
+    chains, ranks = values.ranks.chains, values.ranks
+    added = addition(chains, node)
+    if added is not None:
+        return any(map(ranks.is_own, added.parts))
+    if isinstance(node, ast.Call):
+        given = [*node.args, *(k.value for k in node.keywords)]
+        is_known = updating(chains, node) is Updating.COLLECTS and bool(chains.kinds.called(node))
+        return (is_known or _is_meter(values, node)) and any(map(ranks.is_own, given))
+    return updating(chains, node) is Updating.COLLECTS
+
+
+def _is_meter(values: RankValues, call: ast.Call) -> bool:
     """Whether a call puts something into a metric, or an object of the project's own that is no model."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    if not isinstance(call.func, ast.Attribute):
         return False
-    held, kinds = values.program.values(node.func.value), values.processes.kinds.of(node.func.value)
-    is_own = bool(held) and all(isinstance(v, Instance) for v in held) and not values.is_alike(node.func.value)
+    held, kinds = values.program.values(call.func.value), values.processes.kinds.of(call.func.value)
+    is_own = bool(held) and all(isinstance(v, Instance) for v in held) and not values.is_alike(call.func.value)
     return is_own or any(table.is_kind(kind, "metric") for kind in kinds)
 
 

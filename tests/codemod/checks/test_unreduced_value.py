@@ -150,3 +150,9 @@ def test_a_metric_of_a_library() -> None:
     reports(NAME, text.format("net(x)", "y") + "print(metric.compute())  # <- here\n")
     both = ("accelerator.gather_for_metrics(net(x))", "accelerator.gather_for_metrics(y)")
     leaves(NAME, text.format(*both) + "print(metric.compute())\n")
+
+
+def test_a_counter_and_code_that_never_runs() -> None:
+    text = TRAINED.replace("        opt.step()", "        opt.step()\n        if y.sum() > 0:\n            steps += 1")
+    leaves(NAME, text + "    if steps > 100:\n        break\n")
+    leaves(NAME, TRAINED + "    if False:\n        print(correct)\n")

@@ -83,6 +83,15 @@ class RankValues:
     def _is_outside(self, sink: Sink) -> bool:
         return not any(loop in self.loops for loop in self.program.loops_round(sink.node))
 
+    def is_computed_from(self, sink: Sink, origin: Origin) -> bool:
+        """Whether a value is worked out from what an update changes; not if that only decides when it is."""
+        frame, names = self.program.frame(origin.node), {last(n) for n in ast.walk(origin.node)} - {""}
+        for part in (n for source in self.trained.sources(sink.value) for n in ast.walk(source)):
+            callees = self.program.flow.callees.get(part, ()) if isinstance(part, ast.Call) else ()
+            if last(part) in names or (callees and frame in self.program.run_from(callees)):
+                return True
+        return False
+
     # What the script may reduce in ways that are not followed.
 
     def may_be_reduced(self, sink: Sink, origin: Origin) -> bool:

@@ -44,7 +44,8 @@ def find(processes: Processes) -> Iterator[Finding]:
     by_value: dict[tuple[str, Scope], list[tuple[Sink, Origin]]] = {}
     ways = _WAYS if any(_evaluates(values, loop) for loop in values.loops) else (Way.DECIDED,)
     for sink, origin in values.leaving(lambda s: s.way in ways and (s.way is not Way.DECIDED or _orders(s))):
-        if _is_taken_for_all(values, sink, origin) and not values.may_be_reduced(sink, origin):
+        is_taken = _is_taken_for_all(values, sink, origin) and values.is_computed_from(sink, origin)
+        if is_taken and not values.may_be_reduced(sink, origin):
             text = updated_text(values.ranks.chains, origin.node)
             by_value.setdefault((text, processes.frame(origin.node)), []).append((sink, origin))
     worst = {text: min(found, key=lambda each: _WAYS.index(each[0].way)) for (text, _), found in by_value.items()}
@@ -82,7 +83,8 @@ def _gathers_own(values: RankValues, node: ast.AST) -> bool:
         return any(map(ranks.is_own, added.parts))
     if isinstance(node, ast.Call):
         given = [*node.args, *(k.value for k in node.keywords)]
-        is_known = updating(chains, node) is Updating.COLLECTS and bool(chains.kinds.called(node))
+        rows = chains.kinds.called(node) or ()
+        is_known = updating(chains, node) is Updating.COLLECTS and any("self" in row.mutates for row in rows)
         return (is_known or _is_meter(values, node)) and any(map(ranks.is_own, given))
     return updating(chains, node) is Updating.COLLECTS
 

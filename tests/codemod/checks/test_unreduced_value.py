@@ -156,3 +156,9 @@ def test_a_counter_and_code_that_never_runs() -> None:
     text = TRAINED.replace("        opt.step()", "        opt.step()\n        if y.sum() > 0:\n            steps += 1")
     leaves(NAME, text + "    if steps > 100:\n        break\n")
     leaves(NAME, TRAINED + "    if False:\n        print(correct)\n")
+
+
+def test_what_only_comes_later_because_of_it() -> None:
+    ended = "    if args.fast and correct > best:\n        dist.barrier()\n        break\n"
+    text = TRAINED.replace("best = 0\n", "best, steps = 0, 0\n") + ended.replace("correct >", "reduced(correct) >")
+    leaves(NAME, text + "    steps = steps + 1\n    if steps > 100:\n        break\n")

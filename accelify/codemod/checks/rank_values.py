@@ -50,7 +50,14 @@ class RankValues:
 
     @cached_property
     def _sampled(self) -> set[ast.AST]:
-        return {loader for sampled in self.loaders.sampled for loader in sampled.loaders}
+        sure = (each for each in self.loaders.sampled if self._is_always_made(each.sampler))
+        return {loader for sampled in sure for loader in sampled.loaders}
+
+    def _is_always_made(self, sampler: ast.Call) -> bool:
+        """Whether a sampler is there wherever there are several processes, as far as the conditions round it say."""
+        tests = self.processes.tests_before(sampler)
+        parts = (p for t in tests for p in (t.values if isinstance(t, ast.BoolOp) else [t]))
+        return all(vocabulary.may_ask_for_rank(ast.unparse(part)) for part in parts)
 
     def _is_prepared(self, value: Value) -> bool:
         owner = value.owner if isinstance(value, Member) else value

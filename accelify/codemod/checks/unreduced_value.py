@@ -112,5 +112,5 @@ def _message(processes: Processes, here: dict[str, tuple[Sink, Origin]]) -> str:
     where = f"line {line}" if path == processes.program.path(sink.node) else f"{path}:{line}"
     values = f"{', '.join(f'`{text}`' for text in here)} ({where})"
     verb, them = ("is", "it") if len(here) == 1 else ("are", "them")
-    done = {Way.SHOWN: "shown", Way.SAVED: "saved"}.get(sink.way, "compared, by each process for itself")
+    done = {Way.SHOWN: "shown", Way.SAVED: "saved"}.get(sink.way, "compared")
     return f"{values} {verb} of this process's shard alone, and {done} here: reduce {them} after the loop"

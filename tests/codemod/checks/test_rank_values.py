@@ -10,6 +10,7 @@ from tests.codemod.checks.checking import ACCELERATE, DDP
 from tests.codemod.facts import Facts
 
 SAMPLED = "data = DataLoader(rows, sampler=DistributedSampler(rows))\n"
+MAYBE = "many = DistributedSampler(rows) if rank >= 0 else None\ndata = DataLoader(rows, sampler=many)\n"
 PREPARED = "from torch.utils.data import DataLoader\ndata = accelerator.prepare(DataLoader(rows))\n"
 
 
@@ -18,7 +19,7 @@ def values_of(text: str) -> tuple[Facts, RankValues]:
     return facts, RankValues(Processes(facts.program))
 
 
-@pytest.mark.parametrize("start", [DDP + SAMPLED, ACCELERATE + PREPARED])
+@pytest.mark.parametrize("start", [DDP + SAMPLED, DDP + MAYBE, ACCELERATE + PREPARED])
 @pytest.mark.parametrize("over", ["data", "enumerate(data)"])
 def test_a_sharded_loop(start: str, over: str) -> None:
     facts, values = values_of(start + f"for batch in {over}:\n    total = net(batch)\n    x = total + 1\n")
@@ -30,6 +31,8 @@ def test_a_sharded_loop(start: str, over: str) -> None:
     "text",
     [
         DDP + "data = DataLoader(rows)\n",
+        DDP
+        + "many = DistributedSampler(rows) if train and rank >= 0 else None\ndata = DataLoader(rows, sampler=many)\n",
         DDP + SAMPLED + "if fast:\n    data = DataLoader(all_rows)\n",
         ACCELERATE + "from torch.utils.data import DataLoader\ndata = DataLoader(rows)\n",
     ],

@@ -9,7 +9,7 @@ import ast
 from functools import cache
 
 from accelify.codemod.libraries import table
-from accelify.codemod.libraries.row import Device, Effect, Row, Trait
+from accelify.codemod.libraries.row import Device, Effect, Row, Rows, Trait
 
 _CONTAINERS = ("list", "dict", "set", "deque", "queue", "counter", "module", "container", "optimizer", "transform")
 _OPERATORS: dict[str, ast.operator] = {
@@ -123,6 +123,18 @@ def is_attribute(name: str) -> bool:
     return _row_has(table.member("tensor", name), Trait.ATTRIBUTE)
 
 
+def summarizes(name: str) -> bool:
+    """Methods of a tensor or an array that say one thing of all its values: `mean`, `std`, `max`."""
+    rows = (table.member(kind, name) for kind in ("tensor", "ndarray"))
+    return any(row is not None and row.rows in (Rows.MEAN, Rows.EXTREME) for row in rows)
+
+
+def gives_numbers(name: str) -> bool:
+    """Methods of a tensor that give its values as numbers: `item`, `tolist`."""
+    row = table.member("tensor", name)
+    return row is not None and Trait.SAME_VALUES in row.traits and row.returns in ("number", "list")
+
+
 @cache
 def is_view(name: str) -> bool:
     """Attributes of a tensor that are the tensor, seen in another way: `data`, `T`."""
@@ -140,6 +152,12 @@ def may_share_memory(name: str) -> bool:
     row = table.member("tensor", name)
     is_tensor = row is not None and row.returns == "tensor"
     return is_tensor and row is not None and Trait.SAME_VALUES in row.traits and Trait.COPIES not in row.traits
+
+
+def brings_to_the_host(name: str) -> bool:
+    """Methods of a tensor that give its values in the host's memory: `cpu`, `numpy`."""
+    row = table.member("tensor", name)
+    return row is not None and row.device is Device.HOST and Trait.SAME_VALUES in row.traits
 
 
 def moves(name: str) -> bool:

@@ -206,6 +206,13 @@ def sets_gradient(name: str | None) -> bool:
     return _has_trait(name, Trait.SETS_GRADIENT)
 
 
+def is_context(name: str | None) -> bool:
+    """What changes nothing but the code that runs under it: `torch.no_grad`, `torch.autocast`, `nullcontext`."""
+    row = table.function(name)
+    is_for_itself = row is not None and (Trait.SETS_GRADIENT in row.traits or row.is_pure)
+    return is_for_itself and row is not None and row.returns == "context"
+
+
 def clips_gradients(name: str | None) -> bool:
     """`torch.nn.utils.clip_grad_norm_`."""
     return _has_trait(name, Trait.CLIPS_GRADIENTS)
@@ -320,6 +327,35 @@ def is_length(name: str | None) -> bool:
     """`len`."""
     row = table.function(name)
     return row is not None and row.rows is Rows.COUNT
+
+
+def gives_what_it_is_given(name: str | None) -> bool:
+    """Builtins that give a number of numbers, and a tensor of tensors: `max`, `abs`, `round`."""
+    return gives_a_number(name) and _has_trait(name, Trait.LIKE_ARGUMENT)
+
+
+def gives_values(name: str | None) -> bool:
+    """Functions that give numbers, arrays or tensors: `torch.cat`, `numpy.mean`."""
+    row = table.function(name)
+    return row is not None and row.returns in ("tensor", "ndarray", "number")
+
+
+def makes_of_values(name: str | None) -> bool:
+    """Functions that make a tensor or an array of numbers: `torch.tensor`, `torch.FloatTensor`, `numpy.array`."""
+    row = table.function(name)
+    return row is not None and row.role is Role.FACTORY and gives_values(name)
+
+
+def sums_up(name: str | None) -> bool:
+    """`sum`, `numpy.sum`."""
+    row = table.function(name)
+    return row is not None and row.rows is Rows.SUM
+
+
+def summarizes(name: str | None) -> bool:
+    """What says one thing of many values, in whatever order they come: `len`, `max`, `numpy.mean`."""
+    row = table.function(name)
+    return row is not None and row.rows in (Rows.MEAN, Rows.EXTREME, Rows.COUNT)
 
 
 def is_counter(name: str | None) -> bool:

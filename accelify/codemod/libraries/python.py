@@ -230,13 +230,15 @@ returns=number
     difflib editdistance Levenshtein editdistance_s: *
 traits=adds
     operator: add iadd
+returns=context
+    contextlib: nullcontext
 -
     operator: *
     functools: partial singledispatch total_ordering partialmethod cmp_to_key
     copy: copy deepcopy
     dataclasses: dataclass field asdict astuple replace fields make_dataclass is_dataclass
     enum abc typing typing_extensions types numbers: *
-    contextlib: contextmanager suppress closing nullcontext ExitStack asynccontextmanager
+    contextlib: contextmanager suppress closing ExitStack asynccontextmanager
     inspect: signature getmembers isclass isfunction ismethod getfullargspec getsource getfile
     weakref: ref proxy WeakValueDictionary WeakKeyDictionary
 effects=calls

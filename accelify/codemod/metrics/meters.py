@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -166,14 +166,6 @@ def _value(tracer: Tracer, write: ast.AST) -> ast.expr | None:
     return tracer.assigned(write) if isinstance(write, ast.Name) else None
 
 
-_MEANS = {"len", "max", "min", "statistics.mean", "statistics.median"} | {
-    f"numpy.{name}" for name in ("mean", "average", "nanmean", "median", "std", "max", "min")
-}
-_SUMS = {"sum", "numpy.sum"}
-_ARRAYS = {"numpy.array", "numpy.asarray", "torch.tensor", "torch.Tensor", "torch.FloatTensor"}
-_OF_ARRAYS = ("mean", "std", "median", "max", "min")
-
-
 class Lists:
     """Find lists that can be gathered after their loop: a number for each batch, in the order of one process."""
 
@@ -233,13 +225,19 @@ class Lists:
         if not isinstance(call, ast.Call) or call.args[:1] != [read]:
             return False
         called, taken = self.program.called(call), self.program.parent(call)
-        if called & _MEANS:
+        if not all(isinstance(n, ast.Constant) for n in (*call.args[1:], *(k.value for k in call.keywords))):
+            return False
+        if any(map(names.summarizes, called)):
             return True
-        if called & _SUMS:
+        if any(map(names.sums_up, called)):
             if not isinstance(taken, ast.BinOp) or not isinstance(taken.op, ast.Div) or taken.left is not call:
                 return False
             return ast.unparse(taken.right) == f"len({read.id})"
-        return bool(called & _ARRAYS) and isinstance(taken, ast.Attribute) and taken.attr in _OF_ARRAYS
+        return (
+            any(map(names.makes_of_values, called))
+            and isinstance(taken, ast.Attribute)
+            and methods.summarizes(taken.attr)
+        )
 
     def _is_shown(self, read: ast.Name) -> bool:
         statement = self.program.statement(read)
@@ -255,9 +253,6 @@ def statements_of_each_round(body: list[ast.stmt]) -> list[ast.stmt]:
     return found
 
 
-_NUMBERS = ("item", "tolist")
-_ON_CPU = ("numpy", "cpu")
-_LIBRARIES = ("numpy.", "sklearn.", "torch.")
 _BATCH = ast.Constant(None)
 _DEPTH = 4
 
@@ -274,7 +269,7 @@ class Elements:
     def is_number(self, value: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether a value is a number, not a tensor of one."""
         if isinstance(value, ast.Starred):
-            return isinstance(value.value, ast.Call) and _method(value.value) == "tolist"
+            return isinstance(value.value, ast.Call) and methods.gives_numbers(_method(value.value))
         if isinstance(value, ast.Constant):
             return isinstance(value.value, (int, float))
         if isinstance(value, ast.BinOp):
@@ -284,7 +279,10 @@ class Elements:
             return bool(depth and given) and all(self.is_number(v, depth - 1) for v in given)
         if not isinstance(value, ast.Call):
             return False
-        return _method(value) in _NUMBERS or ast.unparse(value.func) in ("float", "int", "len")
+        called = self.program.called(value)
+        if any(map(names.gives_what_it_is_given, called)):
+            return all(self.is_number(v, depth) for v in value.args)
+        return methods.gives_numbers(_method(value)) or any(map(names.gives_a_number, called))
 
     def is_plain(self, value: ast.expr, depth: int = _DEPTH) -> bool:
         """Whether a value can be handed from process to process: numbers, arrays, tensors."""
@@ -305,7 +303,7 @@ class Elements:
 
     def _gives_what_is_plain(self, call: ast.Call, depth: int) -> bool:
         """Whether a call does: one of a model, of a library for tensors and arrays, or a method of what is plain."""
-        if _method(call) in _ON_CPU or any(n.startswith(_LIBRARIES) for n in self.program.called(call)):
+        if methods.brings_to_the_host(_method(call)) or any(map(names.gives_values, self.program.called(call))):
             return True
         if self.harmless.is_of_module(call):
             return True

@@ -197,6 +197,11 @@ class Ranks:
         labels = self._solved(lambda: self._resolved(self._get(definition)))
         return Rank(frozenset(label for label in labels if isinstance(label, Origin)))
 
+    def sets_own(self, statement: ast.Assign | ast.AugAssign) -> bool:
+        """Whether an assignment may set another value on each rank, or not on all of them."""
+        defined = (d for n in ast.walk(statement) for d in self.chains.facts(statement).at(n))
+        return any(self.given_by(definition).is_own for definition in defined)
+
     def parts_of(self, node: ast.expr, at: str | None = None) -> tuple[Rank, list[Given]]:
         """The rank of an expression, or of a part of its object, apart from what callers give to its function."""
         labels = self._solved(lambda: _part(self._of(node), at))

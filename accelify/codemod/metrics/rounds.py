@@ -6,7 +6,7 @@ import ast
 import itertools
 from collections.abc import Iterable, Iterator
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
@@ -16,7 +16,6 @@ from accelify.codemod.training.meters import Meter, Meters
 from accelify.codemod.training.phases import Phase
 
 _ADDS = (ast.Add, ast.Sub)
-_CONTEXTS = ("no_grad", "inference_mode", "autocast", "set_grad_enabled", "enable_grad", "nullcontext")
 
 
 class Remains:
@@ -66,7 +65,7 @@ class Remains:
         found: set[str] = set()
         for node in self.nodes():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                place = node.func.value if node.func.attr in ("append", "extend", "update") else None
+                place = node.func.value if methods.puts_in(node.func.attr) else None
             else:
                 target = node.target if isinstance(node, ast.AugAssign) else None
                 place = target.value if isinstance(target, ast.Subscript) else None
@@ -189,7 +188,7 @@ class Rounds(Remains):
             return self._chosen(statement, defined, inner)
         if isinstance(statement, ast.With):
             items = [i.context_expr for i in statement.items]
-            if not all(i.optional_vars is None for i in statement.items) or not all(map(_is_context, items)):
+            if not all(i.optional_vars is None for i in statement.items) or not all(map(self._is_context, items)):
                 return None
             return self._run(statement.body, defined, inner=inner)
         if isinstance(statement, ast.For):
@@ -283,7 +282,7 @@ class Rounds(Remains):
         function = call.func
         if isinstance(function, ast.Attribute):
             if isinstance(function.value, ast.Name) and self.is_outer(function.value.id):
-                if function.attr in ("append", "extend"):
+                if methods.extends(function.attr):
                     return self._collects(call, function, function.value.id, defined)
                 if function.attr == "update":
                     return self._metered(call, function.value, defined)
@@ -365,6 +364,10 @@ class Rounds(Remains):
             found = found or name.id in self.local or self._accumulates(name.id) or name.id in self._running
         return found
 
+    def _is_context(self, node: ast.expr) -> bool:
+        """Whether nothing but what runs under it is changed by a context: `torch.no_grad()`."""
+        return isinstance(node, ast.Call) and any(map(names.is_context, self.program.called(node)))
+
     def _accumulates(self, name: str) -> bool:
         return name in self.sums or name in self.filled
 
@@ -390,7 +393,3 @@ class Rounds(Remains):
 
     def _running_in(self, node: ast.AST) -> list[ast.Name]:
         return [n for n in self._names(node) if n.id in self._running or self._accumulates(n.id)]
-
-
-def _is_context(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _CONTEXTS

@@ -20,7 +20,6 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Replace
-from accelify.codemod.metrics.counters import Counted
 from accelify.codemod.preparing.seeds import Seeded
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -172,14 +171,8 @@ def _sets_learning_rate(script: Script) -> bool:
     listed = list(script.training.loops.values())
     places: set[ast.AST] = {loop for loops in listed for loop in loops[:1]}
     places |= {f.node for f in map(script.program.frame, script.training.backwards) if f.kind == "function"}
-    counted = Counted(script.program, script.tracer, {loop for loops in listed for loop in loops})
-    is_sharded = bool(script.metrics.shared_loops)
-    return any(
-        is_sharded or not counted.is_set_alike(node)
-        for place in places
-        for node in ast.walk(place)
-        if sets_learning_rate(node)
-    )
+    setting = [node for place in places for node in ast.walk(place) if sets_learning_rate(node)]
+    return bool(setting and script.metrics.shared_loops) or any(map(script.metrics.ranks.sets_own, setting))
 
 
 def _drawn_alike(script: Script) -> Iterator[Remark]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -29,13 +28,6 @@ from tests.test_architecture import modules, within
 
 CODEMOD = "accelify.codemod"
 SYNTAX = {name for cls in vars(ast).values() if isinstance(cls, type) for name in getattr(cls, "_fields", ())}
-# Tables that still stand in modules outside `libraries/`. A number may only fall: lower it
-# with the table that goes; a module that has none is taken off.
-STILL_THERE = {
-    "metrics.counters": 3,
-    "metrics.meters": 9,
-    "metrics.rounds": 2,
-}
 
 
 @cache
@@ -135,14 +127,10 @@ def test_what_is_such_a_list() -> None:
 
 @pytest.mark.slow
 def test_no_other_module_holds_a_list_of_names() -> None:
-    counts = Counter[str]()
-    places = {}
-    for name, path in modules().items():
-        if within(name, CODEMOD) and not within(name, f"{CODEMOD}.libraries"):
-            found = list(tables_in(Path(path).read_text(encoding="utf-8"), within(name, f"{CODEMOD}.semantics")))
-            counts[name.removeprefix(f"{CODEMOD}.")] = len(found)
-            places[name.removeprefix(f"{CODEMOD}.")] = found
-    more = {name: places[name] for name, count in counts.items() if count > STILL_THERE.get(name, 0)}
+    found = {
+        name: list(tables_in(Path(path).read_text(encoding="utf-8"), within(name, f"{CODEMOD}.semantics")))
+        for name, path in modules().items()
+        if within(name, CODEMOD) and not within(name, f"{CODEMOD}.libraries")
+    }
+    more = {name: tables for name, tables in found.items() if tables}
     assert more == {}, f"ask the table in `libraries/` instead: {more}"
-    fewer = {name: counts[name] for name, count in STILL_THERE.items() if counts[name] < count}
-    assert fewer == {}, f"these have fewer by now, say so in STILL_THERE: {fewer}"

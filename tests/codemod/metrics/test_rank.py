@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.metrics.rank import Mark, Rank, Ranks
@@ -247,3 +249,24 @@ state = State()
     assert rank("state.grow()", before=text).is_same
     assert rank("state.x", before=text.replace("grow(self)", "grow(self, y)").replace("x + 1", "x + y"),
                 batch="state.grow(loss.item())").is_own  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("batch", "is_own"),
+    [
+        ("group['lr'] = 0.1 / (1 + epoch)", False),
+        ("group['lr'] = 0.1 * decay(i)", False),
+        ("group['lr'] *= 0.5", False),
+        ("group['lr'] = 0.1 * loss.item()", True),
+        ("group['lr'] = decay(loss)", True),
+        ("group['lr'] = 0.1 if loss > 1 else 0.2", True),
+        ("if loss > 1: group['lr'] = 0.1", True),
+    ],
+)
+def test_whether_an_assignment_sets_alike(batch: str, is_own: bool) -> None:
+    decay = "def decay(x):\n    return 0.5 ** (x // 10)"
+    script = script_of(training(before=decay, batch=f"for group in optimizer.param_groups:\n    {batch}"))
+    ranks = Ranks(script.metrics.measured.chains, script.metrics.measured.shards(script.metrics.shared_loops))
+    statement = script.program.statement(find(script, "group['lr']"))
+    assert isinstance(statement, (ast.Assign, ast.AugAssign))
+    assert ranks.sets_own(statement) is is_own

@@ -4,70 +4,72 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from accelify.codemod.libraries import names
+from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.metrics.sinks import SHOWING
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.loops import Data
 
-if TYPE_CHECKING:
-    from accelify.codemod.script import Script
-
 DEPTH = 3  # Units: functions between a loop and what it calls in the end
 
 
-def overstated_bars(script: Script) -> Iterator[ast.expr]:
+def overstated_bars(metrics: Metrics) -> Iterator[ast.expr]:
     """The `total=len(data) // batch_size` of the bars round loops that are sharded."""
-    for loop in dict.fromkeys([*script.metrics.shared_loops, *script.metrics.evaluations]):
-        heads = [a.items for a in script.program.ancestors(loop) if isinstance(a, (ast.With, ast.AsyncWith))]
+    for loop in dict.fromkeys([*metrics.shared_loops, *metrics.evaluations]):
+        heads = [a.items for a in metrics.measured.program.ancestors(loop) if isinstance(a, (ast.With, ast.AsyncWith))]
         for place in (loop.iter, *(item.context_expr for items in heads for item in items)):
             for call in (n for n in ast.walk(place) if isinstance(n, ast.Call)):
                 total = next((k.value for k in call.keywords if k.arg == "total"), None)
-                is_bar = any(names.iteration(name) == "same" for name in script.program.called(call))
-                if total is not None and is_bar and _counts_all(script, total) and not _is_length(script, total, loop):
+                is_bar = any(names.iteration(name) == "same" for name in metrics.measured.program.called(call))
+                if (
+                    total is not None
+                    and is_bar
+                    and _counts_all(metrics, total)
+                    and not _is_length(metrics, total, loop)
+                ):
                     yield total
 
 
-def _is_length(script: Script, total: ast.expr, loop: ast.AST) -> bool:
+def _is_length(metrics: Metrics, total: ast.expr, loop: ast.AST) -> bool:
     """Whether a number is the length of the very loader that a loop goes over."""
-    counted = total.args[0] if isinstance(total, ast.Call) and "len" in script.program.called(total) else None
+    counted = total.args[0] if isinstance(total, ast.Call) and "len" in metrics.measured.program.called(total) else None
     over = loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
     is_it = counted is not None and over is not None and ast.unparse(counted) in map(ast.unparse, ast.walk(over))
-    return is_it and not script.prepared.is_sharded_sequence(loop)
+    return is_it and not metrics.measured.prepared.is_sharded_sequence(loop)
 
 
-def shrunken_schedules(script: Script) -> Iterator[ast.expr]:
+def shrunken_schedules(metrics: Metrics) -> Iterator[ast.expr]:
     """The `T_max=len(loader)` of schedulers that step once an epoch: in one process the loader is N times as long."""
-    for given, is_by_batch in _told(script):
-        if not any(is_by_batch) and _has_length(script, given) and not _counts_all(script, given):
+    for given, is_by_batch in _told(metrics):
+        if not any(is_by_batch) and _has_length(metrics, given) and not _counts_all(metrics, given):
             yield given
 
 
-def _told(script: Script) -> Iterator[tuple[ast.expr, list[bool]]]:
+def _told(metrics: Metrics) -> Iterator[tuple[ast.expr, list[bool]]]:
     """A scheduler's arguments beside its optimizer, and of each of its steps, whether it is in a loop sharded."""
-    for call, steps in _stepped_schedulers(script).items():
-        shares = [_is_in_a_share(script, step, DEPTH) for step in steps]
+    for call, steps in _stepped_schedulers(metrics).items():
+        shares = [_is_in_a_share(metrics, step, DEPTH) for step in steps]
         yield from ((given, shares) for given in [*call.args[1:], *(k.value for k in call.keywords)])
 
 
-def _is_in_a_share(script: Script, call: ast.AST, depth: int) -> bool:
+def _is_in_a_share(metrics: Metrics, call: ast.AST, depth: int) -> bool:
     """Whether a loop that is sharded makes a call, itself or by functions that it calls."""
-    if any(script.program.inside(call, loop) for loop in script.metrics.shared_loops):
+    if any(metrics.measured.program.inside(call, loop) for loop in metrics.shared_loops):
         return True
-    callers = script.program.flow.callers.get(script.program.frame(call), ()) if depth else ()
-    return any(_is_in_a_share(script, caller, depth - 1) for caller in callers)
+    callers = metrics.measured.program.flow.callers.get(metrics.measured.program.frame(call), ()) if depth else ()
+    return any(_is_in_a_share(metrics, caller, depth - 1) for caller in callers)
 
 
 class StepCounts:
     """Find what is decided by a count of steps alone: not by the part of an epoch, `step / len(loader)`."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.program = script.program
-        self.chains = script.metrics.measured.chains
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.program = metrics.measured.program
+        self.chains = metrics.measured.chains
         self._open: set[tuple[ast.AST, bool]] = set()
 
     def learning_rates(self) -> Iterator[ast.AST]:
@@ -79,19 +81,19 @@ class StepCounts:
                 place = self._steps_behind(node) if self.program.frame(node) in self.program.reachable else None
                 if place is not None:
                     yield place
-        for call, steps in _stepped_schedulers(self.script).items():
-            if any(_is_in_a_share(self.script, s, DEPTH) and self._counts_each(s) for s in steps):
+        for call, steps in _stepped_schedulers(self.metrics).items():
+            if any(_is_in_a_share(self.metrics, s, DEPTH) and self._counts_each(s) for s in steps):
                 given = [*call.args[1:], *(k.value for k in call.keywords)]
-                overlong = [g for g in given if _has_length(self.script, g) and _counts_all(self.script, g)]
+                overlong = [g for g in given if _has_length(self.metrics, g) and _counts_all(self.metrics, g)]
                 if overlong or not any(map(self._is_count, given)):
                     yield overlong[0] if overlong else call
 
     def intervals(self) -> Iterator[ast.AST]:
         """The conditions in training loops that come true at some counts of steps, but for those that step."""
-        for loop in self.script.metrics.shared_loops:
+        for loop in self.metrics.shared_loops:
             for node in ast.walk(loop):
                 steps = isinstance(node, ast.If) and any(
-                    self.program.inside(s, node) for s in self.script.training.steps
+                    self.program.inside(s, node) for s in self.metrics.measured.training.steps
                 )
                 if isinstance(node, (ast.If, ast.While)) and not steps and self._is_at_counts(node.test):
                     yield node
@@ -120,8 +122,8 @@ class StepCounts:
 
     def limits(self) -> Iterator[ast.If]:
         """The conditions that end a training loop, or one round it, after some count of steps."""
-        around = (loop for loops in self.script.training.loops.values() for loop in loops)
-        within: list[ast.AST] = list(dict.fromkeys([*self.script.metrics.shared_loops, *around]))
+        around = (loop for loops in self.metrics.measured.training.loops.values() for loop in loops)
+        within: list[ast.AST] = list(dict.fromkeys([*self.metrics.shared_loops, *around]))
         found = (n for loop in within for n in ast.walk(loop) if isinstance(n, ast.If))
         for node in dict.fromkeys(found):
             if self._ends(node, within) and self._is_at_counts(node.test):
@@ -150,7 +152,7 @@ class StepCounts:
                 if not isinstance(node, (ast.Assert, ast.If)) or self.program.frame(node) not in self.program.reachable:
                     continue
                 parts = [n for n in ast.walk(node.test) if isinstance(n, ast.expr)]
-                is_of_length = any(_has_length(self.script, part) for part in parts)
+                is_of_length = any(_has_length(self.metrics, part) for part in parts)
                 if (isinstance(node, ast.Assert) or _raises(node)) and is_of_length and self._is_at_counts(node.test):
                     yield node
 
@@ -201,7 +203,7 @@ class StepCounts:
 
     def _steps_behind(self, node: ast.Assign | ast.AugAssign, depth: int = DEPTH) -> ast.AST | None:
         """Where a count of steps says what is set, or whether: the place itself, or a call under a condition."""
-        each_step = isinstance(node, ast.AugAssign) and _is_in_a_share(self.script, node, depth)
+        each_step = isinstance(node, ast.AugAssign) and _is_in_a_share(self.metrics, node, depth)
         if each_step and not self._is_chosen(node):
             return None if self._is_by_count(node.value) else node
         if self.counts(node.value):
@@ -224,14 +226,14 @@ class StepCounts:
             if isinstance(part, ast.BinOp) and is_ratio and self._is_count(part.right):
                 return not self._is_count(part.left)
             found = self.chains.definitions(part) if isinstance(part, ast.Name) and depth else frozenset()
-            values = [self.script.tracer.assigned(d.node) for d in found if isinstance(d.node, ast.expr)]
+            values = [self.metrics.measured.tracer.assigned(d.node) for d in found if isinstance(d.node, ast.expr)]
             if any(value is not None and self._is_by_count(value, depth - 1) for value in values):
                 return True
         return False
 
     def _is_count(self, node: ast.expr) -> bool:
         """Whether a value is worked out from the number of this process's steps."""
-        return bool(self.script.metrics.ranks.of(node).of(Mark.STEPS))
+        return bool(self.metrics.ranks.of(node).of(Mark.STEPS))
 
     def counts(self, node: ast.expr) -> bool:
         """Whether a value depends on a count of steps in another way than by its part of such a count."""
@@ -269,7 +271,7 @@ class StepCounts:
 
     def _is_given(self, definition: Definition, whole: bool) -> bool:
         """Whether a definition gives a count of steps."""
-        ranks, node = self.script.metrics.ranks, definition.node
+        ranks, node = self.metrics.ranks, definition.node
         if ranks.running_in(definition) is not None:
             added = self.program.parent(node)
             return not (isinstance(added, (ast.Assign, ast.AugAssign)) and self._is_by_count(added.value))
@@ -280,7 +282,7 @@ class StepCounts:
             given = [self.chains.given(c, function, node.arg) for c in self.program.calls_of(function)]
             return any(g is not None and self._follows(g, whole=whole) for g in given)
         parent = self.program.parent(node)
-        assigned = self.script.tracer.assigned(node) if isinstance(node, ast.expr) else None
+        assigned = self.metrics.measured.tracer.assigned(node) if isinstance(node, ast.expr) else None
         value = parent.value if isinstance(parent, ast.AugAssign) else assigned
         return value is not None and self._follows(value, whole=whole)
 
@@ -308,61 +310,65 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
             yield part
 
 
-def _stepped_schedulers(script: Script) -> dict[ast.Call, list[ast.Call]]:
+def _stepped_schedulers(metrics: Metrics) -> dict[ast.Call, list[ast.Call]]:
     """The calls that make schedulers, with those of their `step`."""
     steps: dict[ast.Call, list[ast.Call]] = {}
-    for step in script.program.calls:
+    for step in metrics.measured.program.calls:
         if isinstance(step.func, ast.Attribute) and step.func.attr == "step":
-            for value in script.program.values(step.func.value):
-                if isinstance(value, Made) and script.roles.is_scheduler(value) and isinstance(value.node, ast.Call):
+            for value in metrics.measured.program.values(step.func.value):
+                if (
+                    isinstance(value, Made)
+                    and metrics.measured.roles.is_scheduler(value)
+                    and isinstance(value.node, ast.Call)
+                ):
                     steps.setdefault(value.node, []).append(step)
     return steps
 
 
-def overlong_rounds(script: Script) -> Iterator[ast.expr]:
+def overlong_rounds(metrics: Metrics) -> Iterator[ast.expr]:
     """The `len(data) // batch_size` of `for step in range(...)`, each of which takes the next batch of a share."""
-    for loop in script.metrics.shared_loops:
+    for loop in metrics.shared_loops:
         call = loop.iter if isinstance(loop, ast.For) else None
-        if not isinstance(call, ast.Call) or "range" not in script.program.called(call) or not call.args:
+        if not isinstance(call, ast.Call) or "range" not in metrics.measured.program.called(call) or not call.args:
             continue
         count = call.args[min(1, len(call.args) - 1)]
-        taken = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and "next" in script.program.called(n))
-        if _counts_all(script, count) and any(_runs_out(script, n, loop) for n in taken):
+        taken = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and "next" in metrics.measured.program.called(n))
+        if _counts_all(metrics, count) and any(_runs_out(metrics, n, loop) for n in taken):
             yield count
 
 
-def _runs_out(script: Script, taken: ast.Call, loop: ast.stmt) -> bool:
+def _runs_out(metrics: Metrics, taken: ast.Call, loop: ast.stmt) -> bool:
     """Whether `next(batches)` goes over a loader once: nothing catches its end, and no round begins anew."""
-    if len(taken.args) != 1 or any(isinstance(a, ast.Try) for a in script.program.ancestors(taken)):
+    if len(taken.args) != 1 or any(isinstance(a, ast.Try) for a in metrics.measured.program.ancestors(taken)):
         return False
-    begun = [b for chain in script.tracer.chains(taken.args[0]) for b in chain if _begins(script, b.value)]
-    return bool(begun) and not any(b.statement and script.program.inside(b.statement, loop) for b in begun)
+    begun = [b for chain in metrics.measured.tracer.chains(taken.args[0]) for b in chain if _begins(metrics, b.value)]
+    return bool(begun) and not any(b.statement and metrics.measured.program.inside(b.statement, loop) for b in begun)
 
 
-def _begins(script: Script, value: ast.expr | None) -> bool:
+def _begins(metrics: Metrics, value: ast.expr | None) -> bool:
     """`iter(loader)`"""
-    if not isinstance(value, ast.Call) or "iter" not in script.program.called(value) or not value.args:
+    if not isinstance(value, ast.Call) or "iter" not in metrics.measured.program.called(value) or not value.args:
         return False
-    return any(script.roles.is_loader(v) for v in script.program.values(value.args[0]))
+    return any(metrics.measured.roles.is_loader(v) for v in metrics.measured.program.values(value.args[0]))
 
 
-def _has_length(script: Script, number: ast.expr) -> bool:
+def _has_length(metrics: Metrics, number: ast.expr) -> bool:
     """Whether a number is worked out from the length of something."""
-    nodes = [n for part in (number, *_given(script, number)) for n in ast.walk(part)]
+    nodes = [n for part in (number, *_given(metrics, number)) for n in ast.walk(part)]
     return any(isinstance(n, ast.Call) and ast.unparse(n.func) == "len" for n in nodes)
 
 
-def _counts_all(script: Script, total: ast.expr) -> bool:
+def _counts_all(metrics: Metrics, total: ast.expr) -> bool:
     """Whether a number is worked out from something else than the length of a prepared loader."""
-    nodes = [n for part in (total, *_given(script, total)) for n in ast.walk(part)]
+    nodes = [n for part in (total, *_given(metrics, total)) for n in ast.walk(part)]
     counts = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) == "len" and n.args]
     is_worked_out = bool(counts) or any(isinstance(n, ast.BinOp) for n in nodes)
-    return is_worked_out and not any(script.prepared.is_loader(c.args[0]) for c in counts)
+    return is_worked_out and not any(metrics.measured.prepared.is_loader(c.args[0]) for c in counts)
 
 
-def _given(script: Script, node: ast.expr) -> list[ast.expr]:
+def _given(metrics: Metrics, node: ast.expr) -> list[ast.expr]:
     """What a variable is given."""
-    owner = script.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
-    writes = script.tracer.writes(owner, node.id) if owner is not None and isinstance(node, ast.Name) else []
-    values = [script.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
+    owner = metrics.measured.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+    writes = metrics.measured.tracer.writes(owner, node.id) if owner is not None and isinstance(node, ast.Name) else []
+    values = [metrics.measured.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
     return [value for value in values if value is not None]

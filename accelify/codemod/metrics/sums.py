@@ -140,7 +140,7 @@ class Sums:
         """What a loop adds to which variables, in the order of the text."""
         if loop not in self._added:
             found: dict[str, list[Addition]] = {}
-            for each in sorted(additions_in(self.chains, loop), key=lambda a: self.program.line(a.statement)):
+            for each in sorted(additions_in(self.chains, loop), key=lambda a: self.program.position(a.statement)):
                 variable = self._root(each.target)
                 if variable is not None:
                     found.setdefault(ast.unparse(variable), []).append(each)
@@ -383,7 +383,7 @@ class Sums:
         reads = {r for d in inside for r in facts.uses(d) if not self.program.inside(r, anchor)}
         if any(self._may_be_during(r, anchor) for r in reads):
             return None
-        return sorted(reads, key=lambda r: (r.lineno, r.col_offset))
+        return sorted(reads, key=self.program.position)
 
     def _may_be_during(self, read: ast.expr, anchor: ast.stmt) -> bool:
         """Whether another function reads a sum, which may be run while it grows."""
@@ -484,7 +484,7 @@ class Sums:
         elif is_own and depth:
             for definition in self.chains.facts(target).at(target):
                 reads = self.chains.facts(target).uses(definition)
-                for read in sorted(reads, key=lambda r: (r.lineno, r.col_offset)):
+                for read in sorted(reads, key=self.program.position):
                     yield from self._use(read, anchor, depth - 1)
         else:
             yield from self._kept(target, anchor, depth) if depth else [Use((), frozenset())]

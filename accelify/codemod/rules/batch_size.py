@@ -35,7 +35,7 @@ def find(script: Script) -> Iterator[Remark]:
     places: list[tuple[str, ast.AST]] = [(script.path(place), place) for place in sizes.loaders or sizes.loops]
     first = _in_named_file(script, places)
     others = [place for place in places if place != first]
-    counts = StepCounts(script)
+    counts = StepCounts(script.metrics)
     ends = tuple((script.path(node), node) for node in counts.limits() if script.distribution is None)
     counted = tuple(place for n in (*counts.intervals(), *counts.shown()) if (place := (script.path(n), n)) not in ends)
     checked = tuple((script.path(node), node) for node in counts.checks() if script.distribution is None)

@@ -93,7 +93,7 @@ def find(script: Script) -> Iterator[Remark]:
             (shrunken_schedules, _FEWER, Tier.REVIEW),
         )
     ):
-        for length in lengths(script):
+        for length in lengths(script.metrics):
             yield Remark(NAME, script.path(length), length, message, tier)
     for counter, picked in counted_off(script.metrics):
         message = f"`{counter}` counts this process's batches: " if counter else ""

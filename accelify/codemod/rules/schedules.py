@@ -57,7 +57,7 @@ def _counted(script: Script) -> Iterator[Remark]:
         return
     keep = "" if script.preparation.sharded else ", or rewrite with `--keep-global-batch`"
     message = f"{_FEWER}: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
-    for node in StepCounts(script).learning_rates():
+    for node in StepCounts(script.metrics).learning_rates():
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 

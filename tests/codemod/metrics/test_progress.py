@@ -13,7 +13,7 @@ from tests.codemod.training_scripts import STEP, script, training
 
 def bars(total: str) -> list[str]:
     text = script(imports="from tqdm import tqdm\n").replace("in loader:", f"in tqdm(loader, total={total}):")
-    return texts(overstated_bars(Facts(text).script))
+    return texts(overstated_bars(Facts(text).script.metrics))
 
 
 def test_bars() -> None:
@@ -40,18 +40,18 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 first = loaders["train"]
 train(model, optimizer, first)
 """
-    assert texts(overstated_bars(Facts(text).script)) == []
+    assert texts(overstated_bars(Facts(text).script.metrics)) == []
 
 
 def rates(**slots: str) -> list[str]:
     """What makes learning rates follow a count of steps."""
-    return texts(StepCounts(training(**slots).script).learning_rates())
+    return texts(StepCounts(training(**slots).script.metrics).learning_rates())
 
 
 def schedule(steps: str, step: str = STEP, end_of_epoch: str = "") -> tuple[list[str], list[str]]:
     set_up = f"scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, {steps})\n"
     found = training(set_up=set_up, step=step, end_of_epoch=end_of_epoch).script
-    return texts(StepCounts(found).learning_rates()), texts(shrunken_schedules(found))
+    return texts(StepCounts(found.metrics).learning_rates()), texts(shrunken_schedules(found.metrics))
 
 
 def test_schedules_that_step_with_each_batch() -> None:
@@ -152,7 +152,7 @@ def test_a_rate_that_a_helper_sets_is_said_where_the_steps_are_counted(place: st
 
 
 def intervals(batch: str) -> list[str]:
-    found = StepCounts(training(set_up="n = 0", batch=f"n += 1\n{batch}").script).intervals()
+    found = StepCounts(training(set_up="n = 0", batch=f"n += 1\n{batch}").script.metrics).intervals()
     return [text.partition(":")[0] for text in texts(found)]
 
 
@@ -200,7 +200,7 @@ for epoch in range(9):
 )
 def test_limits_of_steps_and_samples(test: str, outer: str, found: list[str]) -> None:
     text = script().partition("for epoch in")[0] + LIMITED.format(test=test, outer=outer)
-    assert [f"if {ast.unparse(node.test)}" for node in StepCounts(Facts(text).script).limits()] == found
+    assert [f"if {ast.unparse(node.test)}" for node in StepCounts(Facts(text).script.metrics).limits()] == found
 
 
 ASKED = """\
@@ -255,7 +255,7 @@ CHECKED = "n = len(loader)\n{check}\nfor epoch in"
 )
 def test_checks_of_the_number_of_batches(check: str, found: list[str]) -> None:
     text = script(imports="from settings import args").replace("for epoch in", CHECKED.format(check=check))
-    assert [t.partition(":")[0] for t in texts(StepCounts(Facts(text).script).checks())] == found
+    assert [t.partition(":")[0] for t in texts(StepCounts(Facts(text).script.metrics).checks())] == found
 
 
 @pytest.mark.parametrize(
@@ -271,5 +271,5 @@ def test_checks_of_the_number_of_batches(check: str, found: list[str]) -> None:
     ],
 )
 def test_a_number_of_batches_that_is_shown(end: str, is_shown: bool) -> None:
-    found = training(end=f"total = 3\n{end}\n").script
+    found = training(end=f"total = 3\n{end}\n").script.metrics
     assert texts(StepCounts(found).shown()) == (["len(loader)"] if is_shown else [])

@@ -182,7 +182,7 @@ class Ranks:
         self._current: _Key | None = None
         self._running: dict[Definition, Loop | None] = {}
         self._run_by: dict[ast.AST, set[Scope]] = {}
-        self._left_by: dict[ast.AST, list[ast.If]] = {}
+        self._left_by: dict[tuple[ast.AST, type[ast.stmt]], list[ast.If]] = {}
 
     def of(self, node: ast.expr) -> Rank:
         """The rank of an expression, where callers of its function are known of the join of their arguments."""
@@ -668,21 +668,33 @@ class Ranks:
         found = _NONE
         for branching, _ in self.program.branches_round(node):
             found |= self._chosen(self._of(branching.test), branching)
-        for loop in self.program.loops_round(node):
+        loops = self.program.loops_round(node)
+        for at, loop in enumerate(loops):
             if isinstance(loop, ast.While):
                 found |= self._chosen(self._of(loop.test), loop)
-            for test in self._leaving(loop):
+            for test in self._leaving(loop, ast.Continue):
                 found |= self._chosen(self._of(test.test), test)
+            if loop not in self.rounds and not self.rounds.isdisjoint(loops[at:]):
+                found |= self._how_often(loop)
         return found
 
-    def _leaving(self, loop: ast.AST) -> list[ast.If]:
-        """The conditions under which a round goes on to the next before its end."""
-        if loop not in self._left_by:
-            leaving = (n for n in ast.walk(loop) if isinstance(n, ast.Continue))
+    def _how_often(self, loop: ast.AST) -> _Labels:
+        """The labels of what decides how many rounds a loop within a training step has."""
+        found = _NONE
+        if isinstance(loop, (ast.For, ast.AsyncFor)):
+            found |= self._chosen(self._counted(self._of(loop.iter), loop.iter), loop)
+        for test in self._leaving(loop, ast.Break):
+            found |= self._chosen(self._of(test.test), test)
+        return found
+
+    def _leaving(self, loop: ast.AST, how: type[ast.Break | ast.Continue]) -> list[ast.If]:
+        """The conditions under which a round, or its loop, ends early."""
+        if (loop, how) not in self._left_by:
+            leaving = (n for n in ast.walk(loop) if isinstance(n, how))
             own = (n for n in leaving if self.program.loops_round(n)[0] is loop)
             tests = (a for n in own for a in self.program.ancestors(n) if isinstance(a, ast.If))
-            self._left_by[loop] = [t for t in tests if self.program.inside(t, loop)]
-        return self._left_by[loop]
+            self._left_by[loop, how] = [t for t in tests if self.program.inside(t, loop)]
+        return self._left_by[loop, how]
 
     @staticmethod
     def _chosen(labels: _Labels, node: ast.AST) -> _Labels:

@@ -270,3 +270,16 @@ def test_whether_an_assignment_sets_alike(batch: str, is_own: bool) -> None:
     statement = script.program.statement(find(script, "group['lr']"))
     assert isinstance(statement, (ast.Assign, ast.AugAssign))
     assert ranks.sets_own(statement) is is_own
+
+
+@pytest.mark.parametrize(
+    ("inner", "is_own"),
+    [
+        ("for k in range(4): n += 1", False),
+        ("for k in range(4):\n    if y[k] > 0: break\n    n += 1", True),
+        ("for k in y.nonzero(): n += 1", True),
+        ("for k in y: n += 1", False),
+    ],
+)
+def test_how_often_a_loop_within_a_step_runs(inner: str, is_own: bool) -> None:
+    assert rank("n", begin="n = 0", batch=inner).is_own is is_own

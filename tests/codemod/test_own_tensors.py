@@ -240,6 +240,27 @@ def test_a_script_that_names_a_device_is_taken_at_its_word() -> None:
     assert "accelerator = Accelerator()\n" in after
 
 
+def test_what_is_made_where_a_tensor_is_is_there() -> None:
+    for made in ("torch.ones(1, 4, device=model.scale.device)", "torch.ones(1, 4).to(model.scale.device)"):
+        after = rewritten(
+            forward="x = x + torch.zeros(1, device=x.device)", after=f"print(model({made}))"
+        ).after.decode()
+        assert "accelerator = Accelerator()\n" in after
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x = x + torch.zeros(1, device=x.device)",
+        "x = x + torch.zeros(1).to(x.device)",
+        "device = x.device; x = x + torch.zeros(1, device=device)",
+    ],
+)
+def test_to_follow_a_tensor_is_to_name_no_device(forward: str) -> None:
+    after = rewritten(forward=forward, after="print(model(halves(torch.ones(1, 4))))").after.decode()
+    assert "torch.ones(1, 4, device=accelerator.device)" in after
+
+
 def test_a_device_that_nothing_reads_is_none() -> None:
     chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
     made = "print(model(torch.ones(1, 4)))"

@@ -10,13 +10,14 @@ from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.preparing.tensors import Tensors
-from accelify.codemod.semantics.effects.kinds import tells_about
+from accelify.codemod.semantics.effects.kinds import Kinds, tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 5
+_TENSORS = frozenset({"tensor", "parameter", "buffer"})
 _DEVICE = re.compile(r"cuda|gpu|device|^mps$|^xpu$", re.IGNORECASE)
 
 
@@ -41,7 +42,33 @@ class Homemade:
     def names_a_device(self) -> bool:
         """Whether the script knows of devices."""
         named = (n for parsed in self.program.files for n in parsed.nodes if _DEVICE.search(_name(n)))
-        return any(self.program.frame(n) in self.program.reachable and not self._is_idle(n) for n in named)
+        return any(
+            self.program.frame(n) in self.program.reachable and not (self._is_idle(n) or self._follows_a_tensor(n))
+            for n in named
+        )
+
+    def _follows_a_tensor(self, node: ast.AST) -> bool:
+        """Whether a device is that of a tensor, wherever it is: `x.device`, and `device` if that is what it holds."""
+        if isinstance(node, ast.keyword):
+            return self._follows_a_tensor(node.value)
+        if isinstance(node, ast.Name):
+            owner = self.program.scope(node).owner(node.id)
+            writes = [] if owner is None else self.tracer.writes(owner, node.id)
+            values = [self.tracer.assigned(w) if isinstance(w, ast.Name) else None for w in writes]
+            return bool(values) and all(v is not None and self._is_of_a_tensor(v) for v in values)
+        return isinstance(node, ast.Attribute) and self._is_of_a_tensor(node)
+
+    def _is_of_a_tensor(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Attribute) or not methods.says_where(node.attr):
+            return False
+        held = self.program.once(Kinds).of(node.value)
+        return held <= _TENSORS or (self.tensors.is_in_model(self.program.frame(node)) and self._is_given(node.value))
+
+    def _is_given(self, node: ast.expr) -> bool:
+        """Whether a variable is a parameter, perhaps changed since."""
+        owner = self.program.scope(node).owner(node.id) if isinstance(node, ast.Name) else None
+        writes = self.tracer.writes(owner, node.id) if owner is not None and isinstance(node, ast.Name) else ()
+        return any(isinstance(w, ast.arg) for w in writes)
 
     def _is_idle(self, node: ast.AST) -> bool:
         """Whether a device is chosen for a variable that nothing reads."""
@@ -130,11 +157,13 @@ class Homemade:
         if callees:
             returned = [n.value for f in callees for n in ast.walk(f.node) if isinstance(n, ast.Return)]
             return bool(returned) and all(r is not None and self._is_there(r, depth) for r in returned)
+        arguments = [*call.args, *(k.value for k in call.keywords)]
+        if any(map(self._follows_a_tensor, arguments)):
+            return True
         if self.tensors.is_creator(call):
             return False
         if isinstance(call.func, ast.Attribute) and not self.program.externals(call.func):
             return self._is_there(call.func.value, depth)
-        arguments = [*call.args, *(k.value for k in call.keywords)]
         return bool(arguments) and all(self._is_there(a, depth) for a in arguments)
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
@@ -92,8 +92,15 @@ class Tensors:
             frame = self.program.frame(call)
             if frame not in self.program.reachable or not self.is_in_model(frame) or not self.is_creator(call):
                 continue
-            if not self.is_kept(call) and (not self.sets_up(frame) or self._is_plain_attribute(call)):
+            is_left = not self.is_kept(call) and (not self.sets_up(frame) or self._is_plain_attribute(call))
+            if is_left and not self._says_where(call):
                 yield call
+
+    def _says_where(self, call: ast.Call) -> bool:
+        """Whether a tensor is made on a named device, or is brought to one: `torch.zeros(3).to(x.device)`."""
+        method = self.program.parent(call)
+        is_moved = isinstance(method, ast.Attribute) and methods.moves_to_device(method.attr)
+        return is_moved or any(keyword.arg == "device" for keyword in call.keywords)
 
     def sets_up(self, frame: Scope) -> bool:
         """Whether a method only runs while the model is built."""

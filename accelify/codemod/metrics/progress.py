@@ -131,7 +131,7 @@ class StepCounts:
 
     def rounds(self) -> list[ast.stmt]:
         """The training loops with as many steps as in one process, where all are: they ask for a batch in each."""
-        loops = {d.loop: self._sets_its_steps(d) for d in self.script.training.data if d.loop is not None}
+        loops = {d.loop: self._sets_its_steps(d) for d in self.metrics.measured.training.data if d.loop is not None}
         return [*loops] if all(loops.values()) else []
 
     def _sets_its_steps(self, data: Data) -> bool:

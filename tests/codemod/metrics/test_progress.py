@@ -235,7 +235,7 @@ AGAIN = "batches = iter(loader); x, y = next(batches)"
 def test_loops_that_take_as_many_steps_as_in_one_process(loop: str, end: str, stays: bool) -> None:
     begin = "done, batches = 0, iter(loader)"
     text = script(imports="import tqdm\nfrom settings import args").partition("for epoch in")[0]
-    rounds = StepCounts(Facts(text + ASKED.format(begin=begin, loop=loop, end=end)).script).rounds()
+    rounds = StepCounts(Facts(text + ASKED.format(begin=begin, loop=loop, end=end)).script.metrics).rounds()
     assert [t.partition("\n")[0] for t in texts(rounds)] == ([loop] if stays else [])
 
 

@@ -101,9 +101,9 @@ class StepCounts:
     def shown(self) -> Iterator[ast.AST]:
         """Where the number of batches is shown as it is, outside of the loops that count them."""
         for call in self.program.calls:
-            is_there = self.script.path(call) in self.script.files and "len" in self.program.called(call)
-            if is_there and call.args and self.script.prepared.is_loader(call.args[0]):
-                is_within = any(loop in self.script.metrics.shared_loops for loop in self.program.loops_round(call))
+            is_length = "len" in self.program.called(call)
+            if is_length and call.args and self.metrics.measured.prepared.is_loader(call.args[0]):
+                is_within = any(loop in self.metrics.shared_loops for loop in self.program.loops_round(call))
                 if not is_within and self._is_shown(call):
                     yield call
 

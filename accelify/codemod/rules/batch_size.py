@@ -37,8 +37,8 @@ def find(script: Script) -> Iterator[Remark]:
     others = [place for place in places if place != first]
     counts = StepCounts(script.metrics)
     ends = tuple((script.path(node), node) for node in counts.limits() if script.distribution is None)
-    shown = [n for n in counts.shown() if script.path(n) in script.files]
-    counted = tuple(place for n in (*counts.intervals(), *shown) if (place := (script.path(n), n)) not in ends)
+    lengths = [n for n in counts.shown() if script.path(n) in script.files]
+    counted = tuple(place for n in (*counts.intervals(), *lengths) if (place := (script.path(n), n)) not in ends)
     checked = tuple((script.path(node), node) for node in counts.checks() if script.distribution is None)
     batches = [r for r in script.metrics.reports if r.about is About.BATCH]
     shown = tuple((script.path(r.node), r.node) for r in batches)

@@ -275,7 +275,7 @@ def test_a_folder_is_walked_as_git_sees_it(here: Path, migrated: str) -> None:
     assert done.returncode == 0
     assert {Path(name).read_text() for name in taken} == {migrated}
     assert {Path(name).read_text() for name in left} == {PLAIN}
-    assert done.stdout.splitlines()[-1] == "2 files migrated, 2 notes to look at."
+    assert done.stdout.splitlines()[-1] == "2 files migrated, 2 notes to review."
 
 
 def test_the_output_does_not_depend_on_the_number_of_processes(here: Path) -> None:
@@ -475,7 +475,7 @@ def test_a_file_that_changed_or_vanished_meanwhile_is_left_alone_and_said(here: 
     changed, gone, good = batch.write(rewritten).results()
     assert (changed.status, gone.status, good.status) == (Status.ERROR, Status.ERROR, Status.MIGRATED)
     assert changed.error is not None
-    assert "changed by someone else" in changed.error.message
+    assert "changed by another program" in changed.error.message
     assert gone.error is not None
     assert "no such file" in gone.error.message
     assert Path("changed.py").read_text() == PLAIN + "# someone's work\n"

@@ -55,7 +55,7 @@ def test_a_migrated_notebook_runs_as_before_and_in_several_processes_as_its_note
     done = accelify("rewrite", "book.ipynb")
     assert done.returncode == 0, done.stderr
     assert "book.ipynb:cell 5, line 6  " in done.stdout
-    assert "put what the cells 2 to 5 run into a function `train`" in done.stdout
+    assert "move the code of the cells 2 to 5 into a function `train`" in done.stdout
     after = printed(book)
     assert after == before
     assert after[-1] == "16 rows"

@@ -64,7 +64,7 @@ def test_a_batch_is_told_with_its_loader() -> None:
 
 def test_a_line_without_anything_to_migrate_says_so() -> None:
     assert asked("train.py:4") == ["nothing on this line matters to a migration"]
-    assert asked("layers.py:6") == ["there is no training loop in this file, so nothing changes"]
+    assert asked("layers.py:6") == ["there is no training loop in this file, so nothing would change"]
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_a_place_that_a_notebook_or_a_script_has_not_is_an_error(place: str) -> 
     Path("book.ipynb").write_bytes(written(content(*CELLS)))
     answer = CliRunner().invoke(command, [place])
     assert answer.exit_code == 2
-    assert "say FILE:" in answer.output
+    assert "write FILE:" in answer.output

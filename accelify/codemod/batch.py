@@ -88,7 +88,7 @@ def check_paths(
     *,
     fix: bool = False,
 ) -> Batch:
-    """Check the files that the paths mean, or put right what can be; what files import is read, and named if met."""
+    """Check the files that the paths mean, or fix them; what files import is read, and named if met."""
     found = list(discover.find(paths, exclusion))
     looked = [_look_for_processes(item) for item in found]
     wanted = [item for item in looked if isinstance(item, str)]
@@ -231,7 +231,7 @@ def _written(program: Program) -> Program:
 def _unwritten(result: FileResult, error: CannotWrite) -> FileResult:
     if result.path == error.path:
         return failed(error)
-    return failed(CannotWrite(result.path, reason=f"left as it was, as it belongs with {error}"))
+    return failed(CannotWrite(result.path, reason=f"not changed, because it has to change together with {error}"))
 
 
 def _look(item: discover.Found | CannotRead, follow: bool) -> FileResult | str:
@@ -332,7 +332,7 @@ def _rewrite_program(task: tuple[Paths, Options]) -> tuple[Program, Asked]:
             results = rewrite_together(paths, options, disk)
     except FileError as error:
         others = [path for path in paths if path != error.path]
-        reason = f"left as it was, as it belongs with {error}"
+        reason = f"not changed, because it has to change together with {error}"
         results = (failed(error), *(failed(FileError(path, reason=reason)) for path in others))
     return tuple(_without_bytes(result) for result in results), disk.asked
 

@@ -1,4 +1,4 @@
-"""The checks of one file: bytes -> Program -> facts -> checks -> findings, or the file with what they can put right.
+"""The checks of one file: bytes -> Program -> facts -> checks -> findings, or the file with what they can fix.
 
 The file is read with those that it imports, as guards and collectives often stand in other files; what is found in
 these is reported too, each in its own file.
@@ -25,7 +25,7 @@ from accelify.codemod.result import FileResult, Note, Status, Tier
 from accelify.codemod.rewrite import edited
 from accelify.codemod.semantics.program import Program
 
-_FIXABLE = " (`--fix` puts it right)"
+_FIXABLE = " (`--fix` corrects it)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def check_source(path: str, data: bytes, options: CheckOptions) -> FileResult:
 
 
 def fix_file(path: str, options: CheckOptions, project: Project | None = None) -> FileResult:
-    """A file with what can be put right in it without asking. Raises: CannotRead, CannotParse."""
+    """A file with what can be fixed in it without asking. Raises: CannotRead, CannotParse."""
     project = project or Project(disk=Disk())
     named = project.load(path)
     changes = [

@@ -97,4 +97,4 @@ def _useless(comment: Suppression) -> str:
     strange = [rule for rule in sorted(comment.rules or ()) if rule not in known]
     if strange:
         return f"`{comment.text}`: there is no rule {strange[0]!r}{did_you_mean(strange[0], known)}"
-    return f"`{comment.text}` leaves nothing out here: take it away"
+    return f"`{comment.text}` suppresses nothing here: remove it"

@@ -2,7 +2,7 @@
 
     import torch                                   ->    (nothing), when only `torch.device(...)` read it
     use_cuda = torch.cuda.is_available()           ->    (nothing), when only the removed moves read it
-    if use_cuda: ...                               ->    (nothing), when nothing is left to do under it
+    if use_cuda: ...                               ->    (nothing), when nothing is left to do
 
 Why: a migrated script should read as if it had been written so.
 Left alone: names that nothing read before either, and values whose making has an effect. A change that would leave such
@@ -85,7 +85,7 @@ def settle(found: Sequence[Found], uses: Uses) -> Plan:
     plan = ledger.plan()
     places = {(uses.program.statement(n), variable) for n, variable in left}
     for statement, (_, name) in sorted(places, key=lambda one: (uses.program.position(one[0]), one[1][1])):
-        message = f"`{name}` would be left without use, as only this line still reads it: remove it by hand first"
+        message = f"`{name}` would be unused, but this line still reads it: remove the line by hand first"
         plan.obstacles.append(Obstacle(NAME, uses.program.path(statement), statement, message))
     return plan
 
@@ -238,7 +238,7 @@ class _Ledger:
     def _binding(self, scope: Scope, name: str, write: ast.AST) -> Iterator[Change]:
         """The statement that gives a variable a value, if it does nothing else."""
         statement, path = self.program.statement(write), self.program.path(write)
-        reason = f"nothing reads `{name}` any more"
+        reason = f"`{name}` is no longer used"
         if statement in self.removed or any(a in self.removed for a in self.program.ancestors(write)):
             return
         if isinstance(write, ast.alias) and isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -298,9 +298,7 @@ class _Ledger:
         rules = {self.rule_of.get(s, NAME) for s in _held(outer)}
         where = {ast.If: "under this condition", ast.For: "in this loop"}.get(type(outer), "in this block")
         rule = NAME if len(rules) > 1 else rules.pop()
-        self._make(
-            Change(rule, self.program.path(outer), outer.lineno, f"nothing is left to do {where}", (Remove(outer),))
-        )
+        self._make(Change(rule, self.program.path(outer), outer.lineno, f"nothing is left {where}", (Remove(outer),)))
 
     def _is_empty(self, outer: ast.If | ast.For | ast.With, besides: ast.stmt | None) -> bool:
         held = _held(outer)
@@ -340,7 +338,7 @@ class _Ledger:
                 edits.setdefault(self.program.path(call), []).append(DropArgument(call, argument))
         line = self.program.line(function.node)
         for path, listed in edits.items():
-            yield Change(NAME, path, line, f"nothing reads `{name}` any more", tuple(listed))
+            yield Change(NAME, path, line, f"`{name}` is no longer used", tuple(listed))
 
     def _can_lose(self, function: Scope, name: str) -> bool:
         """Whether a function has a parameter that nothing reads any more, and that no other change concerns."""
@@ -392,7 +390,7 @@ class _Ledger:
             if len(edits) == len(change.edits):
                 yield change
             elif edits:
-                yield replace(change, rule=NAME, reason="nothing reads its value any more", edits=edits)
+                yield replace(change, rule=NAME, reason="its value is no longer used", edits=edits)
 
     def _is_idle(self, insert: Insert) -> bool:
         """Whether a new line only gives a value to a variable that nothing reads any more."""
@@ -447,7 +445,7 @@ class _Ledger:
         for function, name, users in self._kept_for_others():
             plan.kept.append((function.name, name))
             parameter = next(p for p in function.parameters if p.arg == name)
-            message = f"`{name}` stays for {', '.join(users)}, and says nothing any more"
+            message = f"`{name}` is kept for {', '.join(users)}, but has no effect any more"
             remarks.append(Remark(NAME, function.module, parameter, message))
         for remark in sorted(remarks, key=lambda r: r.once):
             at = remark.of or remark.node

@@ -58,8 +58,8 @@ def updates_by_hand(program: Program, training: Training) -> bool:
 def _built_from_a_shard(script: Script) -> Found:
     """Models sized by what a pass over a prepared loader has found: its longest text, its largest label."""
     message = (
-        "this model is built from what a process found in its own shard of the data, so each would build another: find "
-        "it in a loader that no training loop uses, or in the data set"
+        "the model's size depends on data that each process sees only a shard of, so each process would build "
+        "another model: determine it from the whole data set, or from a loader that no training loop uses"
     )
     for call in script.program.calls if script.distribution is None else ():
         if _makes_a_model(script, call) and script.program.frame(call) in script.program.reachable:
@@ -81,12 +81,13 @@ def _makes_a_model(script: Script, call: ast.Call) -> bool:
 def _for_one_batch(training: Training) -> Iterator[tuple[ast.AST, str, str]]:
     """Optimizers that each batch makes for itself, and that cannot be left as they are."""
     alone = (
-        "the optimizer and all that it trains are created anew for each batch: processes that take different batches "
-        "have nothing in common to train"
+        "the optimizer and all that it trains are created anew for each batch: processes with different batches "
+        "would have no common parameters to train"
     )
     mixed = (
-        "this backward pass trains the weights, and parameters that are created anew for each batch: the gradients of "
-        "the former have to be averaged across processes, those of the latter must not; use two backward passes"
+        "this backward pass trains the weights, and parameters that are created anew for each batch: the "
+        "gradients of the weights must be averaged across processes, those of the new parameters must not: use "
+        "two backward passes"
     )
     for each in training.nested:
         if not each.is_within:
@@ -101,7 +102,10 @@ def _single_steps(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
         steps = [s for s in script.training.steps if script.program.frame(s) is home]
         given = [s for s in steps if any(isinstance(v, Argument) for v in script.program.values(stepped(s)))]
         if given and not any(script.program.loops_round(s) for s in steps):
-            message = f"nothing here calls `{home.name}`, which takes a single step with what is set up elsewhere"
+            message = (
+                f"nothing here calls `{home.name}`, which takes a single step with a model and an optimizer that "
+                "are set up elsewhere"
+            )
             yield home.node, "accelerator", message
 
 
@@ -122,14 +126,14 @@ def _maybe_sharded_already(script: Script) -> Iterator[tuple[ast.AST, str, str]]
 
 def _stepping_by_size(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
     """Steps that are taken, or loops that go on, by the size of a batch: processes have batches of other sizes."""
-    parts = "each process has a part of each batch, smaller than that"
+    parts = "each process gets only a part of each batch"
     others = "no prepared loader gives the processes batches of one size here"
     why = parts if script.options.keep_global_batch else others
     for node in decided_apart(script.metrics):
         if goes_by_size(script.metrics, node.test):
             message = (
-                f"whether a step is taken goes by the size of the batch, but {why}: leave short batches out where the "
-                "loader is made (`drop_last=True`)"
+                f"whether a step is taken depends on the size of the batch, but {why}: drop incomplete batches in "
+                "the loader instead (`drop_last=True`)"
             )
             yield node, "data", message
 
@@ -137,8 +141,8 @@ def _stepping_by_size(script: Script) -> Iterator[tuple[ast.AST, str, str]]:
 def _gone_over_by_one(script: Script, found: Distribution) -> Iterator[tuple[ast.AST, str, str]]:
     """Loops over prepared loaders that only the main process runs, from one of their callers at least."""
     message = (
-        "only the main process goes over a loader here that all processes share: it would see a part of the data; let "
-        "all processes come here, or give the main process a loader of its own"
+        "only the main process iterates over a loader here that is sharded across all processes, so it would see "
+        "a part of the data only: run the loop in all processes, or give the main process a loader of its own"
     )
     guards = Guards(script.program, found)
     loops = sorted(script.prepared.loops, key=script.program.position)
@@ -159,7 +163,7 @@ def _several_devices(program: Program, files: frozenset[str]) -> Iterator[tuple[
                 found.setdefault(text, node)
     if len(found) > 1:
         first = next(iter(found.values()))
-        yield first, "devices", f"{' and '.join(sorted(found))}: the script spreads itself over several GPUs by hand"
+        yield first, "devices", f"{' and '.join(sorted(found))}: the script places its parts on several GPUs by hand"
 
 
 def _lists_for_wrappers(program: Program) -> set[ast.AST]:
@@ -182,9 +186,7 @@ def _is_fallback(program: Program, node: ast.AST) -> bool:
 
 def _in_processes(program: Program, training: Training) -> Iterator[tuple[ast.AST, str, str]]:
     """Training that runs in processes or threads of the script's own: a class of them, or a function they are given."""
-    reason = (
-        "runs this in a process or thread of its own: call it directly, and start the script with `accelify launch`"
-    )
+    reason = "runs this in a separate process or thread: call it directly, and start the script with `accelify launch`"
     for backward in training.backwards:
         scope: Scope | None = program.frame(backward)
         while scope is not None and scope.kind != "class":
@@ -217,8 +219,8 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
         owners = {v.owner for i in inputs for v in program.values(i) if isinstance(v, Parameters)}
         if any(roles.is_model(o) and o not in script.preparation.models for o in owners):
             message = (
-                "these gradients train a model without an optimizer: nothing averages them across processes; "
-                'update it with an optimizer, or average them with `accelerator.reduce(gradients, "mean")`'
+                "the model is updated from these gradients without an optimizer, so nothing averages them across "
+                'processes: use an optimizer, or average them with `accelerator.reduce(gradients, "mean")`'
             )
             yield call, "backward", message
 
@@ -248,7 +250,7 @@ def _by_hand(program: Program, files: frozenset[str], *, is_known: bool) -> Iter
             elif name.startswith(("apex.fp16_utils", "apex.optimizers.FP16")):
                 kind = (
                     "amp",
-                    f"`{name}`: mixed precision by apex is not migrated; use torch.amp or `mixed_precision=`",
+                    f"`{name}`: mixed precision with apex is not migrated: use torch.amp or `mixed_precision=`",
                 )
             if (
                 kind is not None

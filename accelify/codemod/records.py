@@ -16,7 +16,7 @@ def changes_of(made: Plan, path: str, lost: Sequence[str]) -> list[ChangeRecord]
     """The changes of a file; `lost` are the comments that went with them."""
     records = [ChangeRecord(c.line, c.rule, c.tier, c.reason, made.evidence(c.path, c.line)) for c in made.of(path)]
     if lost:
-        message = "comments that went with removed lines: " + "  ".join(lost)
+        message = "comments deleted with removed lines: " + "  ".join(lost)
         records.append(ChangeRecord(1, "comments", Tier.SAFE, message))
     return records
 

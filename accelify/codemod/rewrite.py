@@ -82,7 +82,7 @@ def _skipped(parsed: Parsed) -> FileResult:
     """The result of a file that a comment leaves alone."""
     comment = parsed.suppressions.of_file
     assert comment is not None
-    because = f"left alone, as `{comment.text}` in line {comment.line} says"
+    because = f"left alone because of `{comment.text}` in line {comment.line}"
     return FileResult(parsed.path, Status.UNCHANGED, parsed.data, parsed.data, because=because)
 
 
@@ -147,7 +147,10 @@ def _rewrite(
     if made is None:
         return _from_accelerate(files, project, named, options) or unchanged
     if made.is_trial and (trainers := [c.path for c in project.importers(named) if ".backward" in c.text]):
-        message = f"the main block of this file is only a trial; it is trained by {', '.join(trainers)}: name that file"
+        message = (
+            f"the main block of this file is only a quick test; the training is in {', '.join(trainers)}: name "
+            "that file"
+        )
         return [replace(u, notes=(Note(1, "callers", Tier.ADVICE, message),)) for u in unchanged]
     callers = project.importers(named) if made.waits and with_callers else []
     if len(callers) > _MOST_CALLERS:  # a module that many notebooks try out need not wait for them
@@ -211,7 +214,7 @@ def _started_elsewhere(named: Sequence[Parsed], project: Project, options: Optio
     importers = [i for i in project.importers(named) if any(sign in i.text for sign in _BESIDE)]
     plans = [(i.path, _plan(project.program([i], options.follow), project, [i], options)) for i in importers]
     found = sorted(path for path, made in plans if made and any(o.rule == "distributed" for o in made.obstacles))
-    message = f"{' and '.join(found)}: trains with this file in processes or threads that it starts"
+    message = f"{' and '.join(found)}: trains with this file in separate processes or threads"
     return [Obstacle("distributed", named[0].path, named[0].tree, message)] if found else []
 
 

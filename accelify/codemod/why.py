@@ -24,7 +24,7 @@ def why(path: str, line: int, options: Options, cell: int | None = None) -> Iter
     parsed = project.load(path)
     notebook = parsed.decoded.notebook
     if notebook is None and cell is not None:
-        raise CannotRead(path, reason="only a notebook has cells: say FILE:LINE")
+        raise CannotRead(path, reason="only a notebook has cells: write FILE:LINE")
     if notebook is None:
         last = len(parsed.text.splitlines())
         if not 1 <= line <= last:
@@ -33,7 +33,7 @@ def why(path: str, line: int, options: Options, cell: int | None = None) -> Iter
         return
     found = notebook.line(cell or 0, line)
     if found is None:
-        raise CannotRead(path, reason=f"no line {line} of Python in a cell {cell}: say FILE:CELL:LINE")
+        raise CannotRead(path, reason=f"there is no line {line} of Python in cell {cell}: write FILE:CELL:LINE")
     for fact in _why(project, parsed, found, options):
         yield told(fact, project.notebooks(), notebook)
 
@@ -55,7 +55,7 @@ def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Itera
         files = project.program(named, options.follow)
     made = plan_for(files, project, named, options)
     if made is None:
-        yield "there is no training loop in this file, so nothing changes"
+        yield "there is no training loop in this file, so nothing would change"
         return
     yield from _found(made, path, line)
     yield from made.evidence(path, line)

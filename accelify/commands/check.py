@@ -24,7 +24,7 @@ from accelify.settings import CHECK, Settings
 
 @click.command(short_help="Find mistakes in scripts that run on many processes.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--fix", is_flag=True, help="Put right what can be put right without asking.")
+@click.option("--fix", is_flag=True, help="Fix what can be fixed safely.")
 @with_check_settings
 @output_options.output_format("json for programs, sarif for code scanning, github for workflows.")
 @output_options.output_file
@@ -86,7 +86,7 @@ def _on_stdin(name: str, settings: Settings) -> Batch:
 
 
 def _fix(paths: Sequence[str], settings: Settings, jobs: int | None) -> int:
-    """How many problems were put right."""
+    """How many problems were fixed."""
     written = batch.write(_checked(paths, settings, jobs, fix=True)).results()
     return sum(len(result.changes) for result in written if result.status is Status.MIGRATED)
 

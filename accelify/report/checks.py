@@ -25,11 +25,11 @@ def summary(results: Sequence[FileResult], fixed: int) -> str:
     notes = sum(len(result.notes) for result in results)
     files = sum(bool(result.notes) for result in results)
     failed = sum(result.status is Status.ERROR for result in results)
-    parts = [f"{_many(fixed, 'problem')} put right"] if fixed else []
+    parts = [f"{_many(fixed, 'problem')} fixed"] if fixed else []
     parts.append(f"{_many(notes, 'problem')} in {_many(files, 'file')}" if notes else "nothing found")
     parts += [f"{_many(failed, 'file')} could not be read"] if failed else []
     text = ", ".join(parts)
-    return f"{text[0].upper()}{text[1:]} ({_many(len(results), 'file')} looked at).\n"
+    return f"{text[0].upper()}{text[1:]} ({_many(len(results), 'file')} checked).\n"
 
 
 def _many(count: int, noun: str) -> str:

@@ -15,7 +15,7 @@ from accelify.codemod.result import FileResult
 from accelify.report.findings import ERROR, Finding, findings
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_ERROR_PAGE = "Report a file that could not be done.\n\nIt could not be read, parsed or written, and is as it was."
+_ERROR_PAGE = "Report a file that failed.\n\nIt could not be read, parsed or written, and is unchanged."
 
 
 def render(results: Sequence[FileResult], pages: Mapping[str, str], *, tentative: bool) -> str:

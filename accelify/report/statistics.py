@@ -55,7 +55,7 @@ def _lines(counts: Statistics) -> Iterator[str]:
         ("changes", [(count, rule) for rule, count in _ordered(counts.changes)]),
         ("notes", [(count, rule) for rule, count in _ordered(counts.notes)]),
         ("declined", [(count, f"{rule}: {reason}") for (rule, reason), count in _ordered(counts.declined)]),
-        ("errors", [(counts.errors, "files could not be done")] if counts.errors else []),
+        ("errors", [(counts.errors, "files failed")] if counts.errors else []),
     ]
     if not any(found for _, found in rows):
         yield "Nothing to count."

@@ -50,7 +50,7 @@ def render(result: FileResult, style: Style) -> str:
     lines = [_headline(result, style)]
     lines += [line for row in changes for line in _lines(row, columns, style)]
     if changes and notes:
-        lines.append("  " + style.paint("bold", "left for you, with lines of the new file:"))
+        lines.append("  " + style.paint("bold", "for you to review (line numbers of the new file):"))
     lines += [line for row in notes for line in _lines(row, columns, style)]
     return "".join(f"{line}\n" for line in lines)
 
@@ -85,7 +85,7 @@ def summary(results: Sequence[FileResult], style: Style) -> str:
         Status.MIGRATED: ("would be migrated" if style.tentative else "migrated", "green"),
         Status.DECLINED: ("declined", "yellow"),
         Status.UNCHANGED: ("unchanged", "dim"),
-        Status.ERROR: ("could not be done", "red"),
+        Status.ERROR: ("failed", "red"),
     }
     parts: list[str] = []
     for status, (verdict, colour) in verdicts.items():
@@ -94,7 +94,7 @@ def summary(results: Sequence[FileResult], style: Style) -> str:
             parts.append(style.paint(colour, f"{count if parts else _many(count, 'file')} {verdict}"))
     notes = sum(len(result.notes) for result in results if result.status is Status.MIGRATED)
     if notes:
-        parts.append(f"{_many(notes, 'note')} to look at")
+        parts.append(f"{_many(notes, 'note')} to review")
     return ", ".join(parts or ["Nothing to do"]) + ".\n"
 
 
@@ -107,7 +107,7 @@ def _headline(result: FileResult, style: Style) -> str:
             counted.append(_many(len(result.notes), "note"))
         return f"{path}: {style.paint('bold green', verdict)} ({', '.join(counted)})"
     if result.status is Status.DECLINED:
-        return f"{path}: {style.paint('bold yellow', 'declined')}, the file is as it was. What stood in the way:"
+        return f"{path}: {style.paint('bold yellow', 'declined')}, the file is unchanged. Reasons:"
     reason = f", {result.because or 'nothing to migrate'}" if result.because or not result.notes else ""
     return f"{path}: unchanged{reason}" + (":" if result.notes else "")
 

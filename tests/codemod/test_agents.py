@@ -448,8 +448,8 @@ def test_neither_times_nor_sums_beside_a_list_are_added_up_over_the_processes() 
     assert result.status is Status.MIGRATED
     assert b"reduce" not in result.after
     said = {n.message.partition(":")[0] for n in result.notes}
-    assert "`losses` collects this process's shard only" in said
-    assert "this is decided from what one process sees" in said
+    assert "`losses` collects values of this process's shard only" in said
+    assert "this is decided from one process's own data" in said
 
 
 def test_a_device_whose_number_is_read_out_of_its_name_keeps_it() -> None:
@@ -597,7 +597,9 @@ def test_a_meter_of_a_training_loop_is_reported() -> None:
     )
     assert result.status is Status.MIGRATED
     reduced = b"reduce" in result.after
-    assert reduced or any(n.message.startswith("`losses` collects this process's shard") for n in result.notes)
+    assert reduced or any(
+        n.message.startswith("`losses` collects values of this process's shard") for n in result.notes
+    )
 
 
 def test_a_wrapper_that_is_given_its_model_by_name_goes() -> None:

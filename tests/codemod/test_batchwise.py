@@ -145,7 +145,7 @@ def test_a_meter_of_time_stays_with_its_process() -> None:
     )
     assert SUMMED in after
     assert "took.sum" not in after
-    assert notes == ["until the loop is over, what is shown here is computed from this process's shard only"]
+    assert notes == ["until the loop ends, the values shown here are computed from this process's shard only"]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_the_loop_shows_is_reported() -> None:
     for shown in ("print(i, total / (i + 1))", "if i % 2 == 0: print(total)", "mean = total / (i + 1); print(mean)"):
         after, notes = rewritten(target="i, (x, y)", source="enumerate(loader)", metric=f"total += 1\n        {shown}")
         assert SUMMED in after
-        assert [note for note in notes if "until the loop is over" in note]
+        assert [note for note in notes if "until the loop ends" in note]
 
 
 @pytest.mark.parametrize(

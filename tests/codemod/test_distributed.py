@@ -168,7 +168,7 @@ def test_a_function_that_only_started_processes_goes() -> None:
         ({"end": "dist.broadcast(loss, 0)"}, "already distributes itself"),
         (
             {"end": "print(dist.get_backend())"},
-            "already distributes itself; remove this, or keep the script as it is",
+            "already distributes itself; remove this, or keep the script unchanged",
         ),
         ({"end": "print(isinstance(model, DDP))"}, "already distributes itself"),
         ({"end": "if dist.get_rank() == 0: torch.load('m.pt')"}, "one process alone loads"),

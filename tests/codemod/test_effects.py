@@ -113,7 +113,7 @@ def test_a_script_that_stops_where_its_folder_is_reported(made: str, is_reported
 
 def test_a_folder_that_is_removed_is_reported() -> None:
     result = changed(imports="import shutil", before="shutil.rmtree('out')")
-    assert any(n.rule == "folders" and "removes this folder" in n.message for n in result.notes)
+    assert any(n.rule == "folders" and "deletes this folder" in n.message for n in result.notes)
 
 
 def test_a_choice_that_nothing_reads_any_more_is_still_made() -> None:
@@ -434,7 +434,7 @@ def test_a_file_that_a_path_opens_to_be_read_is_read_by_all() -> None:
 def test_what_is_joined_to_what_was_there_is_a_share(joined: str) -> None:
     slots = {"imports": "import numpy as np", "prepared": "seen = torch.zeros(0, 4)", "end": "print(len(seen))"}
     notes = [n.message for n in run(script(batch=f"seen = {joined}", **slots)).notes]
-    assert any(m.startswith("`seen` collects this process's shard only") for m in notes)
+    assert any(m.startswith("`seen` collects values of this process's shard only") for m in notes)
     assert not any("shard only" in n.message for n in run(script(batch="seen = torch.cat((y, x))", **slots)).notes)
 
 
@@ -459,4 +459,4 @@ def test_a_folder_that_takes_the_next_number_is_reported(wait: str, is_reported:
         "before": f"n = 0\nwhile os.path.exists(f'run{{n}}'):\n    {wait}\nos.makedirs(f'run{{n}}')",
     }
     notes = run(script(**slots)).notes
-    assert any("and counts on: hand one name to all of them" in n.message for n in notes) is is_reported
+    assert any("and takes the next name: choose one name for all of them" in n.message for n in notes) is is_reported

@@ -415,7 +415,7 @@ def test_a_parameter_that_another_file_gives_stays(user: str, text: str, tmp_pat
     assert b'def train(epochs, device="cpu"):' in result.after
     assert b".to(device)" not in result.after
     (note,) = [n.message for n in result.notes if n.rule == "unused"]
-    assert note.startswith(f"`device` stays for {user}")
+    assert note.startswith(f"`device` is kept for {user}")
 
 
 @pytest.mark.parametrize(

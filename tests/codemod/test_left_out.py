@@ -107,7 +107,7 @@ def test_a_comment_that_leaves_nothing_out_is_said() -> None:
     lines = after(result).splitlines()
     for at, comment in marks:
         assert any(at in lines[line - 1] and comment in message for line, message in said.items())
-    assert any(message.endswith("leaves nothing out here: take it away") for message in said.values())
+    assert any(message.endswith("suppresses nothing here: remove it") for message in said.values())
     assert any("there is no rule 'backwards'; did you mean 'backward'?" in message for message in said.values())
     assert any("is none of `ignore[rule]`, `skip` and `skip-file`" in message for message in said.values())
     assert run(PLAIN, ("criterion =", "ignore[writes, suppressions]")).notes[1:] == ()
@@ -116,7 +116,7 @@ def test_a_comment_that_leaves_nothing_out_is_said() -> None:
 def test_a_file_that_is_skipped_says_so() -> None:
     result = run(PLAIN, ("import nn", "skip-file"))
     assert (result.status, result.after) == (Status.UNCHANGED, result.before)
-    assert result.because == "left alone, as `# accelify: skip-file` in line 2 says"
+    assert result.because == "left alone because of `# accelify: skip-file` in line 2"
 
 
 def test_every_page_says_what_ignoring_does() -> None:

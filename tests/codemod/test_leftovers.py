@@ -185,7 +185,7 @@ def test_the_cpu_where_the_accelerator_does_not_reach_is_reported() -> None:
 )
 def test_a_sum_that_each_batch_begins_anew_is_no_share(lines: str, is_reported: bool) -> None:
     result = run(script(prepared="total = 0", batch=lines + "\nprint(total)"))
-    assert any("adds up this process's shard" in n.message for n in result.notes) is is_reported
+    assert any("sums over this process's shard" in n.message for n in result.notes) is is_reported
 
 
 def test_what_a_loop_shards_is_not_carried_from_batch_to_batch() -> None:
@@ -339,7 +339,7 @@ def test_what_counts_steps_is_decided_alike(test: str, is_reported: bool) -> Non
 )
 def test_a_bar_that_counts_the_steps_of_one_process_is_reported(loop: str, is_reported: bool) -> None:
     text = script(imports="from tqdm import tqdm", prepared="steps = len(loader.dataset) // 2")
-    told = [m for m in messages(text.replace("for x, y in loader:", loop)) if "its shard of these steps" in m]
+    told = [m for m in messages(text.replace("for x, y in loader:", loop)) if "its shard of the steps" in m]
     assert len(told) == is_reported
 
 

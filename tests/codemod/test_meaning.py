@@ -370,11 +370,11 @@ CHOICES = {
 def test_an_option_that_keeps_a_script_on_the_cpu_keeps_it_there(device: str) -> None:
     result = run(OPTION.format(parse=PARSE, device=device))
     assert f"    accelerator = Accelerator({CHOICES[device]})\n" in result.after.decode()
-    assert not told(result, "no longer chooses")
+    assert not told(result, "no longer selects")
 
 
 @pytest.mark.parametrize("parse", [f"start = nn.Linear(1, 1)\n    {PARSE}", f"noise = torch.randn(4)\n    {PARSE}"])
 def test_an_option_that_is_known_too_late_is_reported(parse: str) -> None:
     result = run(OPTION.format(parse=parse, device=next(iter(CHOICES))))
     assert "    accelerator = Accelerator()\n" in result.after.decode()
-    assert told(result, "no longer chooses")
+    assert told(result, "no longer selects")

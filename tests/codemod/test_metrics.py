@@ -230,7 +230,7 @@ def test_a_sum_over_several_epochs_is_reduced_after_them() -> None:
 def test_a_sum_that_cannot_be_shown_is_reported(changes: dict[str, str]) -> None:
     after, notes = rewritten(**changes)  # type: ignore[arg-type]  # the names of its parameters
     assert "accelerator.reduce" not in after
-    assert any("`total` adds up this process's shard only" in note for note in notes)
+    assert any("`total` sums over this process's shard only" in note for note in notes)
 
 
 def test_what_the_loop_shows_is_reported() -> None:
@@ -498,7 +498,7 @@ def test_what_an_environment_decides_is_reported(slots: dict[str, str], told: li
     usual = {"condition": "steps % 9", "backward": "pass", "told": "episode", "test": "episode > 9"}
     result = run(EPISODES.format(**{**usual, **slots}))
     lines = result.after.decode().splitlines()
-    assert [lines[n.line - 1].strip() for n in result.notes if "what one process sees" in n.message] == told
+    assert [lines[n.line - 1].strip() for n in result.notes if "one process's own data" in n.message] == told
     assert not [c for c in result.changes if c.rule == "schedules"]
 
 
@@ -601,7 +601,7 @@ def test_meters_that_are_not_meant_of_all_the_data_stay(slots: dict[str, str]) -
 def test_meters_that_cannot_be_put_together_are_reported(slots: dict[str, str]) -> None:
     after = metered(**slots)
     assert "reduce" not in after
-    assert "note: `losses` collects this process's shard only" in after
+    assert "note: `losses` collects values of this process's shard only" in after
 
 
 TORCHMETRICS = """\
@@ -638,7 +638,7 @@ def test_metrics_that_add_up_over_the_processes_themselves_are_reported() -> Non
     (whole,) = (m for m in told if m.startswith("this loop is not sharded"))
     assert "`seen` sums across processes by itself" in whole
     (written,) = (m for m in told if "every process writes this" in m)
-    assert written.endswith("but ask for `mean.compute()` before that, as all processes must")
+    assert written.endswith("but evaluate `mean.compute()` before that, in all processes")
 
 
 @pytest.mark.parametrize(
@@ -652,7 +652,7 @@ def test_metrics_that_add_up_over_the_processes_themselves_are_reported() -> Non
 )
 def test_a_sum_written_out_is_told_like_any_other(batch: str, end: str, is_reported: bool) -> None:
     notes = run(script(prepared="right = 1", batch=batch, end=end)).notes
-    assert any(n.message.startswith("`right` adds up this process's shard only") for n in notes) is is_reported
+    assert any(n.message.startswith("`right` sums over this process's shard only") for n in notes) is is_reported
 
 
 @pytest.mark.parametrize(
@@ -666,7 +666,7 @@ def test_a_sum_written_out_is_told_like_any_other(batch: str, end: str, is_repor
 def test_a_schedule_for_steps_that_others_take_is_reported(total: str, where: str, is_reported: bool) -> None:
     made = f"rows = torch.ones(8)\nscheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps={total})"
     notes = run(script(prepared=made, **{where: "scheduler.step()"})).notes
-    assert any("follows a count of steps" in n.message for n in notes) is is_reported
+    assert any("depends on the number of steps taken" in n.message for n in notes) is is_reported
 
 
 @pytest.mark.parametrize(
@@ -681,7 +681,7 @@ def test_a_schedule_for_steps_that_others_take_is_reported(total: str, where: st
 def test_a_schedule_in_epochs_as_long_as_a_shard_is_reported(length: str, where: str, is_reported: bool) -> None:
     made = f"scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max={length})"
     notes = run(script(prepared=made, **{where: "scheduler.step()"})).notes
-    assert any("which steps once an epoch" in n.message for n in notes) is is_reported
+    assert any("steps once per epoch" in n.message for n in notes) is is_reported
     stepped = f"{made}\n\ndef after():\n    scheduler.step()"
     notes = run(script(prepared=stepped, **{where: "after()"})).notes
-    assert any("which steps once an epoch" in n.message for n in notes) is is_reported
+    assert any("steps once per epoch" in n.message for n in notes) is is_reported

@@ -86,5 +86,5 @@ for x, y in loader:
 )
 def test_a_model_that_is_built_from_a_shard(found: str, size: str, is_obstacle: bool) -> None:
     text = BUILT.format(start="other = DataLoader(held_out)", found=found, size=size)
-    obstacles = [m for _, _, m in Facts(text).verdict.obstacles if "in its own shard" in m]
+    obstacles = [m for _, _, m in Facts(text).verdict.obstacles if "would build another model" in m]
     assert len(obstacles) == is_obstacle

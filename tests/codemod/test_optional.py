@@ -244,4 +244,4 @@ if args.ddp:
     result = made(start=start, model="model = DDP(model.to(device)) if args.ddp else model.to(device)")
     assert result.status is Status.MIGRATED, result.notes
     assert "assert" not in result.after.decode()
-    assert any("is gone with the branch" in n.message for n in result.notes)
+    assert any("was removed with its branch" in n.message for n in result.notes)

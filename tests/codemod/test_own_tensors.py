@@ -69,7 +69,7 @@ def test_one_that_is_not_understood_keeps_the_script_on_the_cpu(slots: dict[str,
     result = rewritten(**slots)
     assert ON_THE_CPU in result.after.decode()
     (note,) = [n for n in result.notes if n.rule == "own_tensors"]
-    assert note.message.startswith(f"`{where}` is in the CPU's memory")
+    assert note.message.startswith(f"`{where}` is in CPU memory")
     assert ".to(accelerator" not in result.after.decode()
 
 

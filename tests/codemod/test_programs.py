@@ -88,7 +88,7 @@ def statuses(results: dict[str, FileResult]) -> dict[str, Status]:
 def test_one_script_that_cannot_be_migrated_does_not_hold_back_another() -> None:
     results = together(a=SCRIPT, b=SPREAD, net=NET)
     assert statuses(results) == {"a": MIGRATED, "b": DECLINED, "net": UNCHANGED}
-    assert "spreads itself over several GPUs" in results["b.py"].notes[0].message
+    assert "places its parts on several GPUs" in results["b.py"].notes[0].message
 
 
 def test_a_file_that_one_needs_as_it_was_holds_all_back() -> None:
@@ -96,7 +96,7 @@ def test_a_file_that_one_needs_as_it_was_holds_all_back() -> None:
     assert statuses(together(a=SETUP, trainer=TRAINER, net=NET))["trainer"] is MIGRATED
     results = together(a=SETUP, b=other, trainer=TRAINER, net=NET)
     assert MIGRATED not in statuses(results).values()
-    assert any("spreads itself over several GPUs" in note.message for note in results["a.py"].notes)
+    assert any("places its parts on several GPUs" in note.message for note in results["a.py"].notes)
 
 
 def test_what_only_a_script_trains_with_that_cannot_be_migrated_stays_too() -> None:

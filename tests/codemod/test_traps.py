@@ -222,7 +222,7 @@ def test_a_backward_that_gives_something_is_no_tensors() -> None:
 def test_a_backward_that_gives_something_is_pointed_out_beside_one_that_changes() -> None:
     result = run(script(end="gradient = layers.backward(x, y)"))
     assert [n.message for n in result.notes if n.rule == "own_methods"] == [
-        "stays: it gives something back, which a tensor's backward pass does not"
+        "not changed: it returns a value, which a tensor's `backward` does not"
     ]
 
 

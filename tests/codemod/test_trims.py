@@ -104,8 +104,8 @@ def test_a_mean_of_rows_is_taken_again_without_those_that_were_added(adding: str
     elif before != "pass":
         text = text.replace("        loss.backward()", f"        {before}\n        loss.backward()")
     result = run(text, Options())
-    (reason,) = [c.reason for c in result.changes if "added to even out" in c.reason]
-    assert ("a mean of that step was taken with them" in reason) == (how == "told")
+    (reason,) = [c.reason for c in result.changes if "repeated to fill" in c.reason]
+    assert ("a mean within that step includes them" in reason) == (how == "told")
     assert (f"{AGAIN}        " in result.after.decode()) == (how == "again")
 
 

@@ -33,7 +33,7 @@ def test_a_migrated_file_says_what_was_done_and_what_is_left() -> None:
         "src/train.py: migrated (2 changes, 1 note)\n"
         f"  src/train.py:7    global_batch  review: {LONG}\n"
         "  src/train.py:120  backward      the accelerator scales and divides the loss\n"
-        "  left for you, with lines of the new file:\n"
+        "  for you to review (line numbers of the new file):\n"
         "  src/train.py:99   files         every process writes log.txt\n"
     )
 
@@ -41,13 +41,12 @@ def test_a_migrated_file_says_what_was_done_and_what_is_left() -> None:
 def test_what_was_not_written_only_would_be() -> None:
     style = Style(tentative=True)
     assert render(MIGRATED, style).startswith("src/train.py: would be migrated (")
-    assert summary([MIGRATED, UNCHANGED], style) == "1 file would be migrated, 1 unchanged, 1 note to look at.\n"
+    assert summary([MIGRATED, UNCHANGED], style) == "1 file would be migrated, 1 unchanged, 1 note to review.\n"
 
 
 def test_a_declined_file_says_that_it_is_as_it_was_and_why() -> None:
     assert render(DECLINED, Style()) == (
-        "gan.py: declined, the file is as it was. What stood in the way:\n"
-        "  gan.py:30  optimizer  which one steps `net`?\n"
+        "gan.py: declined, the file is unchanged. Reasons:\n  gan.py:30  optimizer  which one steps `net`?\n"
     )
 
 
@@ -64,10 +63,8 @@ def test_an_error_is_one_line_with_the_place_as_editors_count() -> None:
 
 def test_the_summary_counts_every_file() -> None:
     results = [MIGRATED, MIGRATED, DECLINED, UNCHANGED, UNCHANGED, UNCHANGED, BROKEN, GONE]
-    assert summary(results, Style()) == (
-        "2 files migrated, 1 declined, 3 unchanged, 2 could not be done, 2 notes to look at.\n"
-    )
-    assert summary([BROKEN], Style()) == "1 file could not be done.\n"
+    assert summary(results, Style()) == ("2 files migrated, 1 declined, 3 unchanged, 2 failed, 2 notes to review.\n")
+    assert summary([BROKEN], Style()) == "1 file failed.\n"
 
 
 @pytest.mark.parametrize("width", [80, 100])

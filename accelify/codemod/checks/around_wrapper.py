@@ -31,7 +31,10 @@ def find(processes: Processes) -> Iterator[Finding]:
         past = [c for c in calls if _goes_past(trained, c)]
         through = [c for c in calls if isinstance(c.func, (ast.Name, ast.Attribute)) and trained.is_wrapped(c.func)]
         for call in dict.fromkeys(past) if not through else ():
-            message = f"`{ast.unparse(call.func)}` goes past the wrapper: its gradients are not averaged"
+            message = (
+                f"`{ast.unparse(call.func)}` bypasses the wrapper, so its gradients are not averaged: call the "
+                "wrapped model"
+            )
             yield Finding(NAME, call, message)
 
 

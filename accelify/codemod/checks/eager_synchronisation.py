@@ -41,7 +41,7 @@ def find(processes: Processes) -> Iterator[Finding]:
             told.add(loop)
             line = processes.program.line(step)
             message = f"gradients are averaged in every pass, though steps are taken in some only (line {line})"
-            yield Finding(NAME, backward, f"{message}: `no_sync` saves the others")
+            yield Finding(NAME, backward, f"{message}: use `no_sync` in the other passes")
 
 
 def _rare_step(processes: Processes, loop: ast.For | ast.AsyncFor | ast.While) -> ast.If | None:

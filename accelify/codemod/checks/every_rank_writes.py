@@ -207,6 +207,6 @@ def _spelled(node: ast.expr) -> str:
 
 def _message(call: ast.Call, rows: tuple[Row, ...]) -> str:
     if any(row.has(Trait.MAKES_FOLDERS) for row in rows):
-        return "every process makes this folder at once, and fails where another was first: write `exist_ok=True`"
+        return "every process creates this folder, and all but the first fail: pass `exist_ok=True`"
     name = ast.unparse(call.func)
-    return f"every process calls `{name}` on the same file: let the main process alone write it"
+    return f"every process calls `{name}` on the same file: write it in the main process only"

@@ -20,7 +20,10 @@ from accelify.codemod.edits.values import Edit, Replace
 from accelify.codemod.libraries import table
 
 NAME = "gathered_padding"
-_MESSAGE = "`gather` returns the samples that complete the last round, too: `gather_for_metrics` drops them"
+_MESSAGE = (
+    "`gather` also returns the samples that were repeated to fill the last step: use `gather_for_metrics`, which "
+    "drops them"
+)
 
 
 def find(processes: Processes) -> Iterator[Finding]:

@@ -35,7 +35,10 @@ def find(processes: Processes) -> Iterator[Finding]:
         if is_alone and processes.enters(call, OTHER) and _diverges(processes, trained, owner):
             if _is_at_the_end(processes, trained, call):
                 continue
-            message = f"the main process alone loads this state: `{ast.unparse(owner)}` differs from then on"
+            message = (
+                f"only the main process loads this state, so `{ast.unparse(owner)}` differs between processes from "
+                "then on: load it in all of them"
+            )
             yield Finding(NAME, call, message)
 
 

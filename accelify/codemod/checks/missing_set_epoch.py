@@ -21,7 +21,7 @@ from accelify.codemod.checks.processes import Processes
 from accelify.codemod.edits.values import Edit, Insert
 
 NAME = "missing_set_epoch"
-_MESSAGE = "no `set_epoch` is called for this sampler: every epoch goes over the data in the same order"
+_MESSAGE = "no `set_epoch` is called for this sampler: every epoch has the same order: call `sampler.set_epoch(epoch)`"
 
 
 def find(processes: Processes) -> Iterator[Finding]:

@@ -20,7 +20,10 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Edit, Replace
 
 NAME = "plain_backward"
-_MESSAGE = "the accelerator does not see this backward pass: it neither scales the loss nor divides it"
+_MESSAGE = (
+    "the accelerator does not see this backward pass, and neither scales nor divides the loss: call "
+    "`accelerator.backward(loss)`"
+)
 
 
 def find(processes: Processes) -> Iterator[Finding]:

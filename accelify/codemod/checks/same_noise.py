@@ -43,7 +43,10 @@ def find(processes: Processes) -> Iterator[Finding]:
         drawn = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call) and trained.draws(n)]
         if drawn:
             first = min(drawn, key=processes.program.position)
-            message = f"all processes draw the same here, as they were given one seed ({where}): add the rank to it"
+            message = (
+                f"all processes draw the same random numbers here, because they have the same seed ({where}): add "
+                "the rank to it"
+            )
             yield Finding(NAME, first, message)
 
 

@@ -61,10 +61,13 @@ def _runs_alone(processes: Processes, call: ast.Call, world: World) -> bool:
 
 def _message(processes: Processes, one: _Alone) -> str:
     call, name, at = one.call, one.name, one.at
-    who = "the main process alone comes" if one.world is MAIN else "the main process does not come"
+    who = "only the main process gets" if one.world is MAIN else "the main process does not get"
     if at is call:
         return f"{who} to `{name}`, which waits for all processes: the run hangs"
     where = f"{processes.program.path(at)}:{processes.program.line(at)}"
     line = f"line {processes.program.line(at)}"
     there = line if processes.program.path(at) == processes.program.path(call) else where
-    return f"{who} to `{ast.unparse(call.func)}`, which calls `{name}` ({there}) and so waits for all: the run hangs"
+    return (
+        f"{who} to `{ast.unparse(call.func)}`, which calls `{name}` ({there}) and waits for all processes: the run "
+        "hangs"
+    )

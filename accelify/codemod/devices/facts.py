@@ -128,12 +128,15 @@ class Devices:
         others = {o for node in behind for o in options_in(node)} - numbers - set_here
         others |= {r.id for node in nodes for r in ast.walk(node) if isinstance(r, ast.Name) and self._is_open(r)}
         for option in sorted(others) if self.cpu is None else ():
-            yield f"{option} no longer chooses the device: `{launch} --cpu` or `Accelerator(cpu=True)` does"
+            yield (
+                f"{option} no longer selects the device: to train on the CPU, use `{launch} --cpu` or "
+                "`Accelerator(cpu=True)`"
+            )
         tests = [t.test for n in behind for t in ast.walk(n) if isinstance(t, (ast.If, ast.IfExp))]
         asked = {o for test in tests for o in self._options_of(test)} if self.cpu is None else set()
         for option in sorted(numbers):
-            cpu = ", and `--cpu` that there is to be none" if option in asked else ""
-            yield f"{option} no longer chooses the GPU: `{launch} --gpu-ids` does{cpu}"
+            cpu = ", or `--cpu` to use none" if option in asked else ""
+            yield f"{option} no longer selects the GPU: use `{launch} --gpu-ids`{cpu}"
 
     def _is_open(self, read: ast.Name) -> bool:
         """Whether a module's variable may be set by code that is only known when the script runs: `exec(settings)`."""

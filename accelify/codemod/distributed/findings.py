@@ -156,7 +156,7 @@ def option_of(call: ast.Call) -> tuple[str, str] | None:
 
 def stays_for(option: str, readers: Sequence[str]) -> str:
     """What is said of an option that only other files read."""
-    return f"`{option}` does nothing here any more; it stays, as it is read in {' and '.join(sorted(readers))}"
+    return f"`{option}` has no effect here any more; it is kept because it is read in {' and '.join(sorted(readers))}"
 
 
 def _reads(parsed: Parsed, attribute: str) -> bool:
@@ -171,8 +171,8 @@ def _reads(parsed: Parsed, attribute: str) -> bool:
     )
 
 
-_START = "starts processes: call the function directly, and start the script with `accelify launch`"
-_OTHERWISE = "remove this, or keep the script as it is and start it with `torchrun`"
+_START = "this starts processes: call the function directly, and start the script with `accelify launch`"
+_OTHERWISE = "remove this, or keep the script unchanged and start it with `torchrun`"
 
 
 def reason_for(name: str) -> str:

@@ -13,7 +13,7 @@ from accelify.codemod.result import ChangeRecord, FileResult, Note, Status, Tier
 from accelify.errors import place
 
 Found = TypeVar("Found", ChangeRecord, Note)
-_UNREAD = "this cell is not read, as its magic runs it elsewhere: what it trains stays as it is"
+_UNREAD = "this cell is not read because its magic runs it elsewhere: training in it is not migrated"
 
 
 def placed(results: Iterable[FileResult], notebooks: Mapping[str, Notebook]) -> list[FileResult]:

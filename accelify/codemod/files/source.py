@@ -202,7 +202,7 @@ def _as_cannot_write(path: str) -> Iterator[None]:
     try:
         yield
     except atomic.OwnerWouldChange as error:
-        raise CannotWrite(path, reason="belongs to someone else, and would become yours") from error
+        raise CannotWrite(path, reason="is owned by another user, and rewriting it would make it yours") from error
     except OSError as error:
         raise CannotWrite(path, reason=f"cannot be written: {describe(error)}") from error
 
@@ -210,14 +210,14 @@ def _as_cannot_write(path: str) -> Iterator[None]:
 def _refuse_if_read_only(each: Replacement, target: Path) -> None:
     # The mode counts even for root, whom the system would let through.
     if not target.stat().st_mode & 0o222 or not os.access(target, os.W_OK):
-        raise CannotWrite(each.path, reason="read-only; make it writable to have it rewritten")
+        raise CannotWrite(each.path, reason="read-only; make it writable, then run again")
 
 
 def _refuse_if_changed(each: Replacement, target: Path) -> None:
     with _as_cannot_write(each.path):
         unchanged = target.read_bytes() == each.before
     if not unchanged:
-        raise CannotWrite(each.path, reason="changed by someone else while it was being rewritten; run again")
+        raise CannotWrite(each.path, reason="changed by another program while it was being rewritten; run again")
 
 
 def _encoding(data: bytes, path: str) -> str:

@@ -31,7 +31,7 @@ from accelify.codemod.libraries.accelerate import OURS, PLACES, READ_ONLY, WAITS
 from accelify.codemod.result import Tier
 
 NAME = "accelerate"
-_REASON = "accelify has these names, too"
+_REASON = "accelify provides the same names"
 _FOR_TESTS = "accelerate.test_utils."  # loads data; the accelerator has no part in it
 
 
@@ -51,7 +51,7 @@ def find(script: AccelerateUses) -> Iterator[Change | Remark | Obstacle]:
         if script.is_on_main_alone(call):
             yield _on_all(script, call)
     for call in script.trainers:
-        message = f"`{ast.unparse(call.func)}` runs on Accelerate itself: keep Accelerate for this script"
+        message = f"`{ast.unparse(call.func)}` runs on Accelerate itself: keep using Accelerate for this script"
         yield Obstacle(NAME, script.program.path(call), call, message)
 
 
@@ -63,7 +63,9 @@ def _names(
 ) -> Iterator[Change | Remark | Obstacle]:
     path = script.program.path(statement)
     if parts[0].alias.name == "*":
-        yield Obstacle(NAME, path, statement, "a star brings any name of Accelerate's: import the names that are read")
+        yield Obstacle(
+            NAME, path, statement, "`import *` may import any name of Accelerate's: import the names that are used"
+        )
         return
     if parts[0].name.startswith(_FOR_TESTS):
         return
@@ -185,7 +187,7 @@ def _on_all(script: AccelerateUses, call: ast.Call) -> Change | Obstacle:
     path, what = script.program.path(call), ast.unparse(call.func)
     together = script.program.once(SavedTogether).of(call)
     if together is None:
-        message = f"`{what}` waits for all processes, and only the main one comes to it: call it on all of them"
+        message = f"`{what}` waits for all processes, but only the main process gets to it: call it in all of them"
         return Obstacle(NAME, path, call, message)
     guard, header = together.guard, f"if {ast.unparse(together.process)}:"
     code = " and ".join(ast.unparse(each) for each in together.rest)

@@ -23,7 +23,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Replace
 
 NAME = "accelerate_wrappers"
-_REASON = "nothing is wrapped here"
+_REASON = "accelify wraps nothing"
 
 
 def find(script: AccelerateUses) -> Iterator[Change]:

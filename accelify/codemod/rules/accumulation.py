@@ -38,10 +38,11 @@ def find(script: Script) -> Iterator[Remark]:
                 continue
             told.add(condition)
             message = (
-                f"accumulates over {count} batches by hand, and stays. Where their number is a multiple of {count}, "
-                f"`Accelerator(gradient_accumulation_steps={count})` with the loop's body under "
-                f"`with accelerator.accumulate(model):` means the same, without this condition and the division "
-                f"`{ast.unparse(division)}`, and exchanges gradients once for each step"
+                f"not changed: the script accumulates gradients over {count} batches by hand. If the number of "
+                f"batches is a multiple of {count}, "
+                f"`Accelerator(gradient_accumulation_steps={count})` with the loop's body under `with "
+                "accelerator.accumulate(model):` does the same without this condition and the division "
+                f"`{ast.unparse(division)}`, and averages gradients across processes only once per step"
             )
             yield Remark(NAME, script.path(condition), condition, message, Tier.ADVICE)
 

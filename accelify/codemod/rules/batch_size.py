@@ -43,7 +43,7 @@ def find(script: Script) -> Iterator[Remark]:
     batches = [r for r in script.metrics.reports if r.about is About.BATCH]
     shown = tuple((script.path(r.node), r.node) for r in batches)
     taken = _ITEMS[bool(sizes.loaders)] if first in places else "batches of this loop"
-    elsewhere = "" if not others else " (and of {0})" if first in places else " (their size: {0})"
+    elsewhere = "" if not others else " (and of {0})" if first in places else " (batch size set in {0})"
     learned = f"on N processes a step learns from N {taken}{elsewhere}"
     learned += ", one from each process"
     rounds = tuple((script.path(loop), loop) for loop in counts.rounds()) if script.distribution is None else ()
@@ -54,11 +54,11 @@ def find(script: Script) -> Iterator[Remark]:
         learned += f", and {epoch} has 1/N of the steps{' (counted in {1})' if counted else ''}"
     message, tier = _of_loaders(script, learned) if sizes.loaders else (_of_loops(script, learned), Tier.REVIEW)
     if ends and "1/N" in message:
-        message += ". A limit ({3}) counts what one process does: N times the data come before it"
+        message += ". A limit ({3}) counts the steps of one process: N processes see N times the data before it"
     if checked and "1/N" in message:
-        message += ". A check of that number ({4}) may fail on N processes, though it holds in one"
+        message += ". A check of the number of batches ({4}) may fail on N processes although it holds in one"
     if shown and script.distribution is None:
-        message += ". What is shown of single batches ({2}) is of one process's own"
+        message += ". Values shown for single batches ({2}) come from one process's own batches"
     shows = tuple((script.path(node), node) for r in batches for node in r.leaves if script.distribution is None)
     lines = (tuple(others), counted, shown, ends, checked, rounds)
     yield Remark(NAME, *first, message, tier, lines=lines, shows=shows)
@@ -81,13 +81,14 @@ def _fixed(script: Script) -> Iterator[Remark]:
     size = ast.unparse(script.batch_sizes.fixed[0])
     if script.options.keep_global_batch:
         message = (
-            f"the model is built for batches of `{size}` samples, and each process gets a part of one: divide by "
+            f"the model is built for batches of `{size}` samples, but each process gets only a part of each batch: "
+            "divide by "
             f"`{script.reach.name}.num_processes`"
         )
     else:
         message = (
-            f"the model is built for batches of `{size}` samples, and on N processes the last ones of an epoch may be "
-            "smaller, even where one process gets full ones only: give the loader `drop_last=True`"
+            f"the model is built for batches of `{size}` samples, and on N processes the last batches of an epoch "
+            "may be smaller, even if a single process gets full ones only: pass `drop_last=True` to the loader"
         )
     yield Remark(NAME, *first, message + (" (also {0})" if others else ""), Tier.REVIEW, lines=(tuple(others),))
 
@@ -97,10 +98,10 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
     if script.distribution is not None:
         return f"{learned}, as before", Tier.ADVICE
     if script.batch_sizes.parallel and script.options.keep_global_batch:
-        message = f"{_PARALLEL}, and `{split}` divides it between the processes: the learning rate stays right. "
+        message = f"{_PARALLEL}, and `{split}` divides it between the processes: the learning rate needs no change. "
         return f"{message}A batch needs {script.options.runtime.shared_size}", Tier.REVIEW
     if script.options.keep_global_batch:
-        return f"`{split}` divides each batch between the processes: the learning rate stays right", Tier.ADVICE
+        return f"`{split}` divides each batch between the processes: the learning rate needs no change", Tier.ADVICE
     keep = "rewrite with `--keep-global-batch` to divide each batch between the processes"
     if script.batch_sizes.chosen:
         keep = "let the batch sampler make smaller batches; it chooses what is in one, so do not divide them"
@@ -110,5 +111,5 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
 def _of_loops(script: Script, learned: str) -> str:
     before = f"{_PARALLEL}; now, " if script.batch_sizes.parallel else ""
     if any(script.roles.has_no_length(source) for _, source in script.preparation.sharded):
-        learned += " (what has no length loses an incomplete last round)"
+        learned += " (an iterable without a length drops its incomplete last round)"
     return f"{before}{learned}: {_RATE}, or divide the batch size by `{script.reach.name}.num_processes`"

@@ -29,7 +29,7 @@ from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "checkpoints"
 OPTIONAL = True
-_MAY_NOT_BE_DONE = "the process that writes this file may not be done yet"
+_MAY_NOT_BE_DONE = "waits until the main process has written this file"
 
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
@@ -47,11 +47,13 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         else:
             around = [a for a in script.program.ancestors(save.call) if isinstance(a, ast.If)]
             if script.distribution is None or not any(asks_for_one(a.test) for a in around):
-                message = "every process writes this file: save from one of them"
+                message = "every process writes this file: save it from the main process only"
                 yield Remark(NAME, script.path(save.call), save.call, message, Tier.ADVICE)
     if script.devices.is_unnamed:
         for save in script.written.saves:
-            message = 'on a GPU this is saved from there, and what loads it elsewhere says `map_location="cpu"`'
+            message = (
+                'on a GPU this is saved with GPU tensors: to load it on another machine, pass `map_location="cpu"`'
+            )
             yield Remark(NAME, script.path(save.call), save.call, message, Tier.REVIEW, loaded=Loaded.WHERE_SAVED)
     if script.distribution is None:
         yield from _loaded_where_saved(script)
@@ -78,7 +80,7 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
             place = device if is_taken else f'{{"cuda:0": str({device})}}'
             keeps = (load.func, *load.args, *[k.value for k in load.keywords])
             edits = (Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=(accelerator.split(".")[0],)),)
-            reason = "process 0 saved it from its own GPU"
+            reason = "it was saved from process 0's GPU; each process loads it to its own device"
             yield Change(NAME, script.path(load), load.lineno, reason, edits)
 
 
@@ -141,7 +143,9 @@ def _saved(script: Script, save: Save, saver: str, imported: set[Scope]) -> Iter
         if root not in imported:
             edits.append(script.access.import_edit(root, f"import {saver}"))
         imported.add(root)
-    yield Change(NAME, script.path(call), call.lineno, "written by one process, completely or not at all", tuple(edits))
+    yield Change(
+        NAME, script.path(call), call.lineno, "the main process saves it, completely or not at all", tuple(edits)
+    )
 
 
 def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
@@ -217,7 +221,7 @@ def _waits_after(script: Script, saves: list[ast.Call], loads: list[tuple[ast.Ca
             if done:
                 left = [s for s in left if s not in done]
                 edit = Insert(statement, "after", f"{script.accelerator(statement)}.wait_for_everyone()")
-                reason = "what loads this file later finds it written"
+                reason = "waits until this file is written before it is loaded"
                 yield Change(NAME, script.path(statement), statement.lineno, reason, (edit,))
                 break
 
@@ -235,7 +239,7 @@ def _waits_at_ends(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
             continue
         if is_alike and any(script.written.stored.is_before(save, call) for save in saves):
             edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
-            reason = "an end with a status ends the process that still writes, too"
+            reason = "waits until the file is written before the script ends"
             yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
 
 

@@ -52,7 +52,7 @@ def _import(script: Script, home: Scope) -> Iterator[Change | Obstacle]:
         yield Obstacle(NAME, root.module, root.node, f"the name `{taken}` is taken")
         return
     edit = script.access.import_edit(root, f"from {runtime.module} import {', '.join(names)}")
-    yield Change(NAME, root.module, edit.node.lineno, "the runtime that the script runs on", (edit,))
+    yield Change(NAME, root.module, edit.node.lineno, "imports the runtime", (edit,))
 
 
 def _shared(script: Script, home: Scope) -> Change:
@@ -75,7 +75,7 @@ def _create(script: Script, home: Scope) -> Iterator[Change]:
         line = after.end_lineno or after.lineno
     elif holder is not None:
         line = _line(holder)
-    yield Change(NAME, home.module, line, "one accelerator for the whole run", (insert,))
+    yield Change(NAME, home.module, line, "creates the accelerator, one for the whole run", (insert,))
 
 
 def _call(script: Script) -> str:
@@ -142,7 +142,7 @@ def _handed(
         edits.setdefault(script.path(call), []).append(_argument(script, call, function, given, old, place))
     for path, listed in edits.items():
         line = _line(function) if path == function.module else 1
-        yield Change(NAME, path, line, f"`{function.name}` gets the accelerator", tuple(listed))
+        yield Change(NAME, path, line, f"`{function.qualified_name}` is passed the accelerator", tuple(listed))
 
 
 def _given(script: Script, call: ast.Call) -> str | None:

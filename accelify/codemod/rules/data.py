@@ -28,7 +28,7 @@ from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.own_generators import OwnGenerators
 
 NAME = "data"
-_OWN = "each process draws its own; one process draws what it always drew"
+_OWN = "each process draws its own, a single process the same as before"
 
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
@@ -51,7 +51,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             rule=NAME,
             path=path,
             line=source.lineno,
-            reason="the loop's data are sharded: each process takes its shard; one process takes all",
+            reason="the loop's data are sharded: each process takes its shard, a single process all of them",
             edits=(
                 Replace(
                     source,
@@ -82,8 +82,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     elif kinds == {"given"}:
         backward = script.training.backwards[0]
         message = (
-            "this step trains on what its callers pass: they have to shard the data (a loader by "
-            "`accelerator.prepare`), or every process trains on the same"
+            "this step trains on the data that its callers pass: they must shard it (a loader by "
+            "`accelerator.prepare`), or every process trains on the same data"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
@@ -91,8 +91,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 def _pass(script: Script, asked: ast.expr) -> Iterator[Obstacle]:
     """What gives one pass over all data batch by batch, and so can be neither sharded nor left to each process."""
     message = (
-        f"`{ast.unparse(asked)}` gives one pass over all data, in an order drawn before, and every process would train "
-        "on all of it: make it what a `for` loop goes over, whose batches are then sharded"
+        f"`{ast.unparse(asked)}` yields one pass over all data, and every process would train on all of it: "
+        "iterate over it in a `for` loop, whose batches are then sharded"
     )
     yield Obstacle(NAME, script.path(asked), asked, message)
 
@@ -103,13 +103,16 @@ def _same(script: Script) -> Iterator[Remark]:
     for source in asked:
         accelerator = script.reach.name
         message = (
-            f"`{ast.unparse(source)}` is not sharded: every process takes all that it yields. Have its library "
-            f"shard it, by `{accelerator}.process_index` of `{accelerator}.num_processes`, or gain no speed"
+            f"`{ast.unparse(source)}` is not sharded: every process takes all that it yields. Let its library "
+            f"shard it, by `{accelerator}.process_index` of `{accelerator}.num_processes`, or accept that more "
+            "processes make it no faster"
         )
         yield Remark(NAME, script.path(source), source, message, Tier.REVIEW)
     if not asked:
         backward = script.training.backwards[0]
-        message = "every process computes on the same data here: the result is right, but more processes bring no speed"
+        message = (
+            "every process computes on the same data here: the result is correct, but more processes make it no faster"
+        )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
@@ -129,13 +132,14 @@ def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Itera
     for node, steers in numbers.asked(loop) if script.prepared.is_sharded_sequence(loop) else ():
         if steers:
             message = (
-                "the training depends on the index of an item here, and each process has a shard of the items: "
-                "count the rounds, as in `for step, i in enumerate(range(n)):`, or end the range before"
+                "the training depends on an item's index here, but each process has only a shard of the items: "
+                "count the rounds, as in `for step, i in enumerate(range(n)):`, or end the range earlier"
             )
             yield Obstacle(NAME, script.path(node), node, message)
         else:
             message = (
-                "each process has only its own shard of this counter's values, so some values may never occur here"
+                "each process sees only some of this counter's values, so a condition on one of them may never "
+                "hold: use a counter of its own rounds"
             )
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
     is_divided = script.options.keep_global_batch and not script.prepared.is_sharded_sequence(loop)
@@ -148,12 +152,12 @@ def _waits(script: Script, whole: Whole) -> Change | Remark | Obstacle:
     path, accelerator = script.path(whole.node), script.accelerator(whole.node)
     if whole.batches is not None and accelerator is not None:
         rounds = partial(_rounds, accelerator=accelerator)
-        reason = "a process takes 1/N of the batches: the loop ends before a last round that is not full"
+        reason = "each process takes 1/N of the batches, and the loop ends before an incomplete last round"
         edit = Replace(whole.batches, rounds, keeps=(whole.batches,), reads=(accelerator.split(".")[0],))
         return Change(NAME, path, whole.node.lineno, reason, (edit,), Tier.REVIEW)
     message = (
-        "N processes share the items, so none takes as many rounds as there are items in all: "
-        "compare with the number of its own rounds, as `len(loader)` of a prepared loader is"
+        "N processes share the items, so no process takes as many rounds as there are items: compare with the "
+        "number of its own rounds, such as `len(loader)` of a prepared loader"
     )
     if whole.steers:
         return Obstacle(NAME, path, whole.node, message)
@@ -178,7 +182,10 @@ def _sets_learning_rate(script: Script) -> bool:
 def _drawn_alike(script: Script) -> Iterator[Remark]:
     """Where nothing gives each process random numbers of its own for its data sets."""
     backward = script.training.backwards[0]
-    message = "seeded alike, all processes draw the same random numbers in their data sets, each for its own samples"
+    message = (
+        "all processes have the same seed, so they draw the same random numbers in their data sets, each for its "
+        "own samples"
+    )
     yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
 
@@ -187,7 +194,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     backward = script.training.backwards[0]
     if not groups:
         message = (
-            "every process computes on the same data here, unless it draws it at random: more processes bring no speed"
+            "every process computes on the same data here, unless it draws them at random: more processes make it "
+            "no faster"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
         return
@@ -197,14 +205,14 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         return
     places = [] if script.seeds.is_by_rank else _where_random_numbers_part(script)
     if script.seeds.is_by_rank:
-        message = "each process draws its own data, as before: the script seeds each by its rank"
+        message = "each process draws its own data, as before: the script seeds each process by its rank"
         yield Remark(NAME, script.path(backward), backward, message, Tier.ADVICE)
     for each in places:
         accelerator = script.reach.expression(script.program.frame(each.statement))
         if each.is_drawn_from or (accelerator is None and each.statement not in {g.anchor for g in groups}):
             message = (
-                "every process would draw the same training data: this seeds all of them alike, after the training has "
-                "begun; seed once, before the model is made"
+                "every process would draw the same training data, as this gives all of them the same seed after "
+                "the training has begun: seed once, before the model is created"
             )
             yield Obstacle(NAME, script.path(each.statement), each.statement, message)
         elif accelerator is not None:
@@ -225,8 +233,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     )
     if _draws_in_the_model_alone(script):
         message = (
-            "every process computes on the same data here, and only the model draws at random: a step averages over N "
-            "draws, and more processes bring no speed"
+            "every process computes on the same data here, and only the model draws at random: a step averages "
+            "over N draws, and more processes make it no faster"
         )
     yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
@@ -258,8 +266,8 @@ def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
         is_number = not isinstance(seed, ast.Constant) or isinstance(seed.value, int)
         if accelerator is None or is_shared or not is_number:
             message = (
-                "every process would draw the same training data: the generator is seeded alike in all of them; "
-                "let the steps draw from one of their own, seeded where the accelerator is there"
+                "every process would draw the same training data, as the generator has the same seed in all of "
+                "them: let the steps draw from a generator of their own that is created after the accelerator"
             )
             yield Obstacle(NAME, script.path(seed), seed, message)
             continue

@@ -60,7 +60,7 @@ def _guards(script: Script, dropped: dict[ast.Call, Move]) -> Iterator[Change]:
         if not isinstance(guard, ast.If) or guard.orelse or not _is_idle_guard(script, guard):
             continue
         if all(_is_nothing(script, statement, moves | dropped) for statement in guard.body):
-            reason = "the accelerator's device is the CPU where there is no GPU"
+            reason = "the accelerator's device is the CPU if there is no GPU"
             yield Change(NAME, script.path(guard), guard.lineno, reason, (Unwrap(guard, is_body=True),))
 
 
@@ -227,15 +227,17 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         return
     if move.device is not None and not script.changes_nothing(move.device):
         message = (
-            f"stays: `{ast.unparse(move.device)}` does more than name a device; evaluate it by itself, "
-            "and move to `accelerator.device`"
+            f"not changed: `{ast.unparse(move.device)}` does more than name a device; evaluate it on a line of its "
+            "own, and move to `accelerator.device`"
         )
         yield Remark(NAME, path, move.call, message, Tier.REVIEW)
         return
     if move.call.func.attr == "to" and not is_own and not is_number:
         assert move.device is not None
         if not script.devices.is_of_process(move.device):
-            message = f"stays: `{ast.unparse(move.device)}` has to be `accelerator.device`, and is set elsewhere"
+            message = (
+                f"not changed: `{ast.unparse(move.device)}` is set elsewhere; make sure that it is `accelerator.device`"
+            )
             of = move.device if move.device in script.devices.named else None
             yield Remark(NAME, path, move.call, message, Tier.ADVICE, When.KEPT, of)
         return
@@ -246,7 +248,9 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
         return
     if accelerator is None and script.devices.is_early(move.call):
-        message = "this may run before `Accelerator()`, and goes to the first GPU in every process then: move it below"
+        message = (
+            "this may run before `Accelerator()`, and would then use the first GPU in every process: move it below"
+        )
         yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
         return
     if accelerator is None or inside_data:

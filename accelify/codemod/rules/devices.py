@@ -63,7 +63,7 @@ def find(script: Script) -> Iterator[Found]:
         others = _read_besides(script, statement, name)
         if accelerator is not None and others:
             code = f"{name.id} = {accelerator}.device"
-            reason = "each process has a device of its own, and nothing reads the rest any more"
+            reason = "each process has a device of its own, and the rest is no longer used"
             edits = (Remove(statement), Insert(statement, "after", code))
             change = Change(
                 NAME, script.path(statement), statement.lineno, reason, edits, gives=_variable(script, name)
@@ -84,7 +84,7 @@ def _set_options(script: Script) -> Iterator[Change]:
         edit = replace(created, code=code, order=created.order + 1, gap=0)
         if below:
             edit = Insert(script.program.last(below), "after", code)
-        reason = f"what reads `{ast.unparse(option.target)}` follows the accelerator"
+        reason = f"code that reads `{ast.unparse(option.target)}` gets the accelerator's device"
         yield Change(NAME, option.home.module, edit.node.lineno, reason, (edit,))
 
 
@@ -158,7 +158,7 @@ def _chosen_by_number(script: Script) -> Iterator[Attempt]:
                 continue  # a note says what to do
             statement = parent
         if len(script.program.block(statement)) > 1:
-            reason = f"each process has a GPU of its own; `{script.options.runtime.launch} --gpu-ids` says which"
+            reason = f"each process has a GPU of its own; choose them with `{script.options.runtime.launch} --gpu-ids`"
             yield Attempt((Change(NAME, script.path(call), call.lineno, reason, (Remove(statement),), Tier.REVIEW),))
 
 
@@ -189,7 +189,9 @@ def _holds_device(script: Script, target: ast.Name, call: ast.Call) -> bool:
 def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Remark]:
     """`"cuda"`, the process's own GPU, for `"cuda:0"` where the accelerator does not reach."""
     if is_cpu(statement.value):
-        message = "this is the CPU, and what is prepared goes to the process's own device: use `accelerator.device`"
+        message = (
+            "this is the CPU, but prepared models and batches are on the process's own device: use `accelerator.device`"
+        )
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
         return
     path = script.path(statement)

@@ -46,16 +46,16 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     inside = {n for s in gone for n in ast.walk(s)}
     for rank, word in found.ranks.items():
         if rank not in inside and not any(rank in ast.walk(question) for question in found.firsts):
-            yield from _ask(script, rank, word, "the accelerator knows which process this is")
+            yield from _ask(script, rank, word, "the accelerator knows the rank of the process")
     for question, word in found.firsts.items():
         if question not in inside:
-            yield from _ask(script, question, word, "one process of all does this")
+            yield from _ask(script, question, word, "only the main process does this")
     for barrier in found.barriers:
         yield from _ask(script, barrier, "wait_for_everyone()", "all processes wait for each other")
     for call, kind in found.reductions.items():
         yield from _reduce(script, call, kind)
     for call in found.synchronised:
-        message = "stays: batch norms are those of all processes, which needs GPUs where there are several"
+        message = "not changed: batch norms are synchronised across processes; several processes need GPUs for this"
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for call, readers in found.kept.items():
         yield Remark(NAME, script.path(call), call, stays_for("--local_rank", readers), Tier.REVIEW)
@@ -64,7 +64,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 
 
 def _remove(script: Script, statement: ast.stmt, gone: set[ast.stmt]) -> Iterator[Change]:
-    reason = "the accelerator starts and ends the processes, and shards the data"
+    reason = "the accelerator sets up the process group and shards the data"
     parent = script.program.parent(statement)
     while isinstance(parent, ast.If) and script.changes_nothing(parent.test) and {*parent.body, *parent.orelse} <= gone:
         gone.add(parent)
@@ -96,7 +96,9 @@ def _reduce(script: Script, call: ast.Call, kind: str) -> Iterator[Change | Obst
         Remove(statement),
         Insert(statement, "after", f"{name} = {accelerator}.reduce({name}{how})"),
     )
-    yield Change(NAME, path, call.lineno, "the accelerator reduces over all processes, one included", edits)
+    yield Change(
+        NAME, path, call.lineno, "the accelerator reduces across processes, or does nothing if there is only one", edits
+    )
 
 
 def _loader(script: Script, loader: ast.Call, shuffles: bool) -> Iterator[Change | Remark]:
@@ -104,11 +106,11 @@ def _loader(script: Script, loader: ast.Call, shuffles: bool) -> Iterator[Change
     keeps = (loader.func, *loader.args, *(k.value for k in loader.keywords if k.arg not in ("sampler", "shuffle")))
     edit = Replace(loader, partial(own_order, shuffles=shuffles), keeps=keeps)
     is_prepared = any(isinstance(v, Made) and v.node is loader for v in script.preparation.loaders)
-    alone = "only the main process reads these data, so it reads all of them"
+    alone = "only the main process reads these data, so they are not sharded"
     reason = "a prepared loader gives each process its shard" if is_prepared else alone
     yield Change(NAME, path, loader.lineno, reason, (edit,), Tier.REVIEW)
     if shuffles:
-        message = "shuffled by torch's random numbers now, and anew in each epoch; the sampler had an order of its own"
+        message = "now shuffled with torch's random numbers, differently in each epoch; the sampler had its own order"
         yield Remark(NAME, path, loader, message, Tier.REVIEW)
 
 

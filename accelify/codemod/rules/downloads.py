@@ -32,18 +32,20 @@ def find(script: Script) -> Iterator[Change | Remark]:
         if statements and all(s is not None for s in statements):
             taken.update((s, call) for s in statements if s is not None)
         else:
-            message = "every process downloads this: let one do so first, or download before the run"
+            message = "every process downloads this: let one process download it first, or download it before the run"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for run in _runs(script, set(script.written.guarding.cached)):
         header = f"with {script.accelerator(run[0])}.main_process_first():"
-        reason = "one process makes it, the others find it there"
+        reason = "one process creates it, the others wait and use it"
         yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (Wrap(run, header),))
     for choice in script.written.guarding.uncached:
-        message = "every process makes this where it is missing: let one do so first, or make it before the run"
+        message = (
+            "every process creates this if it is missing: let one process create it first, or create it before the run"
+        )
         yield Remark(NAME, script.path(choice), choice, message, Tier.REVIEW)
     for run in _runs(script, set(taken)):
         header = f"with {script.accelerator(run[0])}.main_process_first():"
-        reason = "one process downloads, the others find it there"
+        reason = "one process downloads, the others wait and use its copy"
         yield Change(NAME, script.path(run[0]), run[0].lineno, reason, (Wrap(run, header),))
 
 

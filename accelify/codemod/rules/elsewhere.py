@@ -26,8 +26,8 @@ def find(script: Script) -> Iterator[Remark]:
     """A note for each such call in a file that the plan changes and that no training code gets to."""
     files = {p.path for p in script.program.files} - script.files
     message = (
-        "the accelerator does not come to this file, so this stays: where training runs it, use "
-        f"`{script.options.runtime.module}.PartialState()` for the process's device and number"
+        "not changed, because the accelerator is not passed to this file: if the training runs this, use "
+        f"`{script.options.runtime.module}.PartialState()` for the process's device and rank"
     )
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
         if move.device is not None and script.devices.is_of_process(move.device):
@@ -47,7 +47,7 @@ def _unreached(script: Script, path: str) -> Iterator[Remark]:
         if isinstance(call, ast.Call) and call not in script.program.flow.values:
             name = _last_name(call.func)
             if name in _DISTRIBUTING:
-                message = f"`{name}` stays: nothing that the script runs gets here"
+                message = f"`{name}` is not changed: nothing that the script runs reaches this"
                 yield Remark(NAME, path, call, message, when=When.CHANGED)
 
 

@@ -31,18 +31,21 @@ def find(script: Script) -> Iterator[Change | Remark]:
         if script.program.frame(call) not in script.program.reachable:
             continue
         if any(map(names.sweeps, called)):
-            message = "every process would take runs of the sweep by itself: start the processes from the agent"
+            message = (
+                "every process would take its own runs from the sweep: start one agent, and let each of its runs "
+                "start the processes with `accelify launch`"
+            )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         if "wandb.init" not in called:
             continue
         accelerator = script.accelerator(call)
         if accelerator is None or script.path(call) not in script.files or any(k.arg is None for k in call.keywords):
-            message = 'every process starts a run of its own: pass `mode="disabled"` on all but the main process'
+            message = 'every process logs a run of its own: pass `mode="disabled"` on all but the main process'
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
             continue
         keeps = (call.func, *call.args, *(k.value for k in call.keywords))
         edit = Replace(call, partial(on_main, accelerator=accelerator), keeps, (accelerator.split(".")[0],))
-        yield Change(NAME, script.path(call), call.lineno, "one run for all processes", (edit,))
+        yield Change(NAME, script.path(call), call.lineno, "only the main process logs the run", (edit,))
 
 
 def on_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:

@@ -42,8 +42,8 @@ def find(script: Script) -> Iterator[Found]:
         if "shutil.rmtree" in script.program.called(call) and script.program.frame(call) in script.program.reachable:
             state = script.state(call)
             message = (
-                "every process removes this folder, maybe when another has begun to write there: put it under "
-                f"`if {state}.is_main_process:`, and `{state}.wait_for_everyone()` after that"
+                "every process deletes this folder, possibly after another has started to write to it: guard it with "
+                f"`if {state}.is_main_process:`, and call `{state}.wait_for_everyone()` afterwards"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         if script.program.frame(call) not in script.program.reachable:
@@ -56,11 +56,13 @@ def find(script: Script) -> Iterator[Found]:
             continue
         path = script.path(call)
         made.add(ast.unparse(_path_of(call)))
-        message = "a process that comes second fails here, where `exist_ok=True` would not"
+        message = "fails in every process but the first: pass `exist_ok=True`"
         left = Remark(NAME, path, call, message, Tier.REVIEW)
         is_checked = _is_checked(script, call)
         tier = Tier.SAFE if is_checked else Tier.REVIEW
-        reason = "another process may have made it" + ("" if is_checked else ", so one that is there is no error")
+        reason = "another process may have created it" + (
+            "" if is_checked else ", so an existing folder is no longer an error"
+        )
         keeps = (call.func, *call.args, *(k.value for k in call.keywords if k.arg != "exist_ok"))
         edits: list[Edit] = [Replace(call, made_anyway, keeps=keeps)]
         if isinstance(call.func, ast.Name) and "os.mkdir" in script.program.called(call):  # which has no `exist_ok`
@@ -148,7 +150,7 @@ def _is_checked(script: Script, call: ast.Call) -> bool:
 
 
 def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
-    """Where the script stops, or asks, because a folder that it makes is there: another process may have made it."""
+    """Where the script stops, or asks, because a folder that it makes is there: another process may have created it."""
     for call in script.program.calls:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if not methods.looks_for_a_file(name) or ast.unparse(_path_of(call)) not in folders:
@@ -161,13 +163,18 @@ def _refusals(script: Script, folders: set[str]) -> Iterator[Remark]:
         called = [ast.unparse(n.func) for n in inside if isinstance(n, ast.Call)]
         is_end = any(names.exits(n) or names.asks_the_user(n) for n in called)
         if is_end or any(isinstance(n, ast.Raise) for n in inside):
-            message = "a process that comes later finds the folder that another has just made, and stops here"
+            message = (
+                "a later process finds the folder that another has just created, and stops here: check in the "
+                "main process only"
+            )
             yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 
 def _next_free(script: Script) -> Iterator[Remark]:
     """Where the script counts up to a name that is free: `while os.path.exists(folder): ...`."""
-    message = "a process that comes later finds what another has just made, and counts on: hand one name to all of them"
+    message = (
+        "a later process finds what another has just created, and takes the next name: choose one name for all of them"
+    )
     for call in script.program.calls:
         frame = script.program.frame(call)
         if frame not in script.program.reachable or call in script.written.guarding.covered:
@@ -192,14 +199,14 @@ def _one_name(script: Script, clock: ast.Call) -> Change | Remark:
     name = speaker.split(".")[0]
     is_function = script.accelerator(clock) is None
     if not _may_agree(script, clock) or (is_function and name in root.writes):
-        message = "processes whose clocks differ make folders of their own: hand one name to all of them"
+        message = "processes whose clocks differ create different folders: use one name for all of them"
         if script.options.runtime.has("broadcast_object_list"):
             message += f", as `{speaker}.broadcast_object_list([name])[0]` does"
         return Remark(NAME, path, clock, message, Tier.REVIEW)
     edits: list[Edit] = [Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))]
     if is_function:
         edits.append(script.access.import_edit(root, f"import {speaker}"))
-    reason = "all processes take the first one's clock, for one folder"
+    reason = "all processes use the clock of process 0, so that they share one folder"
     return Change(NAME, path, clock.lineno, reason, tuple(edits))
 
 

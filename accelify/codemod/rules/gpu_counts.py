@@ -25,8 +25,8 @@ from accelify.codemod.script import Script
 
 NAME = "gpu_counts"
 _LEFT = (
-    "this is scaled by the number of GPUs, which one process drove by `DataParallel`: start one process for each, or "
-    "take the factor out"
+    "this is scaled by the number of GPUs that `DataParallel` used in one process: start one process for each of "
+    "them, or remove the factor"
 )
 
 
@@ -64,7 +64,7 @@ def _processes(script: Script, count: GpuCount, nodes: list[ast.expr]) -> Iterat
 
 def _unscaled(script: Script, count: GpuCount, multiplied: ast.BinOp | ast.AugAssign | ast.Assign) -> Change:
     """Workers for one GPU: each process starts its own."""
-    reason, path = "each process starts its own workers", script.path(multiplied)
+    reason, path = "each process starts its own loader workers", script.path(multiplied)
     if not isinstance(multiplied, ast.BinOp):
         return Change(NAME, path, multiplied.lineno, reason, (Remove(multiplied),), Tier.REVIEW)
     other = multiplied.right if script.program.inside(count.node, multiplied.left) else multiplied.left

@@ -30,7 +30,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.semantics.effects.effects import Effects
 
 NAME = "launch_options"
-_REASON = "the launcher knows how many processes there are, and how they meet"
+_REASON = "the launcher sets the number of processes and how they connect"
 
 
 def find(script: Launched) -> Iterator[Change | Remark]:
@@ -60,7 +60,7 @@ def _settings(script: Launched, settings: _Settings) -> Iterator[Change | Remark
     for call, option in settings.options():
         statement = script.program.statement(call)
         yield Change(NAME, script.path(call), call.lineno, _REASON, (Remove(statement),), Tier.REVIEW)
-        message = f"`{option}` is gone: `accelify launch` has options of its own"
+        message = f"`{option}` is removed: `accelify launch` has its own options for this"
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for call, option, readers in settings.kept:
         yield Remark(NAME, script.path(call), call, stays_for(option, readers), Tier.REVIEW)
@@ -87,7 +87,7 @@ def _parameters(script: Launched, changes: list[Change]) -> Iterator[Change]:
                 if argument is not None and call not in gone:
                     edits.setdefault(script.path(call), []).append(DropArgument(call, argument))
             for path, listed in edits.items():
-                yield Change(NAME, path, node.lineno, f"nothing reads `{parameter.arg}` any more", tuple(listed))
+                yield Change(NAME, path, node.lineno, f"`{parameter.arg}` is no longer used", tuple(listed))
 
 
 class _Settings:

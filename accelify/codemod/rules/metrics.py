@@ -143,7 +143,7 @@ def _metered(script: Script, metered: Metered) -> Iterator[Change]:
     edits = tuple(Insert(loop, "after", line, order=order) for order, line in enumerate(code, _AFTER_SUMS))
     if edits:
         names = ", ".join([*(name for name, _ in metered.together), *metered.lists])
-        whole = "all processes; what is added to even out the last step of an epoch counts too"
+        whole = "all processes; samples that are repeated to fill the last step of an epoch count twice"
         yield Change(NAME, path, loop.end_lineno or loop.lineno, f"{names}: of {whole}", edits, Tier.REVIEW)
 
 
@@ -160,7 +160,7 @@ def _share(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.CSTNode
 def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
     """What the loop itself shows before it is over."""
     for read in evaluation.shown[:1]:
-        message = "until the loop is over, what is shown here is computed from this process's shard only"
+        message = "until the loop ends, the values shown here are computed from this process's shard only"
         shown = map(script.program.statement, evaluation.shown)
         shows = tuple((script.path(statement), statement) for statement in shown)
         yield Remark(NAME, script.path(read), read, message, Tier.ADVICE, shows=shows)
@@ -184,11 +184,13 @@ def _whole(reduction: Reduction, trim: Trim | None) -> str:
     if reduction.how.startswith("m") and reduction.how != "mean":
         return "all processes"
     if reduction.how == "mean":
-        return "the processes, each of which takes as many steps; the last may be of fewer rows, and weighs as much"
+        return (
+            "the processes, which all take the same number of steps; a smaller last batch counts as much as a full one"
+        )
     if trim is not None:
-        added = "without the rows that are added to even out the last step of an epoch"
-        return f"all processes, {added}" + ("; a mean of that step was taken with them" if trim.holds_means else "")
-    return "all processes; what is added to even out the last step of an epoch counts too"
+        added = "without the samples that are repeated to fill the last step of an epoch"
+        return f"all processes, {added}" + ("; a mean within that step includes them" if trim.holds_means else "")
+    return "all processes; samples that are repeated to fill the last step of an epoch count twice"
 
 
 def _statement(reduction: Reduction, accelerator: str) -> str:

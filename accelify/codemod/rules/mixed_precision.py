@@ -56,7 +56,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield from _use(script, call)
     yield from _bindings(script, found)
     for choice, is_body in found.choices.items():
-        reason = "both ways do the same, each in the accelerator's precision"
+        reason = "both branches now do the same, in the accelerator's precision"
         yield Change(NAME, script.path(choice), choice.lineno, reason, (Unwrap(choice, is_body),))
     if not found.library:
         yield from _noted(script, found)
@@ -68,16 +68,19 @@ def _noted(script: Script, found: Precision) -> Iterator[Remark]:
     """What is computed otherwise than before."""
     for call in found.beside:
         message = (
-            f"`{ast.unparse(call.func)}` computes in mixed precision here, too, and was not under `autocast` before: "
-            "a prepared model does so wherever it is called"
+            f"`{ast.unparse(call.func)}` now computes in mixed precision here, too, where it was not under "
+            "`autocast` before: a prepared model does so wherever it is called"
         )
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     first = found.autocasts[0]
     if "fp16" in found.code and not found.scalers:
-        message = "in fp16 the accelerator scales the loss, so that small gradients survive; the script did not"
+        message = (
+            "in fp16 the accelerator scales the loss so that small gradients do not underflow; the script did not "
+            "scale it"
+        )
         yield Remark(NAME, script.path(first), first, message, Tier.REVIEW)
     elif found.code.startswith('"bf16"') and found.scalers:
-        message = "bf16 needs no scaler: a step whose gradients are not finite is no longer left out"
+        message = "bf16 needs no scaler: a step whose gradients are not finite is no longer skipped"
         yield Remark(NAME, script.path(first), first, message, Tier.REVIEW)
 
 
@@ -85,10 +88,14 @@ def _level(script: Script, found: Precision) -> Iterator[Remark]:
     """What apex's level said that the accelerator does not."""
     option, said = found.level_option, []
     if option is not None:
-        said.append(f"`{ast.unparse(option)}` is no longer read: fp16 is what its default, `{found.level}`, does")
+        said.append(
+            f"`{ast.unparse(option)}` is no longer read: mixed precision in fp16 does what its default, "
+            f"`{found.level}`, did"
+        )
     if found.level == "O2":
         said.append(
-            "`O2` had the weights in fp16 and in fp32: they are in fp32 alone, and each operation has its precision"
+            "`O2` kept the weights in fp16 and fp32: now they are in fp32 only, and each operation chooses its "
+            "precision"
         )
     if said:
         at = found.bindings[0] if option is None else option
@@ -103,8 +110,8 @@ def _told(script: Script, found: Precision) -> Iterator[Remark]:
     for call in found.scalers:
         if script.path(call) in script.files:
             message = (
-                "stays: the script scales its losses itself, alike in every process; "
-                f"`Accelerator(mixed_precision=...)` would do it, but {reason} at line {node_line}{where}"
+                "not changed: the script scales its losses itself, in the same way in every process. "
+                f"`Accelerator(mixed_precision=...)` could replace this, but {reason} at line {node_line}{where}"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.ADVICE)
 
@@ -143,7 +150,7 @@ def _of_apex(script: Script, found: Precision) -> Iterator[Change | Obstacle]:
             and script.changes_nothing(outer.test)
         ):
             target = outer
-        reason = "nothing of apex is used any more"
+        reason = "apex is no longer used"
         yield Change(NAME, script.path(attempt), attempt.lineno, reason, (Remove(target),))
 
 
@@ -162,10 +169,10 @@ def _use(script: Script, call: ast.Call) -> Iterator[Change | Obstacle]:
         reason = "`accelerator.backward` scales the loss"
         yield Change(NAME, path, call.lineno, reason, (Replace(call, first_argument, keeps=(call.args[0],)),))
     elif method == "step":
-        reason = "the accelerator leaves a step out that overflowed"
+        reason = "the accelerator skips steps whose gradients overflow"
         yield Change(NAME, path, call.lineno, reason, (Replace(call, its_step, keeps=(call.args[0],)),))
     elif method == "update":
-        reason = "the accelerator keeps the scale"
+        reason = "the accelerator manages the loss scale"
         yield Change(NAME, path, call.lineno, reason, (Remove(statement),))
     else:
         yield from _unscale(script, call, statement)
@@ -187,14 +194,16 @@ def _unscale(script: Script, call: ast.Call, statement: ast.stmt) -> Iterator[Ch
     if not clips:
         make = partial(_called, function=f"{accelerator}.unscale_gradients")
         edits = (Replace(call, make, keeps=(*call.args,), reads=reads),)
-    yield Change(NAME, path, call.lineno, "the accelerator keeps the scale", edits)
+    yield Change(NAME, path, call.lineno, "the accelerator manages the loss scale", edits)
 
 
 def _clip(script: Script, clip: ast.Call, accelerator: str) -> Change:
     name = "clip_grad_value_" if any(n.endswith("value_") for n in script.program.called(clip)) else "clip_grad_norm_"
     keeps = (*clip.args, *(k.value for k in clip.keywords))
     edit = Replace(clip, partial(_called, function=f"{accelerator}.{name}"), keeps, (accelerator.split(".")[0],))
-    return Change(NAME, script.path(clip), clip.lineno, "the accelerator unscales the gradients that it clips", (edit,))
+    return Change(
+        NAME, script.path(clip), clip.lineno, "the accelerator unscales gradients before clipping them", (edit,)
+    )
 
 
 def _is_simple(clip: ast.Call) -> bool:
@@ -203,7 +212,7 @@ def _is_simple(clip: ast.Call) -> bool:
 
 def _bindings(script: Script, found: Precision) -> Iterator[Change]:
     gone: set[ast.stmt] = {*found.bindings, *found.imports}
-    reason = "the accelerator has the scaler"
+    reason = "the accelerator has its own scaler"
     for statement in found.bindings:
         outermost: ast.stmt = statement
         parent = script.program.parent(statement)

@@ -31,7 +31,7 @@ def find(script: Script) -> Iterator[Found]:
         accelerator = script.accelerator(argument)
         assert accelerator is not None
         edit = Replace(argument, partial(its_device, accelerator=accelerator), reads=(accelerator.split(".")[0],))
-        reason = f"each process has a device of its own, whatever {ast.unparse(argument)} says"
+        reason = f"each process has a device of its own, regardless of {ast.unparse(argument)}"
         change = Change(NAME, script.path(argument), argument.lineno, reason, (edit,))
         yield change if argument in script.devices.fixed else Attempt((change,))
 

@@ -31,13 +31,13 @@ def _launched(script: Script, path: str, notebook: Notebook) -> Remark:
     made = script.access.creation_edit(homes[0], "").node
     name = next((home.name for home in homes if home.kind == "function"), None)
     if name is not None:
-        what = f"start it by `notebook_launcher({name})`"
+        what = f"start it with `notebook_launcher({name})`"
     else:
         first, last = notebook.place(made.lineno)[0], notebook.place(max(_trained_at(script, path)))[0]
         cells = f"cell {first}" if first == last else f"the cells {first} to {last}"
-        what = f"put what {cells} run into a function `train`, and start it by `notebook_launcher(train)`"
+        what = f"move the code of {cells} into a function `train`, and start it with `notebook_launcher(train)`"
     source = f"`from {script.options.runtime.module} import notebook_launcher`"
-    message = f"a notebook runs in one process; for several, {what} ({source})"
+    message = f"a notebook runs in one process; to train in several, {what} ({source})"
     return Remark(NAME, path, made, message)
 
 

@@ -34,31 +34,35 @@ from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
 
 NAME = "notes"
-_STEPS = "each process takes only its shard of these steps: `len` of the prepared loader counts them"
+_STEPS = (
+    "this is the length for all processes together, and each process takes only its shard of the steps: use `len` of "
+    "the prepared loader"
+)
 _FEWER = (
-    "`len` of a prepared loader counts this process's batches, fewer with more processes: so does this schedule, which "
-    "steps once an epoch"
+    "this schedule steps once per epoch, but its length is `len` of a prepared loader, which shrinks with more "
+    "processes: give it a length that does not depend on their number"
 )
 _OF_SHARDS = (About.SUM, About.LIST, About.RUNNING)
 _OWN_BATCHES = "{} is computed from this process's own batches only"
 _OWN = {
     About.SUM: (
-        "{} adds up this process's shard only: reduce it across processes where the sum over all data is meant",
+        "{} sums over this process's shard only: reduce it across processes if it should cover all data",
         Tier.REVIEW,
     ),
-    About.LIST: ("{} collects this process's shard only: gather it where all data are meant", Tier.REVIEW),
+    About.LIST: ("{} collects values of this process's shard only: gather it if it should cover all data", Tier.REVIEW),
     About.RUNNING: (
-        "{} is computed from this process's shard only: reduce it across processes where all data are meant",
+        "{} is computed from this process's shard only: reduce it across processes if it should cover all data",
         Tier.REVIEW,
     ),
     About.UNFINISHED: (_OWN_BATCHES, Tier.ADVICE),
     About.BATCH: (_OWN_BATCHES, Tier.ADVICE),
     About.STATE: (
-        "later steps compute with {}, and each process puts only its shard of the data into it: gather it",
+        "later steps use {}, which holds values of this process's shard only: gather it first",
         Tier.REVIEW,
     ),
     About.CARRIED: (
-        "{} is carried from one batch to the next, and each process takes only every N-th batch",
+        "{} is carried from one batch to the next, but each process gets only every N-th batch: check that it does not "
+        "need consecutive ones",
         Tier.REVIEW,
     ),
     About.LAST: (_OWN_BATCHES, Tier.ADVICE),
@@ -89,7 +93,7 @@ def find(script: Script) -> Iterator[Remark]:
         if divides
         else (
             (overstated_bars, _STEPS, Tier.ADVICE),
-            (overlong_rounds, f"{_STEPS}, and `next` fails after them", Tier.REVIEW),
+            (overlong_rounds, f"{_STEPS}; `next` fails after them", Tier.REVIEW),
             (shrunken_schedules, _FEWER, Tier.REVIEW),
         )
     ):
@@ -112,7 +116,9 @@ def _not_parsed(script: Script) -> Iterator[Remark]:
     """Files of the project that no Python of today can import, and so no script that imports them runs."""
     for path in sorted(script.files) if script.options.follow else ():
         for node, error in script.program.flow.project.unreadable(script.program.flow.parsed_of[path]):
-            message = f"this imports a file that cannot be parsed ({error}): it was not read; mend it and migrate again"
+            message = (
+                f"this imports a file that cannot be parsed ({error}), so it was not read: fix it and migrate again"
+            )
             yield Remark(NAME, path, node, message, Tier.REVIEW)
 
 
@@ -128,8 +134,8 @@ def _imported_by_name(script: Script) -> Iterator[Remark]:
         if trained and script.program.frame(call) in script.program.reachable:
             listed = ", ".join(f"`{Path(p).name}`" for p in trained[:3]) + ("" if len(trained) < 4 else ", ...")
             message = (
-                f"this may import {listed}, which trains, too; which file it is shows only when the script runs, so "
-                "none was read: migrate the one that you use as well"
+                f"this may import {listed}, which also train; the import is decided only at run time, so none was "
+                "read: migrate the file that you use as well"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
@@ -216,16 +222,16 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
 def _uneven(script: Script) -> Iterator[Remark]:
     """Steps that one process may take and another not: they would wait for each other."""
     for node in decided_apart(script.metrics):
-        message = "this is decided from what one process sees: "
+        message = "this is decided from one process's own data: "
         if script.run.ends_apart:
             message += (
-                "processes may take different numbers of steps. One at the script's end takes part in the "
-                "others' with nothing in hand; let nothing that needs all processes follow the training"
+                "processes may take different numbers of steps. One that has finished joins the others' steps "
+                "without data; after the training, the script must not do anything that needs all processes"
             )
         else:
             message += (
-                "processes that take different numbers of steps wait for each other; decide from a value "
-                "that is reduced over them"
+                "if processes take different numbers of steps, they wait for each other and hang; decide from a "
+                "value that is reduced across processes"
             )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
@@ -246,7 +252,8 @@ def _summed(script: Script) -> Iterator[Remark]:
         else:
             message = (
                 "this loss is a sum over the batch: gradients are averaged over the processes, so a step stays as "
-                "large as for one process's batch, though N batches went into it"
+                "large as for one process's batch, although N batches went into it: multiply the loss by "
+                "`accelerator.num_processes` for a step as large as their sum"
             )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
@@ -257,7 +264,10 @@ def _questions(script: Script) -> Iterator[Remark]:
         asks = any(map(names.asks_the_user, script.program.called(call)))
         is_alone = call in script.written.guarding.covered
         if asks and not is_alone and script.program.frame(call) in script.program.reachable:
-            message = "every process asks here, and only process 0 has a terminal: ask there, and broadcast the answer"
+            message = (
+                "every process waits for input here, but only process 0 has a terminal: read the input there and "
+                "broadcast it"
+            )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
@@ -267,7 +277,9 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
         called = script.program.called(call)
         is_named = script.path(call) in script.files
         if "torch.cuda.set_device" in called and is_named:
-            message = "every process would take this one GPU: take it out, `Accelerator()` chooses each process's own"
+            message = (
+                "every process would use this one GPU: remove this call, `Accelerator()` selects a GPU for each process"
+            )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
     kinds = script.program.once(Kinds)
     for call in (n for parsed in script.program.files for n in parsed.nodes if isinstance(n, ast.Call)):
@@ -279,9 +291,11 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
     for node in (n for parsed in script.program.files for n in parsed.parents if _chooses_gpus(n)):
         for place in _run_by_files(script, node):
             choice = f"`{script.options.runtime.launch} --gpu-ids`"
-            message = f"every process sees only these GPUs: say {choice} instead"
+            message = f"every process sees only these GPUs: remove this, and use {choice} instead"
             if script.accelerator(place) is not None or not script.devices.is_early(place):
-                message = f"`Accelerator()` has chosen the GPU by then, and this no longer does: {choice} does"
+                message = (
+                    f"this has no effect, because `Accelerator()` has already selected the GPU: use {choice} instead"
+                )
             yield Remark(NAME, script.path(place), place, message, Tier.REVIEW)
 
 
@@ -324,7 +338,7 @@ def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark
         )
         yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
     else:
-        message = "this loop is not sharded: every process evaluates all of it, which is right but no faster"
+        message = "this loop is not sharded: every process evaluates all of the data, which is correct but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
 
 

@@ -33,7 +33,7 @@ from accelify.codemod.semantics.scopes import names_in
 
 NAME = "optional"
 _EQUAL = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-_REASON = "an accelerator is the same in one process and in many"
+_REASON = "the accelerator works the same way with one process and with many"
 
 
 def find(script: Launched) -> Iterator[Change | Remark | Obstacle]:
@@ -62,10 +62,10 @@ def find(script: Launched) -> Iterator[Change | Remark | Obstacle]:
         )
         yield Change(NAME, script.path(sampler), sampler.lineno, "in one process the loader has this order", (edit,))
     for statement in found.unsaid:
-        message = f"`{ast.unparse(statement)}` is gone with the branch that it was in"
+        message = f"`{ast.unparse(statement)}` was removed with its branch"
         yield Remark(NAME, script.path(statement), statement, message)
     for statement in found.scaled:
-        message = "this counts the processes of all machines now; in one process it leaves the value as it is"
+        message = "this now counts the processes of all machines; with one process the value is unchanged"
         yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
 
 

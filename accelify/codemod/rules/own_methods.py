@@ -29,12 +29,12 @@ def find(script: Script) -> Iterator[Remark]:
         when = When.ALWAYS if path in script.files else When.CHANGED
         for method in script.program.flow.callees.get(call, ()):
             if (stays := _what_stays(method)) is not None and not _is_by_super(call):
-                message = f"stays: `{method.qualified_name}` is the script's own; {stays}"
+                message = f"not changed: `{method.qualified_name}` is the script's own method; {stays}"
                 yield Remark(NAME, path, call, message, Tier.REVIEW, when)
                 break
         else:
             if _gives_a_gradient(script, call):
-                message = "stays: it gives something back, which a tensor's backward pass does not"
+                message = "not changed: it returns a value, which a tensor's `backward` does not"
                 yield Remark(NAME, path, call, message, Tier.REVIEW, when)
 
 
@@ -43,9 +43,9 @@ def _what_stays(method: Scope) -> str | None:
     if not method.is_method:
         return None
     if methods.names_accelerator(method.name):
-        return "moves what that method moves, to this process's own GPU"
+        return "it moves what that method moves, to this process's own GPU"
     if methods.moves_to_device(method.name):
-        return "moves what that method moves"
+        return "it moves what that method moves"
     return "the backward pass inside it goes through the accelerator" if method.name == "backward" else None
 
 

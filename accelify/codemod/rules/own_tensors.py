@@ -35,14 +35,15 @@ _LIMIT = 100  # columns
 def find(script: Script) -> Iterator[Change | Remark]:
     """A change for each tensor that is brought to the device; a note at the first one that keeps the script from it."""
     for bring in script.devices.brought.bringing:
-        reason = "models are on the device, and this would be in the CPU's memory"
+        reason = "the models are on the device, so this tensor must be too"
         yield Change(NAME, script.path(bring.node), bring.node.lineno, reason, (_edit(bring),))
     yield from _unmatched(script)
     node = script.devices.homemade
     if node is not None:
         message = (
-            f"`{_short(node)}` is in the CPU's memory, and the script names no device: it stays on the CPU; for GPUs, "
-            "bring what no prepared loader yields to the accelerator's device, and take `cpu=True` away"
+            f"`{_short(node)}` is in CPU memory and the script names no device, so the script keeps training on "
+            "the CPU; to use GPUs, move all tensors that no prepared loader yields to the accelerator's device, "
+            "and remove `cpu=True`"
         )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
@@ -53,7 +54,10 @@ def _unmatched(script: Script) -> Iterator[Remark]:
         return
     brought = script.devices.brought
     for node in [*brought.doubtful, *([brought.stuck] if brought.stuck is not None else [])]:
-        message = f"`{_short(node)}` and what it is computed with may be on two devices now: bring one to the other"
+        message = (
+            f"`{_short(node)}` and what it is computed with may now be on different devices: move one of them to "
+            "the other's device"
+        )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 

@@ -62,10 +62,10 @@ def _loads(script: Script) -> Iterator[Remark]:
         # Which of its values an attribute holds at that time is not known.
         is_wrapped = bool(ways) and all(ways) if isinstance(function.value, ast.Attribute) else any(ways)
         if script.program.frame(call) in script.run.run and is_wrapped:
-            message = "what was saved of the wrapped model has `module.` before each key: take it off before this"
+            message = "checkpoints of the wrapped model have the prefix `module.` in each key: strip it before loading"
             strict = next((k.value for k in call.keywords if k.arg == "strict"), (*call.args, None, None)[1])
             if strict is not None and ast.unparse(strict) != "True":
-                message += ", or nothing of it is loaded, without a word, as `strict` is off"
+                message += ", or nothing is loaded and no error is raised, because `strict` is off"
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
 
 
@@ -74,7 +74,7 @@ def _prefixes(script: Script) -> Iterator[Change]:
     for path in sorted(script.files):
         for node in script.program.flow.parsed_of[path].nodes:
             if _takes_off_prefix(node, script):
-                reason = "the keys that are saved now do not begin with `module.`"
+                reason = "the keys saved now have no prefix `module.`"
                 yield Change(NAME, path, node.lineno, reason, (Replace(node, _without_prefix),))
 
 
@@ -121,8 +121,8 @@ def _without_prefix(node: cst.CSTNode) -> cst.BaseExpression:
 def _saves(script: Script) -> Iterator[Remark]:
     """`torch.save(model.state_dict(), path)` of a model that was wrapped: its keys become others."""
     message = (
-        "the keys that are saved here no longer begin with `module.`, which `DataParallel` added: load them without a "
-        "wrapper"
+        "the keys saved here no longer have the prefix `module.` that `DataParallel` added: load them into a "
+        "model without a wrapper"
     )
     for call in script.program.calls if script.written.saves else ():
         function = call.func
@@ -151,7 +151,7 @@ def _wrapped_on_each_way(script: Script, model: ast.expr) -> list[bool]:
 
 def _unwrap(script: Script, call: ast.Call) -> Change | Attempt:
     statement, path = script.program.statement(call), script.path(call)
-    reason = "one process per device needs no wrapper round the model"
+    reason = "with one process per device, the model needs no wrapper"
     model = wrapped_by(call)
     assert model is not None
     make = partial(argument, name=next((k.arg for k in call.keywords if k.value is model), None))
@@ -208,7 +208,7 @@ def _members(script: Script) -> Iterator[Change]:
                 edit = Remove(statement)
             elif choice is not None:
                 edit = Replace(choice, partial(snippets.chosen, is_body=False), (choice.orelse,))
-            reason = "a prepared model is the model itself"
+            reason = "`prepare` adds no wrapper: there is no `.module`"
             yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
 
 

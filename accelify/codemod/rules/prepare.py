@@ -90,7 +90,7 @@ def _wrap(script: Script, kind: str, node: ast.expr) -> Iterator[Change | Obstac
         rule=NAME,
         path=path,
         line=node.lineno,
-        reason=f"prepared where it is built, because it gets no name of its own: {kind}",
+        reason=f"prepared where it is created, because it has no name of its own: {kind}",
         edits=(
             Replace(
                 node,

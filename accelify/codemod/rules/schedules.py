@@ -26,7 +26,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "schedules"
-_FEWER = "the learning rate follows a count of steps, and on N processes an epoch has 1/N of the steps"
+_FEWER = "the learning rate depends on the number of steps taken, and on N processes an epoch has 1/N of the steps"
 
 
 def find(script: Script) -> Iterator[Change | Remark]:
@@ -45,7 +45,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
             NAME,
             path,
             call.lineno,
-            f"`{text}` of all processes, whose learning rates would diverge otherwise",
+            f"`{text}` is reduced across processes, whose learning rates would diverge otherwise",
             (Replace(given, partial(mean, accelerator=accelerator), (given,), (accelerator.split(".")[0],)),),
             tier=Tier.REVIEW,
         )

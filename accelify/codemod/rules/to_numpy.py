@@ -36,9 +36,9 @@ def find(script: Script) -> Iterator[Change | Remark]:
     if script.devices.homemade is not None:
         return  # it stays on the CPU
     for tensor in script.devices.brought_back:
-        reason = "it is on the device, and this is computed with what is in the CPU's memory"
+        reason = "the tensor is on the device, but the other operand is in CPU memory"
         if tensor in script.devices.read_on_host:
-            reason = "it is on the device, and this reads the CPU's memory only"
+            reason = "the tensor is on the device, but this reads CPU memory only"
         line = script.program.line(tensor)
         yield Change(NAME, script.path(tensor), line, reason, (Replace(tensor, on_the_cpu, keeps=(tensor,)),))
     for node in script.devices.maybe_brought_back:

@@ -38,10 +38,14 @@ def find(script: Script) -> Iterator[Change | Remark]:
     for run in script.written.guarding.runs:
         accelerator = script.accelerator(run[0])
         header = Wrap(run, f"if {accelerator}.is_main_process:")
-        yield Change(NAME, script.path(run[0]), run[0].lineno, "written by one process", (header,))
-        waits = [("after", run[-1], "the others find what one process fetches")] if _fetches(script, run) else []
+        yield Change(NAME, script.path(run[0]), run[0].lineno, "only the main process writes this", (header,))
+        waits = (
+            [("after", run[-1], "the other processes wait until the main process has downloaded it")]
+            if _fetches(script, run)
+            else []
+        )
         if _others_have_read(script, run):
-            waits.append(("before", run[0], "another process may not have read this file yet"))
+            waits.append(("before", run[0], "waits until all processes have read this file"))
         for where, statement, reason in waits:
             edit = Insert(statement, where, f"{accelerator}.wait_for_everyone()")
             yield Change(NAME, script.path(statement), statement.lineno, reason, (edit,))
@@ -108,9 +112,11 @@ def _waits(script: Script) -> Iterator[Change | Remark]:
         others = tuple(s for s in _waited_before(script, statement) if s is not statement)
         edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
         if _is_of_a_batch(script, call, [w for w, path in paths if _is_same(script, path, read)]):
-            message = "all processes read here what one made of its own batch: give each a file of its own"
+            message = (
+                "all processes read a file that one process made from its own batch: give each process its own file"
+            )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-        reason = "the process that writes this file may not be done yet"
+        reason = "waits until the main process has written this file"
         yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
 
 
@@ -207,11 +213,15 @@ def _left(script: Script) -> Iterator[Remark]:
         does = (
             "runs this command" if all(is_command) else "writes this, or runs it" if any(is_command) else "writes this"
         )
-        message = f"{{}}: every process {does}; put it under `if {script.state(first)}.is_main_process:` if one should"
+        message = (
+            f"{{}}: every process {does}; to write once, guard it with `if {script.state(first)}.is_main_process:`"
+        )
         if asked := dict.fromkeys(_asked_of_all(script, calls)):
-            message += f", but ask for {', '.join(asked)} before that, as all processes must"
+            message += f", but evaluate {', '.join(asked)} before that, in all processes"
         elif kept := dict.fromkeys(name for c in calls for name in _kept(script, c)):
-            message += f", but all processes read {', '.join(kept)}: give the others `None`, and test for that"
+            message += (
+                f", and make {', '.join(kept)} `None` in the other processes, which use it too: check for `None` there"
+            )
         yield Remark(NAME, script.path(first), first, message, Tier.ADVICE, about=named)
 
 

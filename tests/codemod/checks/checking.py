@@ -47,6 +47,6 @@ def leaves(rule: str, text: str | Mapping[str, str]) -> None:
 
 
 def fixed(text: str) -> str:
-    """A script with all that can be put right."""
+    """A script with all that can be fixed."""
     result = fix_file("main.py", CheckOptions(), Project({"main.py": text.encode()}))
     return result.after.decode() if result.after else text

@@ -189,4 +189,4 @@ def test_what_the_main_process_alone_goes_over_is_not_shared(evaluated: str, sha
 )
 def test_what_all_processes_share_is_not_for_the_main_process_alone(evaluated: str) -> None:
     obstacles = distributed("import argparse\n" + EVALUATED.format(evaluated=evaluated)).verdict.obstacles
-    assert [message for _, _, message in obstacles if message.startswith("only the main process goes over")]
+    assert [message for _, _, message in obstacles if message.startswith("only the main process iterates over")]

@@ -132,7 +132,7 @@ def untouched(first: Path, names: int = 2) -> bool:
 def test_a_file_changed_meanwhile_stays_and_so_does_its_partner(pair: tuple[Path, Path, list[Replacement]]) -> None:
     first, second, replacements = pair
     second.write_bytes(b"someone's work")
-    with pytest.raises(CannotWrite, match=r"second\.py: changed by someone else"):
+    with pytest.raises(CannotWrite, match=r"second\.py: changed by another program"):
         replace(replacements)
     assert untouched(first)
     assert second.read_bytes() == b"someone's work"

@@ -112,7 +112,7 @@ def test_functions_that_do_not(function: str, call: str) -> None:
 def test_a_cache_that_not_all_processes_may_come_to_is_reported() -> None:
     call = "[]\n    if n():\n        data = rows('a')"
     result = run(HEAD + "from data import n, read\n" + KEPT + MADE + MAIN.format(call=call))
-    assert any("make it before the run" in n.message for n in result.notes)
+    assert any("create it before the run" in n.message for n in result.notes)
     assert not any(n.rule == "writes" for n in result.notes)
 
 

@@ -81,7 +81,7 @@ def test_batches_of_a_prepared_loader_are_of_one_size(test: str) -> None:
     assert list(decided_apart(training(step=step).script.metrics)) == []
     divided = training(model="model = nn.DataParallel(model)", step=step)
     assert len(list(decided_apart(divided.script.metrics))) == 1
-    assert [m for _, _, m in divided.verdict.obstacles if "each process has a part of each batch" in m]
+    assert [m for _, _, m in divided.verdict.obstacles if "each process gets only a part of each batch" in m]
 
 
 @pytest.mark.parametrize("leave", ["break", "continue"])
@@ -91,4 +91,4 @@ def test_batches_of_the_scripts_own_are_of_different_sizes(test: str, leave: str
     text = text.replace("loader = DataLoader(rows, batch_size=2)", "loader = Pairs()")
     facts = Facts(text)
     assert len(list(decided_apart(facts.script.metrics))) == 1
-    assert [m for _, _, m in facts.verdict.obstacles if "goes by the size of the batch" in m]
+    assert [m for _, _, m in facts.verdict.obstacles if "depends on the size of the batch" in m]

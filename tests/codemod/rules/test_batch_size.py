@@ -57,7 +57,7 @@ def test_it_stands_in_the_file_that_the_user_named(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     results = rewrite_together(("train.py",), Options())
     (found,) = (n for r in results for n in r.notes if n.rule == "batch_size")
-    assert "(their size: data.py:3)" in found.message
+    assert "(batch size set in data.py:3)" in found.message
     assert line(results[0], found.line) == "for x, y in loader:"
 
 
@@ -97,7 +97,7 @@ def test_batches_of_another_library_are_not_divided() -> None:
 
 def test_the_option_is_reported_as_well() -> None:
     result = run(script(before="rows = torch.randn(8, 2, 4)"), Options(keep_global_batch=True))
-    assert "the learning rate stays right" in note(result).message
+    assert "the learning rate needs no change" in note(result).message
 
 
 def test_items_that_the_script_shards_itself() -> None:
@@ -118,7 +118,7 @@ def test_it_names_what_counts_steps(test: str) -> None:
     (number,) = re.findall(r"\(counted in line (\d+)\)", note(result).message)
     assert line(result, int(number)) == f"if {test}:"
     checked = run(script(before="rows = torch.randn(8, 2, 4)", set_up="assert len(loader) % 2 == 0"))
-    (number,) = re.findall(r"A check of that number \(line (\d+)\)", note(checked).message)
+    (number,) = re.findall(r"A check of the number of batches \(line (\d+)\)", note(checked).message)
     assert line(checked, int(number)) == "assert len(loader) % 2 == 0"
     assert "counted in" not in note(run(script(before="rows = torch.randn(8, 2, 4)\nn = 0"))).message
 
@@ -137,7 +137,7 @@ def test_limits_of_an_epoch_are_named(epoch: str, batch: str) -> None:
         "optimizer.step()", f"optimizer.step()\n        {batch}"
     )
     result = run(text)
-    (number,) = re.findall(r"A limit \(line (\d+)\) counts what one process does", note(result).message)
+    (number,) = re.findall(r"A limit \(line (\d+)\) counts the steps of one process", note(result).message)
     assert line(result, int(number)).startswith("if ")
     assert "an epoch that no limit ends has 1/N of the steps: " in note(result).message
     assert "A limit" not in note(run(text, Options(keep_global_batch=True))).message

@@ -33,12 +33,16 @@ SET = "os.environ['CUDA_VISIBLE_DEVICES']"
 @pytest.mark.parametrize(
     ("helper", "place", "words"),
     [
-        (f"def pick(gpu):\n    {SET} = gpu\n", "pick(args.gpu)", "has chosen the GPU by"),
-        ("def pick(g):\n    os.environ.update(CUDA_VISIBLE_DEVICES=g)\n", "pick(args.gpu)", "has chosen the GPU by"),
+        (f"def pick(gpu):\n    {SET} = gpu\n", "pick(args.gpu)", "has already selected the GPU"),
+        (
+            "def pick(g):\n    os.environ.update(CUDA_VISIBLE_DEVICES=g)\n",
+            "pick(args.gpu)",
+            "has already selected the GPU",
+        ),
         (
             f"def pick(gpu):\n    inner(gpu)\ndef inner(gpu):\n    {SET} = gpu\n",
             "pick(args.gpu)",
-            "has chosen the GPU by",
+            "has already selected the GPU",
         ),
         (f"{SET} = '1'\ndef pick(gpu): pass\n", SET, "sees only these"),
         (f"def pick(gpu): pass\ndef other(gpu):\n    {SET} = gpu\n", None, ""),
@@ -108,7 +112,7 @@ def test_what_trains_behind_an_import_by_name_is_named(call: str, is_named: bool
     files = {"gpus.py": load, "losses/critic_loss.py": CRITIC, "losses/plain_loss.py": "import torch\n"}
     facts = Facts({"main.py": MAIN, "gpus.py": load})
     facts.project._given.update({absolute(path): text.encode() for path, text in files.items()})
-    found = [r for r in notes.find(facts.script) if "migrate the one" in r.message]
+    found = [r for r in notes.find(facts.script) if "migrate the file" in r.message]
     assert [(r.path, ast.unparse(r.node)) for r in found] == ([("gpus.py", call)] if is_named else [])
     assert all("`critic_loss.py`" in r.message for r in found)
 

@@ -149,7 +149,7 @@ def test_a_cache_is_made_by_one_process_and_read_by_the_others(test: str) -> Non
 @pytest.mark.parametrize("name", ["np.save('t.npy', x)", "np.savetxt('t.npy', x)", "open('t.npy', 'w').write('x')"])
 def test_a_scratch_file_of_each_process_is_noted(name: str) -> None:
     result = run(script(imports=IMPORTS, batch=f"{name}\nz = np.load('t.npy')\nmodel.z = z"))
-    assert any("a file of its own" in n.message for n in result.notes)
+    assert any("its own file" in n.message for n in result.notes)
 
 
 @pytest.mark.parametrize("made", ["TemporaryFile()", "NamedTemporaryFile('w')", "SpooledTemporaryFile()"])
@@ -237,5 +237,6 @@ main()
 def test_what_all_processes_read_is_not_to_be_made_by_one_alone(made: str, read: str, kept: str | None) -> None:
     result = run(LOGGED.format(made=made, read=read))
     (note,) = (n.message for n in result.notes if n.rule == "writes")
-    said = f"if one should, but all processes read {kept}: give the others `None`, and test for that"
-    assert note.endswith(said if kept else "if one should")
+    assert "; to write once, guard it with `if " in note
+    assert (f", and make {kept} `None` in the other processes" in note) is (kept is not None)
+    assert kept or note.endswith(".is_main_process:`")

@@ -79,4 +79,4 @@ def test_it_is_seeded_by_rank(before: str, drawn: str, line: str) -> None:
 def test_what_is_drawn_from_elsewhere_too_is_left_alone() -> None:
     before = "rng = np.random.default_rng(2)\nkept = rng.permutation(64)"
     result = run(SCRIPT.format(before=before, drawn="rows = rng.choice(kept, 8)"))
-    assert any("seeded alike" in note.message for note in result.notes)
+    assert any("the same seed" in note.message for note in result.notes)

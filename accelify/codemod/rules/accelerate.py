@@ -193,7 +193,7 @@ def _on_all(script: AccelerateUses, call: ast.Call) -> Change | Obstacle:
     code = " and ".join(ast.unparse(each) for each in together.rest)
     opened = Replace(guard.test, partial(snippets.coded, code=code), keeps=together.rest)
     edits = (opened if code else Unwrap(guard, is_body=True), *(Wrap(run, header) for run in together.runs))
-    return Change(NAME, path, call.lineno, f"all processes come to `{what}` together", edits, Tier.REVIEW)
+    return Change(NAME, path, call.lineno, f"all processes call `{what}` together", edits, Tier.REVIEW)
 
 
 # What the table says.

@@ -24,7 +24,10 @@ from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.roles import Roles
 
 NAME = "not_prepared"
-_OPTIMIZER = "this optimizer is stepped and never prepared: the accelerator neither unscales nor saves it"
+_OPTIMIZER = (
+    "this optimizer is stepped but never prepared, so the accelerator neither unscales its gradients nor "
+    "saves it: pass it to `prepare`"
+)
 _MODEL = "this model is trained and never prepared: its gradients are not averaged across processes"
 _LOADER = "this loader is trained on and never prepared: every process goes over all of the data"
 

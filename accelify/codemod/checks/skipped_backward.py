@@ -21,7 +21,10 @@ from accelify.codemod.checks.training import Loop, Trained
 from accelify.codemod.libraries import vocabulary
 
 NAME = "skipped_backward"
-_SKIPS = "a process that skips its backward pass for a batch of its own leaves the others waiting: decide together"
+_SKIPS = (
+    "a process that skips its backward pass because of its own batch leaves the others waiting: decide from a "
+    "value that is reduced across processes"
+)
 _LEAVES = "a process that leaves its loop for a batch of its own leaves the others waiting: decide together"
 
 

@@ -32,7 +32,7 @@ def test_options_that_no_longer_choose() -> None:
 def test_a_device_from_a_configuration_no_longer_chooses(option: str) -> None:
     found, facts = devices(before=f"device = torch.device({option})\n", model="model.to(device)\n")
     (said,) = found.ignored_options("accelify launch", [facts.statement("device = torch")])
-    assert said.startswith(f"{option} no longer chooses the device")
+    assert said.startswith(f"{option} no longer selects the device")
 
 
 @pytest.mark.parametrize(

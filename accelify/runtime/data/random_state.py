@@ -123,7 +123,10 @@ def states_with(shared: dict[str, Any], private: list[Any]) -> States:
 
 
 class WorkerStart:
-    """A loader's `worker_init_fn`: workers of different ranks draw differently, though their seed is one for all."""
+    """A loader's `worker_init_fn`: workers of different ranks draw differently, though their seed is one for all.
+
+    What the script's own function seeds, by the worker's number as a rule, it would seed alike on all ranks.
+    """
 
     def __init__(self, own: Callable[[int], None] | None, rank: int) -> None:
         self._own = own
@@ -132,8 +135,19 @@ class WorkerStart:
     def __call__(self, worker: int) -> None:
         if self._rank:
             set_seed(torch.initial_seed(), device_specific=True, rank=self._rank)
+        before = global_state()
         if self._own is not None:
             self._own(worker)
+        if self._rank:
+            self._part_from_other_ranks(before)
+
+    def _part_from_other_ranks(self, before: dict[str, Any]) -> None:
+        """Give each library that was seeded since then random numbers of this rank, which follow from its seed."""
+        now = global_state()
+        seeded = {name: state for name, state in now.items() if not is_same(state, before[name])}
+        if seeded:
+            set_seed(int(digest({"shared": seeded, "private": []})[:8], 16), device_specific=True, rank=self._rank)
+            set_global_state({name: state for name, state in now.items() if name not in seeded})
 
 
 def global_state(libraries: Iterable[str] = LIBRARIES) -> dict[str, Any]:

@@ -273,7 +273,7 @@ class Guarding:
                 if self._is_read_elsewhere(node, covered):
                     yield self.program.statement(node)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                reads = self._attribute_reads.get(node.attr, [])
+                reads = self.program.attribute_reads.get(node.attr, [])
                 if any(r not in covered for r in reads):
                     yield self.program.statement(node)
 
@@ -303,15 +303,6 @@ class Guarding:
         opened = opened_round(self.program, read)
         holder = self.program.parent(bound)
         return opened is not None and opened is not getattr(holder, "context_expr", None)
-
-    @cached_property
-    def _attribute_reads(self) -> dict[str, list[ast.AST]]:
-        found: dict[str, list[ast.AST]] = {}
-        for parsed in self.program.files:
-            for node in parsed.parents:
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                    found.setdefault(node.attr, []).append(node)
-        return found
 
 
 def _is_place(target: ast.expr) -> bool:

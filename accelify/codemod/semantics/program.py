@@ -286,10 +286,18 @@ class Program:
     @cached_property
     def attribute_writes(self) -> dict[str, list[ast.Attribute]]:
         """The attributes that are assigned to, by their names."""
+        return self._attributes(ast.Store)
+
+    @cached_property
+    def attribute_reads(self) -> dict[str, list[ast.Attribute]]:
+        """The attributes that are read, by their names."""
+        return self._attributes(ast.Load)
+
+    def _attributes(self, context: type[ast.expr_context]) -> dict[str, list[ast.Attribute]]:
         found: dict[str, list[ast.Attribute]] = {}
         for parsed in self.files:
             for node in parsed.parents:
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, context):
                     found.setdefault(node.attr, []).append(node)
         return found
 

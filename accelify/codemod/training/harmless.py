@@ -6,12 +6,14 @@ Such code may run on some batches in one process and on the rest in others.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Effect
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.summary import Place, Summary
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Values
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import ClassValue, External, FunctionValue, Instance, Values
 from accelify.codemod.training.draws import draws
 from accelify.codemod.training.roles import Roles
 
@@ -38,7 +40,8 @@ class Harmless:
             return False
         if self.is_of_module(call):  # one of a library's is in evaluation mode
             is_random = bool(summary.effects & (DRAWS | SEEDS) - _IN_TRAINING)
-            return not self.program.flow.callees.get(call) or not (is_random or self._carries(call, summary))
+            changes = self._carries(call, summary) or self._is_read_after(call, summary)
+            return not self.program.flow.callees.get(call) or not (is_random or changes)
         return self._has_only(summary, _IN_TRAINING | _LOOKS) and self._only_leaves(call, summary)
 
     def shows(self, call: ast.Call) -> bool:
@@ -101,7 +104,32 @@ class Harmless:
     def _only_leaves(self, call: ast.Call, summary: Summary) -> bool:
         """Whether all that a method changes are attributes of its object, for others to look at."""
         is_left = all(_is_within(p, call) and p.path[-1].startswith(".") for p in summary.writes)
-        return is_left and not self._carries(call, summary)
+        return is_left and not self._carries(call, summary) and not self._is_read_after(call, summary)
+
+    def _is_read_after(self, call: ast.Call, summary: Summary) -> bool:
+        """Whether what a method leaves in its object is read by code that the loop round the call does not run."""
+        loops, flow = self.program.loops_round(call), self.program.flow
+        calls = [call, *(n for loop in loops[:1] for n in ast.walk(loop) if isinstance(n, ast.Call))]
+        run = self.program.run_from({f for c in calls for f in flow.callees.get(c, ())})
+        left = {_attribute(p) for p in summary.writes if _is_within(p, call)}
+        writes = [w for name in left for w in self.program.attribute_writes.get(name, ())]
+        classes = {self.program.frame(w).parent for w in writes if self.program.frame(w) in run}
+        return any(
+            self._holds_one_of(read.value, classes) and not self._is_run_in(read, run, loops[:1])
+            for name in left
+            for read in self.program.attribute_reads.get(name, ())
+        )
+
+    def _holds_one_of(self, node: ast.expr, classes: set[Scope | None]) -> bool:
+        """Whether an expression is an object of one of some classes, or may be one."""
+        held = self.program.values(node)
+        known = {v.cls for v in held if isinstance(v, Instance)}
+        return not known or len(known) < len(held) or not known.isdisjoint(classes)
+
+    def _is_run_in(self, node: ast.AST, run: set[Scope], loops: Sequence[ast.AST]) -> bool:
+        frame = self.program.frame(node)
+        is_idle = frame not in self.program.reachable
+        return is_idle or frame in run or any(self.program.inside(node, loop) for loop in loops)
 
     def _read_by(self, call: ast.Call) -> set[str]:
         """The attributes that the functions read that a call runs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.training.harmless import Harmless
@@ -111,3 +113,35 @@ def test_forward_passes() -> None:
     assert asked.is_of_module(facts.call("net(x)"))
     assert asked.is_of_module(facts.call("net.forward(y)"))
     assert not asked.is_of_module(facts.call("len(z)"))
+
+
+LEAVING = """\
+class Stats(nn.Module):
+    def forward(self, x):
+        self.centre = x.mean(0)
+        return x.sum()
+class Other:
+    centre = 0
+stats, other = Stats(), Other()
+for x in rows:
+    stats(x)
+    {inside}
+{after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "after", "is_harmless"),
+    [
+        ("pass", "pass", True),
+        ("print(stats.centre)", "pass", True),
+        ("pass", "print(other.centre)", True),
+        ("pass", "print(stats.centre)", False),
+        ("pass", "for x in rows: print(x - stats.centre)", False),
+        ("pass", "def centred(model, x): return x - model.centre\nprint(centred(stats, x))", False),
+    ],
+)
+def test_what_a_model_keeps_for_code_after_the_loop(inside: str, after: str, is_harmless: bool) -> None:
+    found, facts = harmless(LEAVING.format(inside=inside, after=after))
+    (call,) = [c for c in facts.program.calls if ast.unparse(c) == "stats(x)"]
+    assert found.is_call(call) is is_harmless

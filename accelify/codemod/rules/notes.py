@@ -292,7 +292,8 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
         for place in _run_by_files(script, node):
             choice = f"`{script.options.runtime.launch} --gpu-ids`"
             message = f"every process sees only these GPUs: remove this, and use {choice} instead"
-            if script.accelerator(place) is not None or not script.devices.is_early(place):
+            is_above = script.program.frame(place) in script.reach.homes  # of the line that creates it
+            if script.accelerator(place) is not None or not (is_above or script.devices.is_early(place)):
                 message = (
                     f"this has no effect, because `Accelerator()` has already selected the GPU: use {choice} instead"
                 )

@@ -11,7 +11,7 @@ from accelify.codemod.files.project import absolute
 from accelify.codemod.rewrite import Options, rewrite_together
 from accelify.codemod.rules import notes
 from tests.codemod.facts import Facts
-from tests.codemod.pairs import run
+from tests.codemod.pairs import run, script
 
 MAIN = """\
 import torch
@@ -56,6 +56,20 @@ def test_visible_gpus_that_an_imported_file_sets(helper: str, place: str | None,
     found = [r for r in notes.find(script) if "--gpu-ids" in r.message]
     assert [ast.unparse(r.node) for r in found] == ([place] if place is not None else [])
     assert all(words in r.message for r in found)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [
+        (f"import os\n{SET} = '1'\n", "", "sees only these"),  # above the line that creates the accelerator
+        (f"import os, sys\nif len(sys.argv) > 1:\n    {SET} = sys.argv[1]\n", "", "sees only these"),
+        ("import os\n", f"{SET} = '1'\n", "has chosen the GPU by"),
+    ],
+)
+def test_visible_gpus_that_the_script_itself_sets(first: str, last: str, words: str) -> None:
+    """The script creates the accelerator below its imports."""
+    (found,) = (r for r in notes.find(Facts(first + script(end=last)).script) if "--gpu-ids" in r.message)
+    assert words in found.message
 
 
 def test_an_import_of_what_cannot_be_parsed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from accelify.codemod.files_written.paths import Files
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.summary import FileUse
 from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in
-from accelify.codemod.semantics.values import Made
+from accelify.codemod.semantics.values import Constant, Made
 
 _DEPTH = 2
 _PATHS = frozenset({"path", "string"})
@@ -110,6 +110,25 @@ class Guarding:
     def handed_on(self) -> list[ast.Call]:
         """The writers that are made on every process, though only the main process uses them, wherever they go."""
         return self._handed_on(self.covered)
+
+    def asks_for_writer(self, run: Run) -> bool:
+        """Whether a run is under the question for a writer that only the main process has: `if writer is not None:`."""
+        question = run[0]
+        if len(run) > 1 or not isinstance(question, ast.If) or question.orelse:
+            return False
+        test = question.test
+        asked = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+        return any(self._is_none_on_others(node) for node in asked)
+
+    def _is_none_on_others(self, test: ast.expr) -> bool:
+        """Whether a test is about an object that only the main process has."""
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and len(test.ops) == 1:
+            test = test.left
+        held = self.program.values(test)
+        made = [v for v in held if isinstance(v, Made)]
+        others = [v for v in held if not isinstance(v, Made)]
+        is_nothing = all(isinstance(v, Constant) and not v.value for v in others)
+        return bool(made) and is_nothing and all(v.node in self.handed_on for v in made)
 
     def _with_functions(self, found: set[ast.AST]) -> set[ast.AST]:
         while True:

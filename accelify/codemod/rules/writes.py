@@ -37,8 +37,9 @@ def find(script: Script) -> Iterator[Change | Remark]:
         return
     for run in script.written.guarding.runs:
         accelerator = script.accelerator(run[0])
-        header = Wrap(run, f"if {accelerator}.is_main_process:")
-        yield Change(NAME, script.path(run[0]), run[0].lineno, "only the main process writes this", (header,))
+        if not script.written.guarding.asks_for_writer(run):
+            header = Wrap(run, f"if {accelerator}.is_main_process:")
+            yield Change(NAME, script.path(run[0]), run[0].lineno, "only the main process writes this", (header,))
         waits = (
             [("after", run[-1], "the other processes wait until the main process has downloaded it")]
             if _fetches(script, run)

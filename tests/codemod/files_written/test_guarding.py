@@ -99,3 +99,20 @@ def test_only_calls_that_may_run_write_on_every_process(other: str, is_left: boo
     texts_of = {"main.py": script(end=end), "other.py": other, "library.py": LIBRARY}
     found = Facts(texts_of).script.written.guarding
     assert any(texts([call])[0].startswith("open(path") for call in found.unguarded) is is_left
+
+
+@pytest.mark.parametrize(
+    ("question", "is_asked"),
+    [
+        ("if writer:", True),
+        ("if writer is not None:", True),
+        ("if rows and writer is not None:", True),
+        ("if rows:", False),
+        ("if writer or rows:", False),
+    ],
+)
+def test_the_question_for_a_writer_that_only_the_main_process_has(question: str, is_asked: bool) -> None:
+    log = f"def log(rows, writer=None):\n    {question}\n        writer.add_scalar('n', 1)\n        writer.flush()\n"
+    found = guarding("writer = SummaryWriter('runs')\nlog([1], writer)\n", before=log)
+    (run,) = (r for r in found.runs if "add_scalar" in texts(r)[0])
+    assert found.asks_for_writer(run) is is_asked

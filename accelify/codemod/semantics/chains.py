@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.codemod.libraries.row import Row, Trait
+from accelify.codemod.libraries.row import Effect, Row, Trait
 from accelify.codemod.semantics.control_flow import ControlFlow
 from accelify.codemod.semantics.definitions import Definition, Definitions, Variable
 from accelify.codemod.semantics.effects.effects import Effects
@@ -14,6 +14,8 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import FunctionValue, Instance
+
+_WRITTEN_DOWN = frozenset({Effect.WRITES_FILES, Effect.LOGS, Effect.PRINTS})
 
 
 class Chains:
@@ -37,7 +39,7 @@ class Chains:
         path = self.program.path(node)
         if path not in self._definitions:
             plain = self.program.definitions(node)
-            self._definitions[path] = plain.changed_by_calls(self.changed_by, self._runs)
+            self._definitions[path] = plain.changed_by_calls(self.changed_by, self._runs, self._keeps)
         return self._definitions[path]
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
@@ -129,6 +131,11 @@ class Chains:
         """Whether a method is called on its class, with the object as an argument."""
         values = [v for v in self.program.values(call.func) if isinstance(v, FunctionValue)]
         return bool(values) and all(v.owner is None for v in values)
+
+    def _keeps(self, call: ast.Call) -> bool:
+        """Whether an object that a call changes may hold the arguments: a file or a log has only written them down."""
+        rows = self.kinds.called(call) or ()
+        return not rows or not all(row.effects & _WRITTEN_DOWN for row in rows)
 
     def _runs(self, call: ast.Call) -> frozenset[Scope]:
         """The functions that a call may run, and all that these may run."""

@@ -75,20 +75,28 @@ class Definitions:
         *,
         mutates: Callable[[ast.Call], Iterable[ast.expr]] | None = None,
         runs: Callable[[ast.Call], frozenset[Scope] | None] | None = None,
+        keeps: Callable[[ast.Call], bool] | None = None,
         seen: _Collector | None = None,
     ) -> None:
         self.flow = flow
         self.bindings = bindings
         self._mutates = mutates or (lambda call: ())
         self._runs = runs or (lambda call: None)
+        self._keeps = keeps or (lambda call: True)
         self._names = _Names(flow, bindings) if seen is None else seen.names
         self._given = seen
 
     def changed_by_calls(
-        self, mutates: Callable[[ast.Call], Iterable[ast.expr]], runs: Callable[[ast.Call], frozenset[Scope] | None]
+        self,
+        mutates: Callable[[ast.Call], Iterable[ast.expr]],
+        runs: Callable[[ast.Call], frozenset[Scope] | None],
+        keeps: Callable[[ast.Call], bool],
     ) -> Definitions:
-        """The same file's definitions, with the changes that `mutates` knows of calls; the file is not read again."""
-        return Definitions(self.flow, self.bindings, mutates=mutates, runs=runs, seen=self._seen)
+        """The same file's definitions, with the changes that `mutates` knows of calls; the file is not read again.
+
+        keeps: whether what a call changes may hold its arguments afterwards.
+        """
+        return Definitions(self.flow, self.bindings, mutates=mutates, runs=runs, keeps=keeps, seen=self._seen)
 
     def definitions(self, read: ast.expr) -> frozenset[Definition]:
         """The definitions that may have given a name, an attribute or an item the value that is read there.
@@ -139,7 +147,7 @@ class Definitions:
 
     @cached_property
     def _collected(self) -> _Collected:
-        return self._seen.with_changes(self._mutates)
+        return self._seen.with_changes(self._mutates, self._keeps)
 
     @cached_property
     def _solver(self) -> _Solver:
@@ -443,17 +451,20 @@ class _Collector:
         self.events.append(event)
         self.changes.append((event, self.frame, self.point, changed))
 
-    def with_changes(self, mutates: Callable[[ast.Call], Iterable[ast.expr]]) -> _Collected:
+    def with_changes(
+        self, mutates: Callable[[ast.Call], Iterable[ast.expr]], keeps: Callable[[ast.Call], bool]
+    ) -> _Collected:
         """All that was seen, with the changes of objects in place."""
         objects, changes = self.objects.copy(), []
         for event, frame, point, changed in self.changes:
             if changed is not None:
                 changes.append((event, frame, point, changed))
             elif event.calls is not None:
+                given = [*event.calls.args, *(k.value for k in event.calls.keywords)] if keeps(event.calls) else []
                 for each in mutates(event.calls):
                     changes.append((event, frame, point, each))
-                    for given in [*event.calls.args, *(k.value for k in event.calls.keywords)]:
-                        objects.put(given, each)
+                    for argument in given:
+                        objects.put(argument, each)
         found = self.found.copy()
         for event, frame, point, changed in changes:
             rebound = self.names.variable(changed) if changed is event.node else None

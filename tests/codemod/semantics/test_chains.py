@@ -50,3 +50,23 @@ def test_the_parameters_that_a_function_fills() -> None:
     chains, tree = chains_of("def fill(rows, x): rows.append(x)\nfill([], 1)")
     function = chains.program.flow.bindings["train.py"].made_by[tree.body[0]]
     assert chains.filled_parameters(function) == ["rows"]
+
+
+@pytest.mark.parametrize(
+    ("made", "put", "is_held"),
+    [
+        ("rows = []", "rows.append(kept)", True),
+        ("import logging\nrows = logging.getLogger()", "rows.info(kept)", False),
+        (
+            "from torch.utils.tensorboard import SummaryWriter\nrows = SummaryWriter()",
+            "rows.add_scalar('n', kept)",
+            False,
+        ),
+        ("rows = open('rows.txt', 'w')", "rows.write(kept)", False),
+    ],
+)
+def test_what_is_written_down_is_not_held(made: str, put: str, is_held: bool) -> None:
+    """A change of the list is one of what holds it."""
+    chains, tree = chains_of(f"{made}\nkept = []\n{put}\nkept.append(1)\nprint(rows)")
+    read = next(n for n in ast.walk(tree.body[-1]) if isinstance(n, ast.Name) and n.id == "rows")
+    assert ("kept.append(1)" in {ast.unparse(d.node) for d in chains.definitions(read)}) is is_held

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import Rows
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.effects.effects import Effects
@@ -149,7 +150,35 @@ class Losses:
     def _is_over_rows(self, node: ast.expr) -> bool:
         """Whether what is summed may be of a batch: no losses that the script put side by side, and no weights."""
         is_stacked = isinstance(node, ast.Call) and "torch.stack" in self.program.called(node)
-        return not is_stacked and not self._is_of_weights(node)
+        return not is_stacked and not self._is_of_weights(node) and not self._is_mean_of_rows(node)
+
+    def _is_mean_of_rows(self, node: ast.expr, depth: int = _DEPTH) -> bool:
+        """Whether a value is a mean over the rows already, and what is left to sum are its columns: `x.mean(0)`."""
+        if not depth:
+            return False
+        if isinstance(node, ast.UnaryOp):
+            return self._is_mean_of_rows(node.operand, depth)
+        if isinstance(node, ast.BinOp):
+            sides = [s for s in (node.left, node.right) if not isinstance(s, ast.Constant)]
+            return bool(sides) and all(self._is_mean_of_rows(s, depth - 1) for s in sides)
+        if isinstance(node, ast.Name):
+            values = [self._assigned(d.node) for d in self._definitions(node)]
+            return bool(values) and all(v is not None and self._is_mean_of_rows(v, depth - 1) for v in values)
+        return isinstance(node, ast.Call) and self._averages_rows(node, depth)
+
+    def _averages_rows(self, call: ast.Call, depth: int) -> bool:
+        """`x.mean(0)`, `torch.mean(x, dim=0)`, and what is computed of each of their values."""
+        rows, given = [table.function(name) for name in sorted(self.program.called(call))], call.args
+        if isinstance(call.func, ast.Attribute) and not any(rows):
+            rows, given = [table.member("tensor", call.func.attr)], [call.func.value, *call.args]
+        if not rows or not given:
+            return False
+        if all(row is not None and row.rows is Rows.EACH for row in rows):
+            return self._is_mean_of_rows(given[0], depth - 1)
+        along = [*given[1:2], *(k.value for k in call.keywords if k.arg in ("dim", "axis"))]
+        numbers = [n for a in along for n in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])]
+        is_of_rows = not numbers or any(isinstance(n, ast.Constant) and n.value == 0 for n in numbers)
+        return is_of_rows and all(row is not None and row.rows is Rows.MEAN for row in rows)
 
     def _is_of_weights(self, node: ast.expr) -> bool:
         """Whether a value is made of parameters alone, as a penalty on them is."""

@@ -77,6 +77,11 @@ SUM = "F.mse_loss(x, y, reduction='sum')"
         (f"loss = {SUM}\nloss *= 0.5", True),
         (f"loss = {SUM} * (1 / 2)", True),
         (f"loss = 0\nfor part in parts:\n    loss += {SUM}", True),
+        ("loss = x.mean(0).sum()", False),  # the columns of a mean over the rows
+        ("divergence = 0.5 * (-1 - x + y.exp()).mean(dim=0)\nloss = divergence.sum()", False),
+        ("loss = torch.sum(torch.mean(x, (0, 2)).abs())", False),
+        ("loss = x.mean(1).sum()", True),
+        ("loss = (x.mean(0) - y).pow(2).sum()", True),
         (f"loss = 0\nfor part in parts:\n    loss += {SUM}\nloss = loss / len(x)", False),
         (f"loss = {SUM}\nif mean:\n    loss /= len(x)", True),
         (f"loss = {SUM}\nuse_it(loss)\nloss = F.mse_loss(x, y)", False),

@@ -63,7 +63,7 @@ def test_visible_gpus_that_an_imported_file_sets(helper: str, place: str | None,
     [
         (f"import os\n{SET} = '1'\n", "", "sees only these"),  # above the line that creates the accelerator
         (f"import os, sys\nif len(sys.argv) > 1:\n    {SET} = sys.argv[1]\n", "", "sees only these"),
-        ("import os\n", f"{SET} = '1'\n", "has chosen the GPU by"),
+        ("import os\n", f"{SET} = '1'\n", "has already selected the GPU"),
     ],
 )
 def test_visible_gpus_that_the_script_itself_sets(first: str, last: str, words: str) -> None:

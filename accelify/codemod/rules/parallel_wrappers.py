@@ -29,7 +29,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.provenance import wrapped_by
-from accelify.codemod.semantics.values import Argument, Element, Made, Member
+from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Member, Values
 
 NAME = "parallel_wrappers"
 _PREFIX = "module."
@@ -261,10 +261,20 @@ def _same(left: ast.expr, right: ast.expr) -> bool:
 def _may_be_wrapped(script: Script, node: ast.expr) -> bool:
     """Whether a thing is a model, or unknown but for a `module` that no class of the project gives it."""
     values = script.program.values(node)
+    if _has_its_own(script, values):
+        return False
     if any(script.roles.is_model(v) for v in values):
         return True
     unknown = all(isinstance(v, (Made, Member, Argument)) for v in values)
     return unknown and not script.program.attribute_writes.get("module")
+
+
+def _has_its_own(script: Script, values: Values) -> bool:
+    """Whether a class of the project's own says itself what `module` is."""
+    classes = {v.cls for v in values if isinstance(v, Instance)}
+    family = {relative for cls in classes for relative in (cls, *script.program.flow.ancestors(cls))}
+    written = {script.program.frame(write).parent for write in script.program.attribute_writes.get("module", ())}
+    return any(cls in written or "module" in cls.writes for cls in family)
 
 
 def inner(node: cst.CSTNode) -> cst.BaseExpression:

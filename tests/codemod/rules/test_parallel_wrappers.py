@@ -181,3 +181,34 @@ def test_a_part_that_stays_wrapped_keeps_its_module(
     Path("train.py").write_text(script(before="rows = torch.randn(8, 2, 4)", model=model))
     (result,) = (r for r in rewrite_together(("train.py",), Options()) if r.before != r.after)
     assert result.path == "train.py"
+
+
+OWN = """\
+class Normalized(nn.Module):
+    {own}
+    def forward(self, x):
+        return self.module(x)
+class Scaled(Normalized):
+    def norm(self):
+        return self.module.weight.norm()
+model = nn.Sequential({made}(nn.Linear(4, 2)))
+if torch.cuda.device_count() > 1:
+    model = nn.DataParallel(model)
+"""
+
+
+@pytest.mark.parametrize("made", ["Normalized", "Scaled"])
+@pytest.mark.parametrize(
+    "own",
+    [
+        "def __init__(self, module):\n        super().__init__()\n        self.module = module",
+        "def __init__(self, layer):\n        super().__init__()\n        self.layer = layer\n"
+        "    @property\n    def module(self):\n        return self.layer",
+    ],
+)
+def test_a_network_with_a_module_of_its_own_keeps_it(own: str, made: str) -> None:
+    result = run(script(model=OWN.format(own=own, made=made), end="print(model.module[0].norm())"))
+    after = result.after.decode()
+    assert "return self.module(x)" in after
+    assert "return self.module.weight.norm()" in after
+    assert "print(model[0].norm())" in after

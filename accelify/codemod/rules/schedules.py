@@ -5,8 +5,8 @@
     group["lr"] = base * min(1, step / 1000)    follows a count of steps, of which an epoch has 1/N
 
 Why: a scheduler that waits for a plateau compares losses, and each process has its own: their learning rates would
-diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs: a note says
-so.
+diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs, and so does
+one that counts samples where each batch is divided between the processes: a note says so.
 Left alone: what is everyone's already: a sum that is reduced, an evaluation that is not sharded or is gathered; and
 schedules that count epochs, or parts of one, as `step / len(loader)` does.
 """
@@ -22,10 +22,12 @@ import libcst as cst
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Remark, Replace
 from accelify.codemod.metrics.progress import StepCounts
+from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 
 NAME = "schedules"
+_OF_ROWS = (Mark.ROWS, Mark.RUNNING)
 _FEWER = "the learning rate depends on the number of steps taken, and on N processes an epoch has 1/N of the steps"
 
 
@@ -53,12 +55,28 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _counted(script: Script) -> Iterator[Remark]:
     """Schedules that count steps, where an epoch has fewer of them than in one process."""
-    if script.distribution is not None or (script.options.keep_global_batch and not script.preparation.sharded):
+    if script.distribution is not None:
+        return
+    if script.options.keep_global_batch and not script.preparation.sharded:
+        yield from _counted_in_rows(script)
         return
     keep = "" if script.preparation.sharded else ", or rewrite with `--keep-global-batch`"
     message = f"{_FEWER}: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
     for node in StepCounts(script.metrics).learning_rates():
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _counted_in_rows(script: Script) -> Iterator[Remark]:
+    """Schedules that count samples, of which each step has fewer than in one process where batches are divided."""
+    for call in script.program.calls:
+        given = _given(script, call)
+        if given is None or not any(o.is_count and o.mark in _OF_ROWS for o in script.metrics.ranks.of(given).origins):
+            continue
+        message = (
+            f"`{ast.unparse(given)}` counts the samples that one process has seen, 1/N of each batch, so this schedule "
+            f"takes N times as long: count those of all processes, with `{script.reach.name}.reduce(n)` for `n`"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
 def _given(script: Script, call: ast.Call) -> ast.expr | None:

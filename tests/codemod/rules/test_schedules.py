@@ -1,0 +1,37 @@
+"""Schedules that follow a count of samples where each batch is divided between the processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.options import Options
+from tests.codemod.pairs import run
+from tests.codemod.training_scripts import STEP, script
+
+SET_UP = "scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(1, n / 100))\nseen = 0"
+
+
+def said(step: str, **options: bool) -> bool:
+    """Whether a note says that a schedule counts the samples of one process."""
+    notes = run(script(set_up=SET_UP, step=f"{STEP}{step}"), Options(**options)).notes
+    return any(n.rule == "schedules" and "one process has seen" in n.message for n in notes)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("seen += x.size(0)\nscheduler.step(seen)", True),
+        ("seen += len(y)\nscheduler.step(seen / 2)", True),
+        ("seen = seen + x.shape[0]\nscheduler.step(seen)", True),
+        ("seen += 1\nscheduler.step(seen)", False),
+        ("seen += 2\nscheduler.step(seen)", False),
+        ("scheduler.step()", False),
+        ("scheduler.step(epoch)", False),
+    ],
+)
+def test_samples_of_a_divided_batch(step: str, expected: bool) -> None:
+    assert said(step, keep_global_batch=True) is expected
+
+
+def test_samples_of_whole_batches_are_counted_like_steps() -> None:
+    assert not said("seen += x.size(0)\nscheduler.step(seen)")

@@ -43,9 +43,12 @@ role=dataset returns=dataset
 role=dataset returns=dataset effects=reads_files+asks_network+writes_files traits=yields_tensors
     torchvision.datasets: *
 role=dataset returns=dataset effects=reads_files+asks_network+writes_files
-    torchaudio.datasets torch_geometric.datasets medmnist torchtext.datasets: *
-    sklearn.datasets: fetch_*
+    torchaudio.datasets medmnist torchtext.datasets: *
     datasets: load_dataset load_from_disk
+role=dataset returns=dataset effects=reads_files+asks_network+writes_files traits=fetches
+    torch_geometric.datasets: *
+    ogb.nodeproppred ogb.linkproppred ogb.graphproppred ogb.lsc dgl.data: *Dataset
+    sklearn.datasets: fetch_*
 role=dataset returns=dataset effects=reads_files traits=yields_tensors
     torchvision.datasets: ImageFolder DatasetFolder FakeData VisionDataset
 effects=draws_numpy returns=tuple

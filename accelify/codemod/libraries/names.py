@@ -136,6 +136,11 @@ def is_dataset(name: str | None) -> bool:
     return _has_role(name, Role.DATASET)
 
 
+def fetches(name: str | None) -> bool:
+    """Data sets that download what is missing, unasked: those of `torch_geometric`."""
+    return _has_trait(name, Trait.FETCHES)
+
+
 def is_sampler(name: str | None) -> bool:
     """Samplers, of one process or of several."""
     return _has_role(name, Role.SAMPLER)

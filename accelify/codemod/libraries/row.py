@@ -167,6 +167,7 @@ class Trait(Enum):
     COUNTS = "counts"  # yields numbers in their order
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else
     DOWNLOADS = "downloads"  # fetches a file, or unpacks one: one process does so for all
+    FETCHES = "fetches"  # downloads what is missing, unasked, into a folder that all processes see
     REMOVES = "removes"  # what its first argument, or its object, names is gone afterwards
     LOOKS = "looks"  # asks whether a file or a folder is there
     SWITCHES_MODE = "switches_mode"  # between training and evaluation

@@ -3,7 +3,8 @@
     train_set = MNIST("data", download=True)    ->    with accelerator.main_process_first():
                                                           train_set = MNIST("data", download=True)
 
-Why: processes that download and unpack into one folder at once damage each other's files.
+Why: processes that download and unpack into one folder at once damage each other's files. Some data sets fetch what is
+missing without being asked, as those of PyTorch Geometric do.
 A file that is made, or fetched, only where it is missing is seen to in the same way.
 Left alone: downloads where the accelerator does not reach, or that not every process may come to; a note says so.
 """
@@ -51,13 +52,17 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _downloads(script: Script) -> Iterator[ast.Call]:
     for call in script.program.calls:
-        wanted = next((k.value for k in call.keywords if k.arg == "download"), None)
-        if wanted is None or (isinstance(wanted, ast.Constant) and not wanted.value):
-            continue
-        is_true = isinstance(wanted, ast.Constant)  # whoever is asked: `datasets.__dict__[name](download=True)`
-        is_known = any(map(names.is_dataset, script.program.called(call)))
-        if (is_known or is_true) and _is_run(script, call) and not script.written.guarding.is_cached(call):
+        if _may_download(script, call) and _is_run(script, call) and not script.written.guarding.is_cached(call):
             yield call
+
+
+def _may_download(script: Script, call: ast.Call) -> bool:
+    """Whether a call is asked to download, or does so unasked."""
+    called = script.program.called(call)
+    wanted = next((k.value for k in call.keywords if k.arg == "download"), None)
+    if isinstance(wanted, ast.Constant):  # whoever is asked: `datasets.__dict__[name](download=True)`
+        return bool(wanted.value)
+    return any(map(names.fetches, called)) or (wanted is not None and any(map(names.is_dataset, called)))
 
 
 def _is_run(script: Script, call: ast.Call) -> bool:

@@ -1,0 +1,25 @@
+"""Data sets that one process downloads for all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.pairs import run
+from tests.codemod.training_scripts import script
+
+
+@pytest.mark.parametrize(
+    ("imported", "made", "waits"),
+    [
+        ("from torch_geometric.datasets import Planetoid", "Planetoid('data', 'Cora')", True),
+        ("from ogb.nodeproppred import PygNodePropPredDataset", "PygNodePropPredDataset(name='arxiv')", True),
+        ("from sklearn.datasets import fetch_california_housing", "fetch_california_housing()", True),
+        ("from torchvision.datasets import MNIST", "MNIST('data', download=True)", True),
+        ("from torchvision.datasets import MNIST", "MNIST('data', download=False)", False),
+        ("from torchvision.datasets import MNIST", "MNIST('data')", False),
+        ("from sklearn.datasets import load_iris", "load_iris()", False),
+    ],
+)
+def test_which_data_sets_are_fetched(imported: str, made: str, waits: bool) -> None:
+    after = run(script(imports=imported, before=f"rows = {made}")).after.decode()
+    assert (f"with accelerator.main_process_first():\n    rows = {made}" in after) is waits

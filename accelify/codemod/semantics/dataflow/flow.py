@@ -202,7 +202,7 @@ class Flow(Expressions):
                 self._set_name(scope, alias.asname or first, self._module_or_external(importer, name, 0))
             elif alias.name == "*":
                 self._import_star(scope, importer, node)
-            else:
+            elif not _is_defined_again(scope, alias.asname or alias.name, node):
                 self._set_name(scope, alias.asname or alias.name, self._imported_name(importer, node, alias.name))
 
     def _imported_name(self, importer: str, node: ast.ImportFrom, name: str) -> Values:
@@ -223,10 +223,17 @@ class Flow(Expressions):
             scope.root.star_imports.append(node.module or "")
             return
         for name in list(root.writes):
-            if not name.startswith("_"):
+            if not name.startswith("_") and not _is_defined_again(scope, name, node):
                 scope.writes.setdefault(name, [])
                 self._set_name(scope, name, self._get(("var", root, name)))
 
     def _module_or_external(self, importer: str, name: str, level: int) -> Values:
         root = self.module_named(importer, name, level)
         return frozenset({ModuleValue(root) if root is not None else External(name)})
+
+
+def _is_defined_again(scope: Scope, name: str, imported: ast.stmt) -> bool:
+    """Whether a function or a class further down in the same block takes over a name that is imported."""
+    block = scope.body
+    later = block[block.index(imported) + 1 :] if imported in block else []
+    return any(isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and s.name == name for s in later)

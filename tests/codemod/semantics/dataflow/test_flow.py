@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from accelify.codemod.semantics.dataflow.flow import Flow
 from tests.codemod.facts import Facts, values
 
@@ -142,3 +144,14 @@ def test_async_loops_and_withs() -> None:
 def test_what_is_called_in_two_ways_grows_until_nothing_does() -> None:
     text = "def f(x):\n    return [x]\ny = f(1)\nz = f(y)\nfor w in z: pass\n"
     assert Facts(text).variable("w") == {"1", "collection [x]"}
+
+
+@pytest.mark.parametrize("imported", ["from other import *", "from other import f"])
+@pytest.mark.parametrize("again", ["def f(a): own(a)", "class f:\n    def __init__(self, a): own(a)"])
+def test_what_a_file_defines_again_is_its_own(imported: str, again: str) -> None:
+    other = "def f(a): theirs(a)\n"
+    facts = Facts({"main.py": f"{imported}\n{again}\nf(1)\n", "other.py": other})
+    assert facts.call("own(a)") in facts.program.flow.values
+    assert facts.call("theirs(a)") not in facts.program.flow.values
+    before = Facts({"main.py": f"{again}\n{imported}\nf(1)\n", "other.py": other})
+    assert before.call("theirs(a)") in before.program.flow.values

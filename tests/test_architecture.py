@@ -51,6 +51,7 @@ MAY_IMPORT = {
     "accelify.codemod.result": {"accelify.errors"},
     "accelify.report": {"accelify.codemod.files", "accelify.codemod.result", "accelify.errors", "rich"},
     "accelify.verify": {
+        "PIL",
         "accelify.codemod",
         "accelify.errors",
         "accelify.report",

@@ -36,7 +36,7 @@ MAY_IMPORT = {
         "launch.config",  # the project's file counts without a launcher, too
     },
     "accelerator": {
-        *("world", "gradients", "data", "checkpoint", "options", "choices", "tracking", "state"),
+        *("world", "gradients", "data", "checkpoint", "options", "choices", "tracking", "wrappers", "state"),
         "launch.config",  # as for `state`
     },
     "local_sgd": {"accelerator"},

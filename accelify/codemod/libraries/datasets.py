@@ -43,10 +43,10 @@ role=dataset returns=dataset
 role=dataset returns=dataset effects=reads_files+asks_network+writes_files traits=yields_tensors
     torchvision.datasets: *
 role=dataset returns=dataset effects=reads_files+asks_network+writes_files
-    torchaudio.datasets medmnist torchtext.datasets: *
+    torchaudio.datasets medmnist: *
     datasets: load_dataset load_from_disk
 role=dataset returns=dataset effects=reads_files+asks_network+writes_files traits=fetches
-    torch_geometric.datasets: *
+    torch_geometric.datasets torchtext.datasets: *
     ogb.nodeproppred ogb.linkproppred ogb.graphproppred ogb.lsc dgl.data: *Dataset
     sklearn.datasets: fetch_*
 role=dataset returns=dataset effects=reads_files traits=yields_tensors

@@ -7,11 +7,11 @@ rank, a step or a clipping on some ranks only, noise on parameters. From then on
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any  # options of optimizers are of every kind
 
 import torch
+from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -40,9 +40,15 @@ class NotPrepared(AccelifyError, RuntimeError):
 class Agreement:
     """The comparison of what the optimizers do on the ranks."""
 
-    def __init__(self, collectives: Collectives, optimizers: Callable[[], Sequence[Optimizer]]) -> None:
+    def __init__(
+        self,
+        collectives: Collectives,
+        optimizers: Callable[[], Sequence[Optimizer]],
+        models: Callable[[], Iterable[nn.Module]],
+    ) -> None:
         self._collectives = collectives
         self._optimizers = optimizers
+        self._models = models
         self._passes = 0
 
     def check(self) -> None:
@@ -50,15 +56,20 @@ class Agreement:
         self._passes += 1
         if self._passes & (self._passes - 1) if self._passes < INTERVAL else self._passes % INTERVAL:
             return
-        mine = dict(facts_of(self._optimizers()))
+        owned = (parameter for model in self._models() for parameter in model.parameters())
+        mine = dict(facts_of(self._optimizers(), {id(parameter): place for place, parameter in enumerate(owned)}))
         if self._collectives.is_alike("backward, what the optimizers do", repr(mine)):
             return
         everyone = self._collectives.gather_object(mine)
         raise Diverged(f"backward at {call_site()}: {difference(everyone)}")
 
 
-def facts_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Any]]:
-    """What must be the same on all ranks, each under the name by which it is reported."""
+def facts_of(optimizers: Iterable[Optimizer], places: Mapping[int, int]) -> Iterator[tuple[str, Any]]:
+    """What must be the same on all ranks, each under the name by which it is reported.
+
+    places: where in the models a parameter stands, by its id. Groups may list them in any order, and those that are made
+    from a set do so in another order on each rank.
+    """
     for number, optimizer in enumerate(optimizers):
         name = f"{type(optimizer).__name__}{f' {number}' if number else ''}"
         for index, group in enumerate(optimizer.param_groups):
@@ -66,7 +77,8 @@ def facts_of(optimizers: Iterable[Optimizer]) -> Iterator[tuple[str, Any]]:
                 if key != "params":
                     place = f"group {index} of " if len(optimizer.param_groups) > 1 else ""
                     yield f"{key} of {place}{name}", _plain(value)
-        sampled = list(islice(_readable(optimizer), SAMPLED))
+        readable = sorted(_readable(optimizer), key=lambda parameter: places.get(id(parameter), len(places)))
+        sampled = readable[:SAMPLED]
         steps = [_plain(optimizer.state[one].get("step")) for one in sampled[:1] if one in optimizer.state]
         yield f"number of steps of {name}", steps
         kept = [value for one in sampled for value in _state_of(optimizer, one)]

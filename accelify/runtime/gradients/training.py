@@ -75,7 +75,7 @@ class Training:
             accumulation=accumulation,
             is_per_epoch=is_per_epoch,
         )
-        self._agreement = Agreement(collectives, lambda: self.optimizers.lasting)
+        self._agreement = Agreement(collectives, lambda: self.optimizers.lasting, lambda: self.models)
         self._unprepared = UnpreparedOptimizers(self.optimizers, strategy.is_averaged)
         self._holds_schedulers = holds_schedulers
         self._compile_options = compile_options

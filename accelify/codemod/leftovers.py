@@ -370,6 +370,8 @@ class _Ledger:
         """Whether the node of an edit goes by another change; of two that take out the same, the first does it."""
         if isinstance(edit, Insert):
             return False
+        if isinstance(edit, Wrap) and not all(s in first for s in edit.statements):
+            return any(a in first for a in self.program.ancestors(edit.node))
         own = first.get(edit.node)
         if own is not None and (own < index or not isinstance(edit, Remove)):
             return True

@@ -97,3 +97,18 @@ def test_the_same_line_is_put_in_once() -> None:
     line = Insert(facts.statement("import torch"), "after", "import accelify.runtime")
     found = [Change(rule, "main.py", 1, rule, (line,)) for rule in ("one", "other")]
     assert [c.rule for c in settled(facts, *found).changes] == ["one"]
+
+
+def test_what_is_guarded_stays_guarded_though_its_first_statement_goes() -> None:
+    facts = Facts("def f():\n    a = move()\n    write(a)\n    close()")
+    run = tuple(line(facts, text) for text in ("move()", "write(a)", "close()"))
+    guard = Change("rule", "main.py", 2, "guarded", (Wrap(run, "if main:"),))
+    plan = settled(facts, guard, removal(facts, "move()"))
+    assert [e.statements for c in plan.changes for e in c.edits if isinstance(e, Wrap)] == [run[1:]]
+
+
+def test_nothing_is_guarded_where_all_goes() -> None:
+    facts = Facts("a()\nb()")
+    guard = Change("rule", "main.py", 1, "guarded", (Wrap((line(facts, "a()"), line(facts, "b()")), "if main:"),))
+    plan = settled(facts, guard, removal(facts, "a()"), removal(facts, "b()"))
+    assert not [e for c in plan.changes for e in c.edits if isinstance(e, Wrap)]

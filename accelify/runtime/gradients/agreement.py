@@ -6,6 +6,7 @@ rank, a step or a clipping on some ranks only, noise on parameters. From then on
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any  # options of optimizers are of every kind
@@ -20,6 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from accelify.errors import AccelifyError
 from accelify.runtime.world.collectives import Collectives
 from accelify.runtime.world.desync import call_site
+from accelify.runtime.world.divergence import find_divergence, named_parameters
 
 # Units: backward passes between two comparisons, once training is under way; before, at 1, 2, 4, 8 and so on
 INTERVAL = 256
@@ -50,10 +52,22 @@ class Agreement:
         self._optimizers = optimizers
         self._models = models
         self._passes = 0
+        self._has_stepped = False
+        self._watched: list[RemovableHandle] = []
+
+    def watch(self, optimizer: Optimizer) -> None:
+        """Note the first step of an optimizer: from then on only the script itself can make parameters differ."""
+        if not self._passes:
+            self._watched.append(optimizer.register_step_post_hook(self._note_step))
+
+    def _note_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._has_stepped = True
 
     def check(self) -> None:
         """Compare, at some of the backward passes for which this is called. Raises: Diverged."""
         self._passes += 1
+        if self._passes == 1:
+            self._begin_alike()
         if self._passes & (self._passes - 1) if self._passes < INTERVAL else self._passes % INTERVAL:
             return
         owned = (parameter for model in self._models() for parameter in model.parameters())
@@ -62,6 +76,26 @@ class Agreement:
             return
         everyone = self._collectives.gather_object(mine)
         raise Diverged(f"backward at {call_site()}: {difference(everyone)}")
+
+    def _begin_alike(self) -> None:
+        """Go on from rank 0's parameters where a first forward pass has set them from each rank's own batch."""
+        for handle in self._watched:
+            handle.remove()
+        if self._has_stepped:
+            return
+        stepped = {id(one) for optimizer in self._optimizers() for one in _readable(optimizer)}
+        named = {name: one for name, one in named_parameters(self._models()).items() if id(one) in stepped}
+        found = find_divergence(self._collectives, "backward", named)
+        if found is None:
+            return
+        values = self._collectives.broadcast([one.detach() for one in named.values()])
+        for one, value in zip(named.values(), values, strict=True):
+            one.data.copy_(value)
+        warnings.warn(
+            f"backward at {call_site()}: {found}, though no step has been taken: the forward pass has set it from each "
+            "rank's own batch. All ranks go on from rank 0's parameters",
+            stacklevel=2,
+        )
 
 
 def facts_of(optimizers: Iterable[Optimizer], places: Mapping[int, int]) -> Iterator[tuple[str, Any]]:

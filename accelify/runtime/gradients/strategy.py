@@ -126,6 +126,7 @@ class Replicas(Strategy, ABC, Generic[R]):
         self._unowned: list[tuple[UnownedParameters, R]] = []
         self._groups: list[SteppedParameters] = []
         self._announced = False
+        self._has_begun = False
         self._joining = False
         self._active: list[int] = []
 
@@ -220,7 +221,7 @@ class Replicas(Strategy, ABC, Generic[R]):
         if not self.synchronises or self._announced:
             loss.backward(**options)  # type: ignore[no-untyped-call]
             return
-        if self._world.debug:
+        if self._world.debug and self._has_begun:
             self._compare()
         is_uneven = self._joining or may_end
         if is_uneven:
@@ -235,6 +236,7 @@ class Replicas(Strategy, ABC, Generic[R]):
         finally:
             self._announced = False
         self._finish()
+        self._has_begun = True
         if is_uneven:
             self._rescale()
 

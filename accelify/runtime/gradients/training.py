@@ -101,6 +101,8 @@ class Training:
         self.optimizers.loosen(lambda one: id(one) in replaced)
         self.schedulers.loosen(lambda one: id(getattr(one, "optimizer", None)) in replaced)
         self.optimizers.add(optimizer)
+        if self._world.size > 1:
+            self._agreement.watch(optimizer)
         _move_state(optimizer)
         self._strategy.prepare_optimizer(optimizer)
         return self._stepping.prepare_optimizer(optimizer)

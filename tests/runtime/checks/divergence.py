@@ -95,6 +95,36 @@ def optimizers_that_do_something_else_are_named(accelerator):
             made.backward(model(torch.ones(1, 3)).sum())
 
 
+def parameters_set_by_the_first_batch_become_those_of_rank_0(accelerator):
+    class Scaled(nn.Module):
+        """Sets its scale from the first batch, as normalising flows and codebooks do."""
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("is_set", torch.zeros(1))
+            self.scale = nn.Parameter(torch.zeros(3))
+
+        def forward(self, rows):
+            if not self.is_set:
+                self.scale.data.copy_(rows.mean(0))
+                self.is_set += 1
+            return rows * self.scale
+
+    made, model = Accelerator(), Scaled()
+    model, optimizer = made.prepare(model, torch.optim.Adam(model.parameters()))
+    rows = torch.full((2, 3), 1.0 + made.process_index)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made.backward(model(rows).sum())
+    assert any(
+        "another scale of Scaled than rank 0, though no step has been taken" in str(one.message) for one in caught
+    )
+    assert model.scale.tolist() == [1.0] * 3
+    for _ in range(3):
+        optimizer.step()
+        made.backward(model(rows).sum())
+
+
 def a_save_names_what_of_optimizers_and_schedules_differs(accelerator):
     def rate(optimizer, schedule):
         optimizer.param_groups[0]["lr"] = 0.5

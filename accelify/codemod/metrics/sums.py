@@ -32,7 +32,7 @@ class Reduction:
     how: `sum`, `mean` for what the script divides by the number of batches that one process takes, `max` or `min`.
     condition: when the loop goes over a shared loader at all; None for always. training: when it trains, of a loop that
     is sharded in whole batches otherwise; a mean then is a sum where it does not. too_many: what a sum is divided by,
-    though it counts batches that the loader drops at its end.
+    though it counts what the loop leaves out at its end.
     """
 
     loop: Loop
@@ -117,7 +117,7 @@ class Sums:
             grouped.setdefault((each.how, each.anchor), []).append(name)
         for name, how in self._extremes(loop):
             grouped.setdefault((how, loop), []).append(name)
-        drops = self._drops_last(loop)
+        drops = self._leaves_out_its_end(loop)
         return [
             Reduction(
                 loop,
@@ -130,8 +130,10 @@ class Sums:
             for (how, anchor), names in grouped.items()
         ]
 
-    def _drops_last(self, loop: Loop) -> bool:
-        """Whether the loader of a loop leaves out what does not fill its last batch."""
+    def _leaves_out_its_end(self, loop: Loop) -> bool:
+        """Whether a loop leaves out what does not fill its last batch, or the last round of a generator's batches."""
+        if self.prepared.is_sharded_sequence(loop):
+            return self.prepared.has_no_length(loop)
         made = [v.node for v in self.program.values(self.tracer.inside(loop.iter)) if isinstance(v, Made)]
         given = [k.value for node in made if isinstance(node, ast.Call) for k in node.keywords if k.arg == "drop_last"]
         return any(not isinstance(v, ast.Constant) or v.value for v in given)

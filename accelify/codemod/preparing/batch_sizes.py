@@ -26,7 +26,8 @@ class BatchSizes:
     loaders: the arguments, else the calls that build the loaders. loops: those that shard items of the script's own.
     parallel: the calls of `DataParallel` that divided each batch between the GPUs. fixed: arguments by which a model is
     told to expect batches of exactly that size, where nothing keeps smaller ones from it. chosen: the batch samplers of
-    the project's own, whose batches are more than so many rows: episodes, pairs, rows of each class.
+    the project's own, whose batches are more than so many rows: episodes, pairs, rows of each class. single: sizes of
+    one, whose batches cannot be divided: often the elements are batches themselves.
     """
 
     loaders: tuple[ast.expr, ...] = ()
@@ -34,6 +35,7 @@ class BatchSizes:
     parallel: tuple[ast.Call, ...] = ()
     fixed: tuple[ast.expr, ...] = ()
     chosen: tuple[ast.expr, ...] = ()
+    single: tuple[ast.expr, ...] = ()
 
 
 def batch_sizes_of(
@@ -47,6 +49,7 @@ def batch_sizes_of(
         parallel=parallel_models(program),
         fixed=tuple(_Fixed(program, roles, tracer, training).find(loaders)),
         chosen=tuple(size for size in loaders if _is_sampler(program, size)),
+        single=tuple(size for size in loaders if _is_one(tracer, size)),
     )
 
 
@@ -76,7 +79,16 @@ def may_be_divided(program: Program, roles: Roles, tracer: Tracer, training: Tra
     loops = Loops(program, roles, tracer)
     loaders = [v for s in _sources(training.data) for v in loops.owners(s) if roles.is_loader(v)]
     is_divided = all(roles.is_torch_loader(v) and not regroups(program, v) for v in loaders)
-    return any(d.kind == "loaders" for d in training.data) and is_divided
+    has_one = any(_is_one(tracer, size) for size in _sizes(program, roles, loops, training.data))
+    return any(d.kind == "loaders" for d in training.data) and is_divided and not has_one
+
+
+def _is_one(tracer: Tracer, size: ast.expr) -> bool:
+    """Whether a loader's batches are of one element each, as its size says or the lack of one."""
+    value = tracer.only_value(size) or size
+    if isinstance(size, ast.Call):
+        return not any(k.arg is None or k.arg in ("batch_size", "batch_sampler") for k in size.keywords)
+    return isinstance(value, ast.Constant) and value.value == 1
 
 
 def _sources(data: Iterable[Data]) -> Iterator[ast.expr]:

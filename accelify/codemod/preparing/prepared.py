@@ -14,7 +14,7 @@ from accelify.codemod.semantics.effects.kinds import tells_about
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Binding, Chain, Tracer
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Collection, Element, Value, View
+from accelify.codemod.semantics.values import Collection, Element, Generated, Value, View
 
 
 class Prepared:
@@ -79,6 +79,11 @@ class Prepared:
     def is_sharded_sequence(self, loop: ast.AST) -> bool:
         """Whether a loop goes over data of the script's own, sharded by `accelerator.shard`."""
         return any(data.loop is loop for data, _ in self.preparation.sharded)
+
+    def has_no_length(self, loop: ast.AST | None) -> bool:
+        """Whether a sharded loop goes over what a generator yields, whose incomplete last round is left out."""
+        values = (v for data, of in self.preparation.sharded if data.loop is loop for v in self.program.values(of))
+        return any(isinstance(value, Generated) for value in values)
 
     def key_of(self, chain: Chain) -> str | None:
         """The one key of a container of loaders under which the loader is prepared, as it is written there."""

@@ -105,11 +105,14 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
     keep = "rewrite with `--keep-global-batch` to divide each batch between the processes"
     if script.batch_sizes.chosen:
         keep = "let the batch sampler make smaller batches; it chooses what is in one, so do not divide them"
-    return f"{learned}: {_RATE}, or {keep}", Tier.REVIEW
+    if script.batch_sizes.single:
+        keep = "make the elements smaller where they are batches themselves: a batch of one element cannot be divided"
+    before = f"{_PARALLEL}; now, " if script.batch_sizes.parallel else ""
+    return f"{before}{learned}: {_RATE}, or {keep}", Tier.REVIEW
 
 
 def _of_loops(script: Script, learned: str) -> str:
     before = f"{_PARALLEL}; now, " if script.batch_sizes.parallel else ""
-    if any(script.roles.has_no_length(source) for _, source in script.preparation.sharded):
+    if any(script.prepared.has_no_length(data.loop) for data, _ in script.preparation.sharded):
         learned += " (an iterable without a length drops its incomplete last round)"
     return f"{before}{learned}: {_RATE}, or divide the batch size by `{script.reach.name}.num_processes`"

@@ -95,10 +95,6 @@ class Roles:
         """Whether an expression holds what a loader hands out."""
         return any(isinstance(v, Element) and self.is_loader(v.owner) for v in self.program.values(node))
 
-    def has_no_length(self, node: ast.expr) -> bool:
-        """Whether a thing that is looped over is a generator."""
-        return any(isinstance(v, Generated) for v in self.program.values(node))
-
     def adds_up_itself(self, metric: ast.expr) -> bool:
         """Whether a metric, asked for its value, adds up over the processes by itself."""
         return any(isinstance(v, Made) and names.adds_up_itself(v.name) for v in self.program.values(metric))

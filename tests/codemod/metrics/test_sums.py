@@ -203,3 +203,42 @@ def test_a_divisor_that_counts_what_the_loader_drops(drops: str, read: str, is_t
 def test_a_sum_of_the_loop_is_no_such_divisor() -> None:
     text = KEPT.format(drops=", drop_last=True", read="kept").replace("kept = total", "kept = total / n")
     assert not any(r.too_many for r in Facts(text).script.metrics.reductions)
+
+
+GENERATED = """\
+import torch
+from torch import nn
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows = torch.randn(100, 4)
+count = len(rows) // 8 + 1
+def batches(rows):
+    for i in range(0, len(rows), 8):
+        yield rows[i:i + 8]
+for epoch in range(2):
+    total, n = 0.0, 0
+    for i, x in {items}:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        n += 1
+    {read}
+"""
+
+
+@pytest.mark.parametrize(
+    ("items", "read", "is_too_many"),
+    [
+        ("enumerate(batches(rows))", "print(total / count)", True),
+        ("enumerate(batches(rows))", "total /= count", True),
+        ("enumerate(batches(rows))", "print(total / (len(rows) // 8 + 1))", True),
+        ("enumerate(batches(rows))", "print(total / n)", False),
+        ("enumerate(list(batches(rows)))", "print(total / count)", False),
+    ],
+)
+def test_a_divisor_that_counts_the_batches_of_a_round_left_out(items: str, read: str, is_too_many: bool) -> None:
+    found = Facts(GENERATED.format(items=items, read=read)).script.metrics.reductions
+    assert found
+    assert any(r.too_many for r in found) is is_too_many

@@ -111,6 +111,24 @@ def test_another_librarys_batches_cannot_be_divided() -> None:
     assert may_be_divided(facts.program, facts.roles, facts.tracer, facts.training)
 
 
+@pytest.mark.parametrize(
+    ("given", "is_single"),
+    [
+        (", batch_size=1, collate_fn=first", True),
+        (", one", True),
+        (", shuffle=True", True),
+        (", batch_size=8", False),
+        (", batch_size=args.size", False),
+        (", batch_sampler=batches", False),
+        (", **settings", False),
+    ],
+)
+def test_batches_of_one_element_cannot_be_divided(given: str, is_single: bool) -> None:
+    facts = Facts(script(before="one = 1").replace(", batch_size=2", given))
+    assert may_be_divided(facts.program, facts.roles, facts.tracer, facts.training) is not is_single
+    assert bool(found(facts).single) is is_single
+
+
 NET = """\
 class Net(nn.Module):
     def __init__(self, batch_size=1):

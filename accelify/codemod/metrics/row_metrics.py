@@ -114,7 +114,7 @@ def _last_name(function: ast.expr) -> str:
 class Trim:
     """Before `first`, a statement that adds up, `names` keep only the rows that count.
 
-    mean: the assignment of a mean, as of a loss, that is added for each row: it is taken again without the others.
+    mean: the assignment of a loss that is added, a mean for each row or a sum: it is taken again without the others.
     holds_means: whether a mean is added that was taken with them.
     skipped: runs of statements that fail where no row is left. rows: an expression that has these rows.
     parts: what is trimmed where it is summed, instead of the names, which other code needs whole.
@@ -139,9 +139,11 @@ def trim_of(
     summand = Summand(program, loop)
     every = [s for name, listed in added_in(loop).items() if name in sums for s in listed]
     adding = [s for s in every if summand.is_of_rows(_added(s)) is not False]
-    if not adding or not all(_holds_rows(program, _added(s)) for s in adding):
+    losses = [s for s in adding if not _holds_rows(program, _added(s))]
+    if not adding or not all(summand.is_of_rows(_added(s)) and _variable_of(_added(s)) for s in losses):
         return None
-    return _trim_of_names(summand, every, adding, updates) or _trim_of_parts(summand, adding)
+    trim = _trim_of_names(summand, every, adding, updates)
+    return trim if trim is not None or losses else _trim_of_parts(summand, adding)
 
 
 def _trim_of_names(
@@ -155,7 +157,9 @@ def _trim_of_names(
     first = next(s for s in adding if not any(program.before(other, s) for other in adding if other is not s))
     updates = [u for u in updates if program.before(first, u)]
     rows = _Rows(program, loop, first)
-    if any(s not in program.block(first) for s in adding) or not all(rows.take(_added(s)) for s in adding):
+    losses = [_added(s) for s in adding if not _holds_rows(program, _added(s))]
+    others = (value for s in adding if (value := _added(s)) not in losses)
+    if any(s not in program.block(first) for s in adding) or not all(map(rows.take, others)):
         return None
     counted_in = [*adding, *updates, *rows.derived]
     if any(_averages(program, n) for s in counted_in for n in ast.walk(s)):
@@ -172,11 +176,14 @@ def _trim_of_names(
             return None
         if any(inner.owner(name) is frame and inner.reads.get(name) for inner in frame.walk() if inner is not frame):
             return None
-    means = _means(summand, adding)
+    means = [*_means(summand, adding), *losses]
     taken = {_variable_of(side) for side in means}
     mean = _taken_again(program, loop, taken.pop() or "", first, counted) if len(taken) == 1 else None
+    if losses and mean is None:
+        return None
     skipped = () if is_safe else tuple(_runs(program.block(first), {program.statement(s) for s in counted_in}))
-    return Trim(first, tuple(rows.names), mean, bool(means) and mean is None, skipped, rows.text())
+    text = rows.text() if rows.names else ""
+    return Trim(first, tuple(rows.names), mean, bool(means) and mean is None, skipped, text)
 
 
 def _trim_of_parts(summand: Summand, adding: Sequence[ast.AugAssign | ast.Assign]) -> Trim | None:

@@ -66,21 +66,15 @@ def find(script: Script) -> Iterator[Change | Remark]:
         assert accelerator is not None
         trim = script.metrics.trim(reduction)
         edits: list[Edit] = [Insert(reduction.anchor, "after", _statement(reduction, accelerator), order=order)]
-        if trim is not None and trim.names:
-            names = ", ".join(trim.names)
-            value = f"({names})" if len(trim.names) > 1 else names
-            trimming = snippets.call_statement(names, f"{accelerator}.trim_for_metrics", value, trim.first.col_offset)
-            if trim.mean is not None:
-                trimming = f"{_taken_again(trim.mean, accelerator)}\n{trimming}"
-            edits.append(Insert(trim.first, "before", trimming))
-            edits.extend(Wrap(statements, f"if len({trim.rows}):") for statements in trim.skipped)
+        if trim is not None:
+            edits.extend(_trimming(trim, accelerator))
         parts = trim.parts if trim is not None else ()
         edits.extend(_trimmed(part, accelerator) for part in parts)
         yield Change(
             rule=NAME,
             path=script.path(reduction.loop),
             line=reduction.anchor.end_lineno or reduction.anchor.lineno,
-            reason=f"{', '.join(reduction.names)}: the {reduction.how} over {_whole(reduction, trim)}",
+            reason=f"{', '.join(reduction.names)}: the {reduction.how} over {_whole(script, reduction, trim)}",
             edits=tuple(edits),
             tier=Tier.REVIEW,
         )
@@ -89,6 +83,11 @@ def find(script: Script) -> Iterator[Change | Remark]:
                 "this counts the rows that `drop_last` leaves out, on N processes those of up to N - 1 batches more: "
                 "divide by the rows that the loop has counted"
             )
+            if script.prepared.is_sharded_sequence(reduction.loop):
+                message = (
+                    "this counts all batches, but on N processes the loop leaves out up to N - 1 at its end, because "
+                    "the ranks take equal numbers of them: divide by what the loop has counted"
+                )
             yield Remark(NAME, script.path(whole), whole, message, Tier.REVIEW)
 
 
@@ -166,6 +165,19 @@ def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
         yield Remark(NAME, script.path(read), read, message, Tier.ADVICE, shows=shows)
 
 
+def _trimming(trim: Trim, accelerator: str) -> Iterator[Edit]:
+    """What leaves out, before the first sum, the rows that are repeated."""
+    lines = [] if trim.mean is None else [_taken_again(trim.mean, accelerator)]
+    if trim.names:
+        names = ", ".join(trim.names)
+        value = f"({names})" if len(trim.names) > 1 else names
+        called = f"{accelerator}.trim_for_metrics"
+        lines.append(snippets.call_statement(names, called, value, trim.first.col_offset))
+    if lines:
+        yield Insert(trim.first, "before", "\n".join(lines))
+    yield from (Wrap(statements, f"if len({trim.rows}):") for statements in trim.skipped)
+
+
 def _trimmed(part: ast.expr, accelerator: str) -> Replace:
     """`accelerator.trim_for_metrics(found == y)`, where it is summed."""
     trimmed = partial(snippets.passed_to, function=f"{accelerator}.trim_for_metrics")
@@ -180,7 +192,9 @@ def _taken_again(mean: ast.Assign, accelerator: str) -> str:
     return snippets.call_statement(name, f"{accelerator}.mean_for_metrics", parts, mean.col_offset)
 
 
-def _whole(reduction: Reduction, trim: Trim | None) -> str:
+def _whole(script: Script, reduction: Reduction, trim: Trim | None) -> str:
+    if script.prepared.has_no_length(reduction.loop):
+        return "all processes, but for an incomplete last round, which the loop leaves out"
     if reduction.how.startswith("m") and reduction.how != "mean":
         return "all processes"
     if reduction.how == "mean":

@@ -121,3 +121,27 @@ def test_parts_that_may_be_of_other_rows_stay(added: str) -> None:
 )
 def test_what_is_not_clearly_of_the_rows_is_not_trimmed(between: str) -> None:
     assert trimmed(f"n += len(y)\n{between}\ncorrect += (found == y).sum().item()") is None
+
+
+@pytest.mark.parametrize(
+    ("lost", "added", "taken"),
+    [
+        ("F.mse_loss(out, y, reduction='sum')", "correct += lost.item()", None),  # a keyword: not said again
+        ("total_of(out, y)", "correct += lost.item()", "lost"),
+        ("total_of(out, y)", "correct += lost.item()\nn += len(y)", "lost"),
+        ("total_of(out, y)", "correct = correct + lost.detach()", "lost"),
+        ("total_of(out, y)", "correct += lost.item()\nuse(lost)", None),
+        ("total_of(out, y)", "correct += lost.item() / 2\nn += len(y)", None),
+        ("out.sum()", "correct += lost.item()\nn += len(y)", None),
+    ],
+)
+def test_a_sum_over_rows_is_taken_again(lost: str, added: str, taken: str | None) -> None:
+    facts = training(
+        before="total_of = nn.MSELoss(reduction='sum')",
+        epoch="correct, n = 0, 0",
+        step=f"out = model(x)\nlost = {lost}\n{STEP}{added}\n",
+        end_of_epoch="print(correct / 5, n)",
+    )
+    found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
+    made = found.mean if found is not None else None
+    assert (None if made is None else ast.unparse(made.targets[0])) == taken

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, own_statements
 from accelify.codemod.semantics.values import Element, FunctionValue, Parameters, Value
 from accelify.codemod.training.draws import draws, function_draws
 from accelify.codemod.training.roles import Roles
@@ -63,8 +63,8 @@ class EarlyUses:
 
     def _returns(self, text: str, frame: Scope) -> Iterator[ast.Return]:
         """Where a function gives a model to its caller, who takes it to be on its device."""
-        for node in ast.walk(frame.node):
-            if isinstance(node, ast.Return) and node.value is not None and self.program.frame(node) is frame:
+        for node in own_statements(frame.body):
+            if isinstance(node, ast.Return) and node.value is not None:
                 values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
                 if any(ast.unparse(v) == text for v in values):
                     yield node

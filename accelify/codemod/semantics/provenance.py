@@ -183,11 +183,8 @@ class Tracer:
     def writes(self, owner: Scope, name: str) -> list[ast.AST]:
         """The places where a variable is bound, `global` ones of functions included."""
         found = [w for w in owner.writes.get(name, ()) if not isinstance(w, ast.Global)]
-        if owner.kind == "module":
-            for scope in owner.walk():
-                if name in scope.declared_global:
-                    found.extend(scope.writes.get(name, ()))
-        return found
+        below = (scope.writes.get(name, ()) for scope in owner.written_below.get(name, ()))
+        return [*found, *(write for writes in below for write in writes)]
 
     def _write(self, owner: Scope, name: str, write: ast.AST, seen: tuple[object, ...]) -> list[Chain]:
         if isinstance(write, ast.arg):

@@ -22,6 +22,7 @@ class Scope:
     reads: dict[str, list[ast.Name]] = field(default_factory=dict)
     writes: dict[str, list[ast.AST]] = field(default_factory=dict)
     declared_global: set[str] = field(default_factory=set)
+    written_below: dict[str, list[Scope]] = field(default_factory=dict)  # of a module: by whom, with `global`
     declared_nonlocal: set[str] = field(default_factory=set)
     children: list[Scope] = field(default_factory=list)
     generates: bool = False
@@ -163,9 +164,12 @@ class _Builder(ast.NodeVisitor):
         self.inside_walrus = False
 
     def visit_Global(self, node: ast.Global) -> None:
-        self.scope.declared_global.update(node.names)
+        root = self.scope.root
         for name in node.names:
-            self.scope.root.writes.setdefault(name, []).append(node)
+            root.writes.setdefault(name, []).append(node)
+            if name not in self.scope.declared_global:
+                root.written_below.setdefault(name, []).append(self.scope)
+        self.scope.declared_global.update(node.names)
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
         self.scope.declared_nonlocal.update(node.names)
@@ -319,16 +323,16 @@ def returned(callees: Iterable[Scope]) -> list[ast.expr | None]:
     for callee in callees:
         if isinstance(callee.node, ast.Lambda):
             found.append(callee.node.body)
-        found.extend(n.value for n in _own_statements(callee.body) if isinstance(n, ast.Return))
+        found.extend(n.value for n in own_statements(callee.body) if isinstance(n, ast.Return))
     return found
 
 
-def _own_statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def own_statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Some statements and those inside them, apart from those of functions and classes."""
     for node in nodes:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.expr)):
             yield node
-            yield from _own_statements(ast.iter_child_nodes(node))
+            yield from own_statements(ast.iter_child_nodes(node))
 
 
 def main_guard(root: Scope) -> ast.If | None:

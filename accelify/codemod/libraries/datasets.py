@@ -35,11 +35,15 @@ mutates=self
 role=dataset returns=tensor_dataset keeps=0 traits=yields_tensors
     torch.utils.data: TensorDataset
 role=dataset returns=dataset keeps=0
-    torch.utils.data: Subset ConcatDataset ChainDataset StackDataset
+    torch.utils.data: Subset ConcatDataset StackDataset
+role=dataset returns=dataset keeps=0 traits=streams
+    torch.utils.data: ChainDataset BufferedShuffleDataset
 role=dataset returns=list effects=draws_torch keeps=0 rows=shuffles
     torch.utils.data: random_split
 role=dataset returns=dataset
-    torch.utils.data: Dataset IterableDataset MapDataPipe IterDataPipe
+    torch.utils.data: Dataset MapDataPipe
+role=dataset returns=dataset traits=streams
+    torch.utils.data: IterableDataset IterDataPipe
 role=dataset returns=dataset effects=reads_files+asks_network+writes_files traits=yields_tensors
     torchvision.datasets: *
 role=dataset returns=dataset effects=reads_files+asks_network+writes_files

@@ -298,6 +298,11 @@ def yields_tensors(name: str | None) -> bool:
     return _has_trait(name, Trait.YIELDS_TENSORS)
 
 
+def is_stream(name: str | None) -> bool:
+    """Data sets without positions: `IterableDataset`."""
+    return _has_trait(name, Trait.STREAMS)
+
+
 def holds_data(name: str | None) -> bool:
     """Data sets that are made of their first argument: `Subset`, `random_split`."""
     row = table.function(name)

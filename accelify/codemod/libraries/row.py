@@ -153,6 +153,7 @@ class Trait(Enum):
     REORDERS = "reorders"  # other dimensions come first in the result
     VIEW = "view"  # the result shares its memory with the argument
     SETUP = "setup"  # prepares what comes later; has no part in a step
+    STREAMS = "streams"  # a data set without positions, whose batches are divided whole
     YIELDS_TENSORS = "yields_tensors"  # a data set of tensors and numbers, which a loader collates
     NEEDS_NO_GROUP = "needs_no_group"  # says the same of any group of processes, and without one
     TAKES_APART = "takes_apart"  # gives parts of a text

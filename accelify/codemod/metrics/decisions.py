@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.semantics.scopes import Scope
-from accelify.codemod.semantics.values import Instance
+from accelify.codemod.semantics.values import Instance, Made
 
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 
@@ -43,8 +43,23 @@ def _has_other_sizes(measured: Measured, loop: ast.AST) -> bool:
     """Whether a round of a sharded loop may give ranks batches of other sizes, as only `prepare` evens them out."""
     if measured.options.keep_global_batch or measured.prepared.is_sharded_sequence(loop):
         return True
-    held = measured.program.values(loop.iter) if isinstance(loop, (ast.For, ast.AsyncFor)) else ()
-    return any(isinstance(v, Instance) and not measured.roles.is_torch_loader(v) for v in held)
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    held = measured.program.values(measured.tracer.inside(loop.iter))
+    is_own = any(isinstance(v, Instance) and not measured.roles.is_torch_loader(v) for v in held)
+    made = (v.node for v in held if isinstance(v, Made) and isinstance(v.node, ast.Call))
+    return is_own or any(_divides_whole_batches(measured, call) for call in made)
+
+
+def _divides_whole_batches(measured: Measured, loader: ast.Call) -> bool:
+    """Whether the last batches of torch's loader may go to ranks as they are: those of a stream, or a sampler's own."""
+    given = {k.arg: k.value for k in loader.keywords}
+    data = given.get("dataset", next(iter(loader.args), None))
+    chosen, drops = given.get("batch_sampler"), given.get("drop_last")
+    is_stream = data is not None and any(map(measured.roles.is_stream, measured.program.values(data)))
+    is_full = drops is not None and not (isinstance(drops, ast.Constant) and not drops.value)
+    is_chosen = chosen is not None and any(isinstance(v, Instance) for v in measured.program.values(chosen))
+    return is_chosen or (is_stream and not is_full)
 
 
 class _Steps:

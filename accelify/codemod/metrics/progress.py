@@ -85,7 +85,7 @@ class StepCounts:
             if any(_is_in_a_share(self.metrics, s, DEPTH) and self._counts_each(s) for s in steps):
                 given = [*call.args[1:], *(k.value for k in call.keywords)]
                 overlong = [g for g in given if _has_length(self.metrics, g) and _counts_all(self.metrics, g)]
-                if overlong or not any(map(self._is_count, given)):
+                if overlong or not any(self._is_count(g) or self._ends_training(g) for g in given):
                     yield overlong[0] if overlong else call
 
     def intervals(self) -> Iterator[ast.AST]:
@@ -120,14 +120,28 @@ class StepCounts:
         is_text = bool(rows) and all(row.returns == "string" for row in rows)
         return self._is_shown(parent) if is_text else any(row.effects & SHOWING for row in rows)
 
-    def limits(self) -> Iterator[ast.If]:
-        """The conditions that end a training loop, or one round it, after some count of steps."""
+    def limits(self) -> Iterator[ast.If | ast.While]:
+        """The conditions that end a training loop, or one round it, after some count of steps, and such loops."""
         around = (loop for loops in self.metrics.measured.training.loops.values() for loop in loops)
         within: list[ast.AST] = list(dict.fromkeys([*self.metrics.shared_loops, *around]))
-        found = (n for loop in within for n in ast.walk(loop) if isinstance(n, ast.If))
+        found = (n for loop in within for n in ast.walk(loop) if isinstance(n, ast.If) or n is loop)
         for node in dict.fromkeys(found):
-            if self._ends(node, within) and self._is_at_counts(node.test):
+            ends = isinstance(node, ast.While) or (isinstance(node, ast.If) and self._ends(node, within))
+            if ends and self._is_at_counts(node.test):
                 yield node
+
+    def _ends_training(self, number: ast.expr) -> bool:
+        """Whether the training ends at the very number of steps that a schedule is made for."""
+        ends = {origin for limit in self.limits() for origin in self._origins(limit.test)}
+        return not ends.isdisjoint(self._origins(number))
+
+    def _origins(self, node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
+        """Where the numbers in an expression come from, but for counts of steps: an option, or what was assigned."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            yield from (origin for part in _parts(node) for origin in self._origins(part))
+        elif not self._is_count(node):
+            held, name = (node.value, node.attr) if isinstance(node, ast.Attribute) else (node, "")
+            yield from ((chain[-1].node, name) for chain in self.metrics.measured.tracer.chains(held))
 
     def rounds(self) -> list[ast.stmt]:
         """The training loops with as many steps as in one process, where all are: they ask for a batch in each."""

@@ -73,6 +73,12 @@ class Roles:
             names.is_torch_loader(b) for b in self.flow.external_bases(value.cls)
         )
 
+    def is_stream(self, value: Value) -> bool:
+        """A data set that is gone over without positions."""
+        if isinstance(value, Made):
+            return names.is_stream(value.name)
+        return isinstance(value, Instance) and any(map(names.is_stream, self.flow.external_bases(value.cls)))
+
     def is_module(self, value: Value) -> bool:
         """An `nn.Module`."""
         if isinstance(value, Made):

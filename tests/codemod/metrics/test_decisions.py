@@ -92,3 +92,30 @@ def test_batches_of_the_scripts_own_are_of_different_sizes(test: str, leave: str
     facts = Facts(text)
     assert len(list(decided_apart(facts.script.metrics))) == 1
     assert [m for _, _, m in facts.verdict.obstacles if "depends on the size of the batch" in m]
+
+
+STREAM = """\
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield from rows
+class Episodes:
+    def __iter__(self):
+        yield [0, 1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("loader", "found"),
+    [
+        ("DataLoader(Stream(), batch_size=2)", 1),
+        ("DataLoader(dataset=torch.utils.data.ChainDataset([rows]), batch_size=2, drop_last=False)", 1),
+        ("DataLoader(Stream(), batch_size=2, drop_last=True)", 0),
+        ("DataLoader(rows, batch_sampler=Episodes())", 1),
+        ("DataLoader(rows, batch_size=2)", 0),
+    ],
+)
+def test_the_last_batches_of_a_stream_go_to_ranks_as_they_are(loader: str, found: int) -> None:
+    text = script(before=STREAM, step="if len(x) < 2:\n    continue\n" + STEP)
+    text = text.replace("DataLoader(rows, batch_size=2)", loader).replace("in loader", "in tqdm(loader)")
+    facts = Facts(text.replace("import torch\n", "import torch\nfrom tqdm import tqdm\n", 1))
+    assert len(list(decided_apart(facts.script.metrics))) == found

@@ -61,6 +61,42 @@ def test_schedules_that_step_with_each_batch() -> None:
     assert found.startswith("torch.optim.lr_scheduler.CosineAnnealingLR(")
 
 
+BOUNDED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Trainer:
+    def __init__(self, model, optimizer, args):
+        self.model, self.optimizer, self.args, self.done = model, optimizer, args, 0
+        self.scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, {length})
+    def train(self, loader):
+        {loop}:
+            for x in loader:
+                loss = self.model(x).mean()
+                self.optimizer.zero_grad(); loss.backward(); self.optimizer.step(); self.scheduler.step()
+                self.done += 1
+                if {leave}:
+                    return
+model = nn.Linear(4, 1)
+Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), args).train(DataLoader(rows, batch_size=8))
+"""
+
+
+@pytest.mark.parametrize(
+    ("length", "loop", "leave", "is_said"),
+    [
+        ("args.steps", "while self.done < self.args.steps", "False", False),
+        ("args.steps", "for epoch in range(99)", "self.done >= self.args.steps", False),
+        ("T_max=args.steps // 2", "for epoch in range(99)", "args.steps <= self.done", False),
+        ("args.steps", "for epoch in range(args.epochs)", "False", True),
+        ("args.period", "while self.done < args.steps", "False", True),
+    ],
+)
+def test_schedules_as_long_as_the_training(length: str, loop: str, leave: str, is_said: bool) -> None:
+    facts = Facts(BOUNDED.format(length=length, loop=loop, leave=leave).replace("class", "args = options()\nclass", 1))
+    assert bool([*StepCounts(facts.script.metrics).learning_rates()]) is is_said
+
+
 def test_schedules_that_step_with_each_epoch() -> None:
     assert schedule("len(loader)", end_of_epoch="scheduler.step()\n") == ([], ["len(loader)"])
     assert schedule("10", end_of_epoch="scheduler.step()\n") == ([], [])

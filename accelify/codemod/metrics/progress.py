@@ -9,9 +9,13 @@ from accelify.codemod.libraries import names
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.metrics.sinks import SHOWING
+from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.definitions import Definition, Kind
+from accelify.codemod.semantics.program import LOOPS
+from accelify.codemod.semantics.scopes import returned
 from accelify.codemod.semantics.values import Made
 from accelify.codemod.training.loops import Data
+from accelify.codemod.training.losses import losses_of
 
 DEPTH = 3  # Units: functions between a loop and what it calls in the end
 
@@ -97,6 +101,46 @@ class StepCounts:
                 )
                 if isinstance(node, (ast.If, ast.While)) and not steps and self._is_at_counts(node.test):
                     yield node
+
+    def in_losses(self) -> Iterator[ast.expr]:
+        """What of the losses follows a count of steps: a weight, a temperature, a chance, a number for the model."""
+        backwards = self.metrics.measured.training.backwards
+        waiting = [loss for backward in backwards for loss in losses_of(self.program, backward)]
+        seen: set[ast.expr] = set()
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if not self._is_of_steps(node):
+                waiting.extend(self._made_of(node))
+            elif self.counts(node):
+                yield node
+
+    def _is_of_steps(self, node: ast.expr) -> bool:
+        """Whether a value is worked out from a counter of steps alone, or a choice from one."""
+        rank, parent = self.metrics.ranks.of(node), self.program.parent(node)
+        is_chosen = isinstance(parent, ast.IfExp) and parent.test is node
+        return (is_chosen or rank.steps) and any(isinstance(o.node, LOOPS) for o in rank.of(Mark.STEPS))
+
+    def _made_of(self, node: ast.expr) -> Iterator[ast.expr]:
+        """The expressions that a value is computed from, one step back; not which item of something it is."""
+        if isinstance(node, ast.Subscript):
+            yield node.value
+        elif isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):
+            for definition in found:
+                if definition.kind is Kind.PARAMETER and isinstance(definition.node, ast.arg):
+                    function = self.program.scope(definition.node)
+                    given = (
+                        self.chains.given(c, function, definition.node.arg) for c in self.program.calls_of(function)
+                    )
+                    yield from (g for g in given if g is not None)
+                elif (value := assigned_to(self.program, definition.node)) is not None:
+                    yield value
+        else:
+            yield from _parts(node)
+            callees = self.program.flow.callees.get(node, ()) if isinstance(node, ast.Call) else ()
+            yield from (value for value in returned(callees) if value is not None)
 
     def shown(self) -> Iterator[ast.AST]:
         """Where the number of batches is shown as it is, outside of the loops that count them."""

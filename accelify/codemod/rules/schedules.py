@@ -3,6 +3,7 @@
     scheduler.step(loss)    ->    scheduler.step(accelerator.reduce(loss, "mean"))
 
     group["lr"] = base * min(1, step / 1000)    follows a count of steps, of which an epoch has 1/N
+    loss = error + min(1, step / 1000) * kl     so does a weight, a temperature, a chance of teacher forcing
 
 Why: a scheduler that waits for a plateau compares losses, and each process has its own: their learning rates would
 diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs, and so does
@@ -62,8 +63,24 @@ def _counted(script: Script) -> Iterator[Remark]:
         return
     keep = "" if script.preparation.sharded else ", or rewrite with `--keep-global-batch`"
     message = f"{_FEWER}: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
-    for node in StepCounts(script.metrics).learning_rates():
+    counts = StepCounts(script.metrics)
+    for node in counts.learning_rates():
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+    first, *others = [*_annealed(script, counts)] or [None]
+    if first is not None:
+        message = (
+            f"this follows the number of steps taken{' (also {0})' if others else ''}, and on N processes an epoch has "
+            f"1/N of the steps: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
+        )
+        lines = (tuple((script.path(node), node) for node in others),)
+        yield Remark(NAME, script.path(first), first, message, Tier.REVIEW, lines=lines)
+
+
+def _annealed(script: Script, counts: StepCounts) -> Iterator[ast.expr]:
+    """What a loss is computed with that follows a count of steps, unless the training is as long as that says."""
+    is_limited = bool(counts.rounds()) or any(True for _ in counts.limits())
+    found = (node for node in counts.in_losses() if script.path(node) in script.files)
+    yield from () if is_limited else sorted(found, key=script.program.position)
 
 
 def _counted_in_rows(script: Script) -> Iterator[Remark]:

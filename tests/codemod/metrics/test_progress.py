@@ -309,3 +309,44 @@ def test_checks_of_the_number_of_batches(check: str, found: list[str]) -> None:
 def test_a_number_of_batches_that_is_shown(end: str, is_shown: bool) -> None:
     found = training(end=f"total = 3\n{end}\n").script.metrics
     assert texts(StepCounts(found).shown()) == (["len(loader)"] if is_shown else [])
+
+
+ANNEALED = """\
+import math, random
+k = 100
+class State:
+    def __init__(self):
+        self.step = 0
+state = State()
+def weight(step):
+    return min(1.0, step / k)
+def lost(out, y, w):
+    return (out - y).pow(2).mean() * w
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        ("(model(x) - y).pow(2).mean() + weight(n) * x.mean()", ["weight(n)"]),
+        ("lost(model(x), y, min(1.0, n / k))", ["min(1.0, n / k)"]),
+        ("lost(model(x), y, w=1 - state.step / k)", ["1 - state.step / k"]),
+        ("(model(x if random.random() < math.exp(-n / k) else y)).mean()", ["random.random() < math.exp(-n / k)"]),
+        ("model(x, n).mean()", ["n"]),
+        ("(model(x) - y).pow(2).mean() * ((n + epoch * len(loader)) / 10 / len(loader))", []),
+        ("(model(x) - y).pow(2).mean() / len(loader)", []),
+        ("(model(x) - y).pow(2).mean() * weight(epoch)", []),
+        ("lost(model(x), y, 0.5)", []),
+        ("model(x[n % 4 :]).mean()", []),
+    ],
+)
+def test_what_of_a_loss_follows_a_count_of_steps(loss: str, found: list[str]) -> None:
+    facts = training(
+        before=ANNEALED,
+        epoch="n = 0" if "epoch *" in loss else "",
+        set_up="n = 0",
+        step=STEP.replace("nn.functional.mse_loss(model(x), y)", loss) + "n += 1; state.step += 1\n",
+    )
+    everything = texts(StepCounts(facts.script.metrics).in_losses())
+    assert [text for text in everything if text in found] == found
+    assert bool(everything) is bool(found)

@@ -35,3 +35,17 @@ def test_samples_of_a_divided_batch(step: str, expected: bool) -> None:
 
 def test_samples_of_whole_batches_are_counted_like_steps() -> None:
     assert not said("seen += x.size(0)\nscheduler.step(seen)")
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("seen += 1", True),
+        ("seen += 1\nif seen > 500:\n    raise SystemExit", True),
+        ("seen += 1\nif seen > 500: break", False),
+    ],
+)
+def test_a_weight_of_the_loss_by_steps(step: str, expected: bool) -> None:
+    loss = STEP.replace("loss =", "loss = min(1, seen / 100) *")
+    notes = run(script(set_up="seen = 0", step=f"{loss}{step}"), Options()).notes
+    assert any(n.rule == "schedules" and "follows the number of steps" in n.message for n in notes) is expected

@@ -168,10 +168,9 @@ class StepCounts:
         """The conditions that end a training loop, or one round it, after some count of steps, and such loops."""
         around = (loop for loops in self.metrics.measured.training.loops.values() for loop in loops)
         within: list[ast.AST] = list(dict.fromkeys([*self.metrics.shared_loops, *around]))
-        found = (n for loop in within for n in ast.walk(loop) if isinstance(n, ast.If) or n is loop)
-        for node in dict.fromkeys(found):
-            ends = isinstance(node, ast.While) or (isinstance(node, ast.If) and self._ends(node, within))
-            if ends and self._is_at_counts(node.test):
+        for node in dict.fromkeys(n for loop in within for n in ast.walk(loop)):
+            ends = self._ends(node, within) if isinstance(node, ast.If) else node in within
+            if isinstance(node, (ast.If, ast.While)) and ends and self._is_at_counts(node.test):
                 yield node
 
     def _ends_training(self, number: ast.expr) -> bool:

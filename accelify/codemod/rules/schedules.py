@@ -66,8 +66,9 @@ def _counted(script: Script) -> Iterator[Remark]:
     counts = StepCounts(script.metrics)
     for node in counts.learning_rates():
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
-    first, *others = [*_annealed(script, counts)] or [None]
-    if first is not None:
+    annealed = [*_annealed(script, counts)]
+    for first in annealed[:1]:
+        others = annealed[1:]
         message = (
             f"this follows the number of steps taken{' (also {0})' if others else ''}, and on N processes an epoch has "
             f"1/N of the steps: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"

@@ -30,6 +30,7 @@ NO_CACHE = Cache(None)
 _Checked = list[Program | Failure]
 
 _SHARING = 16  # files that are checked one after the other, sharing what they import
+_PARSED_AT_ONCE = 512  # files of which only that they are Python has to be known
 _OBJECTS = 100_000  # so many new ones between two collections of the youngest
 
 
@@ -69,6 +70,8 @@ def rewrite_paths(
     looked = [_look(item, options.follow) for item in found]
     wanted = [item for item in looked if isinstance(item, str)]
     run = _Run(options, jobs or available_cores(), progress, cache)
+    broken = run.broken([item.path for item, known in zip(found, looked, strict=True) if _is_unread(item, known)])
+    looked = [broken.get(item.path, item) if isinstance(item, FileResult) else item for item in looked]
     grouped = run.groups(wanted) if wanted else []
     idle = set(wanted).difference(*grouped)
     looked = [_unchanged(item) if item in idle else item for item in looked]
@@ -237,7 +240,7 @@ def _unwritten(result: FileResult, error: CannotWrite) -> FileResult:
 def _look(item: discover.Found | CannotRead, follow: bool) -> FileResult | str:
     """The path of a file that has to be rewritten, or may import one that has, or the result of one that has not.
 
-    A named file must be Python; one that was merely met in a folder may be whatever it likes.
+    Whether a file that was merely met in a folder is Python is found out later, of many at once.
     """
     if isinstance(item, CannotRead):
         return failed(item)
@@ -252,8 +255,38 @@ def _look(item: discover.Found | CannotRead, follow: bool) -> FileResult | str:
     return item.path if may_lead else found
 
 
+def _is_unread(item: discover.Found | CannotRead, known: FileResult | str) -> bool:
+    """Whether a file was met in a folder and has nothing to rewrite, so that nobody has parsed it."""
+    return isinstance(item, discover.Found) and not item.named and isinstance(known, FileResult) and not known.error
+
+
+def _find_broken(paths: Paths) -> tuple[list[str], Asked]:
+    """Those of some files that are no Python, and what the disk was asked for it."""
+    disk = Disk()
+    with _few_collections():
+        return [path for path in paths if not _is_python(path, disk)], disk.asked
+
+
+def _error_of(path: str) -> FileResult:
+    """What is wrong with a file that is no Python."""
+    try:
+        return _parsed(path, source.read(path))
+    except CannotRead as error:
+        return failed(error)
+
+
+def _is_python(path: str, disk: Disk) -> bool:
+    try:
+        data = disk.read(path)
+        if source.is_notebook(path):
+            data = source.decode(data, path).text.encode()
+    except FileError:
+        return False
+    return source.parses(data)
+
+
 def _parsed(path: str, data: bytes) -> FileResult:
-    """The result of a named file that need not be rewritten: it is no Python, or a library trains what is in it."""
+    """The result of a file that need not be rewritten: it is no Python, or a library trains what is in it."""
     outcome = run_here(_parse, (path, data))
     return _given_up(path, outcome, []) if isinstance(outcome, Failure) else outcome
 
@@ -297,6 +330,17 @@ class _Run:
         found, asked = outcome
         self._cache.put(found, asked, *key)
         return found
+
+    def broken(self, paths: Sequence[str]) -> dict[str, FileResult]:
+        """The errors of those files that are no Python."""
+        parts = [tuple(paths[at : at + _PARSED_AT_ONCE]) for at in range(0, len(paths), _PARSED_AT_ONCE)]
+        found = {part: known for part in parts if (known := self._cache.get("broken", part)) is not None}
+        left = [part for part in parts if part not in found]
+        for index, outcome in _outcomes(_find_broken, left, self._jobs):
+            if not isinstance(outcome, Failure):
+                found[left[index]] = outcome[0]
+                self._cache.put(*outcome, "broken", left[index])
+        return {path: _error_of(path) for part in found.values() for path in part}
 
     def rewrite(self, groups: Sequence[Paths]) -> list[tuple[Paths, Program]]:
         programs = {group: known for group in groups if (known := self._known(group)) is not None}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from accelify.codemod.patterns import Patterns
 
@@ -63,6 +64,14 @@ class Selection:
     per_file_ignores: tuple[tuple[Patterns, frozenset[str]], ...] = ()
     excluded: tuple[Patterns, ...] = ()
     named: frozenset[str] = frozenset()
+
+    def moved(self, before: Path, after: Path) -> Selection:
+        """The same selection where one folder is copied to another."""
+        return replace(
+            self,
+            per_file_ignores=tuple((files.moved(before, after), rules) for files, rules in self.per_file_ignores),
+            excluded=tuple(files.moved(before, after) for files in self.excluded),
+        )
 
     def leaves_out(self, rule: str, path: str) -> str | None:
         """The setting that leaves a rule out in a file; None where the rule applies."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,10 @@ class Patterns:
         is_negated = all(line.startswith("!") for line in self.lines)
         lines = tuple(line[1:] for line in self.lines) if is_negated else self.lines
         return bool(_spec(lines).check_file(inside + "/" * is_folder).include) is not is_negated
+
+    def moved(self, before: Path, after: Path) -> Patterns:
+        """The same patterns where one folder is copied to another."""
+        return replace(self, root=os.path.normpath(after / os.path.relpath(self.root, before)))
 
     def without_those_for(self, folder: Path) -> Patterns:
         """The patterns that do not mean a folder itself."""

@@ -70,7 +70,8 @@ def command(
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as it is, and migrated on one process, on several and as launched, and compare.
 
-    Options come before SCRIPT. Everything runs in scratch copies, on the CPU; your folder is only read.
+    Options come before SCRIPT. Everything runs in temporary copies, on the CPU; your folder is only read. The migration
+    is what `accelify rewrite` makes, with the settings of [tool.accelify.rewrite] in the nearest pyproject.toml.
 
     \b
     Exit status:
@@ -78,6 +79,8 @@ def command(
       1  something differs
       2  could not run: the script itself fails, or there is nothing to prove
     """
+    from accelify.codemod.options import ACCELIFY
+    from accelify.commands.setting_options import settings_for
     from accelify.report.colour import paint_for, plain
     from accelify.verify.experiment import Request
     from accelify.verify.prove import prove
@@ -91,12 +94,17 @@ def command(
         arguments = arguments[1:]
     far = DRIVEN if steps is None else Limits(steps)
     limits = replace(far, steps=None if full else far.steps, seconds=timeout, silence=silence)
+    path = _file_of(str(script)) if is_module else script
+    options = settings_for([str(path)], {"config": None, "isolated": False}).options()
+    if against is None and options.runtime is not ACCELIFY:
+        raise click.UsageError('the settings say runtime = "accelerate": verify runs accelify\'s own runtime only.')
     request = Request(
-        script=_file_of(str(script)) if is_module else script,
+        script=path,
         arguments=arguments,
         module=str(script) if is_module else None,
         against=against,
         also=also,
+        options=options,
         processes=processes,
         limits=limits,
         synthetic=64 if synthetic else 0,

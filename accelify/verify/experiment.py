@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from accelify.codemod.options import Options
 from accelify.verify import compare
 from accelify.verify.judging import training
 from accelify.verify.judging.contents import CHECKPOINTS
@@ -38,7 +39,8 @@ class Request:
     module: the script's name where it is run as `python -m` runs it.
     launched: whether to run the processes also as `accelify launch` starts them.
     on_gpus: whether to run them also on pretend GPUs, as far as the original went: to its evaluation and its end.
-    The migrated script is `against`, a file; or `rewritten`, what a rewrite has made; else the rewrite is done here.
+    The migrated script is `against`, a file; or `rewritten`, what a rewrite has made; else the rewrite is done here,
+    with `options`.
     """
 
     script: Path
@@ -47,6 +49,7 @@ class Request:
     against: Path | None = None
     rewritten: Rewritten | None = None
     also: tuple[Path, ...] = ()
+    options: Options = field(default_factory=Options)
     processes: int = 2
     limits: Limits = field(default_factory=Limits)
     synthetic: int = 0

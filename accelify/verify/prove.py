@@ -94,7 +94,7 @@ def _rewritten(request: Request, project: Project, copy: Path) -> Rewritten:
         return take_new(project, request.against)
     copy_project(project, copy)
     also = [Project.around(path, request.folder.absolute()).script for path in request.also]
-    return rewrite_copy(project, copy, also)
+    return rewrite_copy(project, copy, also, request.options)
 
 
 def _diff(rewritten: Rewritten) -> str:

@@ -10,13 +10,17 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from accelify.codemod.options import Options
 from accelify.codemod.result import FileResult
 from accelify.errors import AccelifyError, place
 
-LEFT_OUT = {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+LEFT_OUT = {
+    *(".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox"),
+    *(".mypy_cache", ".pytest_cache", ".ruff_cache", ".accelify_cache"),
+}
 # Larger files are linked: a script that writes one gets a copy of its own then. Units: bytes.
 LARGE = 2**20
 # A folder tree with more entries than this is a data set: what is left of it is linked as whole folders.
@@ -136,14 +140,15 @@ def _copy_file(entry: os.DirEntry[str], here: Path, link: bool) -> None:
         here.symlink_to(os.path.realpath(entry.path))
 
 
-def rewrite_copy(project: Project, copy: Path, also: Sequence[Path]) -> Rewritten:
+def rewrite_copy(project: Project, copy: Path, also: Sequence[Path], options: Options) -> Rewritten:
     """Rewrite the script in a copy of its project. Raises: CannotVerify when it is not migrated."""
     from accelify.codemod.result import Status
-    from accelify.codemod.rewrite import Options, rewrite_together
+    from accelify.codemod.rewrite import rewrite_together
 
     front = f"{copy}{os.sep}"
     paths = tuple(dict.fromkeys(str(copy / path) for path in (project.script, *also)))
-    results = rewrite_together(paths, Options())
+    options = replace(options, selection=options.selection.moved(project.root, copy))
+    results = rewrite_together(paths, options)
     migrated = [result for result in results if result.status is Status.MIGRATED]
     if not migrated:
         raise CannotVerify(_why_not(results[0], project.script).replace(front, ""))

@@ -35,11 +35,16 @@ def test_a_mistyped_option_gets_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("text", ["def f(:\n", 'print "x"\n', "import os\nx = (\n"])
-def test_a_named_file_that_does_not_parse_is_an_error_without_torch_too(text: str) -> None:
+def test_a_file_that_does_not_parse_is_an_error_without_torch_too(text: str) -> None:
     write("util.py", text)
     done = rewrite("util.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("util.py:")
+    write("train.py", PLAIN)
+    for _ in ("computed", "kept"):
+        met = rewrite("--check", ".")
+        assert met.returncode == 2
+        assert (met.stderr, "train.py: would be migrated" in met.stdout) == (done.stderr, True)
     assert rewrite("-", stdin=text).returncode == 2
 
 

@@ -8,8 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from accelify.verify.scratch import CannotVerify, Project, copy_project
+from accelify.cli import main
+from accelify.settings import settings
+from accelify.verify.scratch import CannotVerify, Project, copy_project, rewrite_copy
+from tests.cli.running import WRITES
 from tests.verify.scripts import CLASSIFIER
 
 
@@ -45,6 +49,32 @@ def test_a_folder_is_not_a_script(tmp_path: Path) -> None:
         (tmp_path / "sub").mkdir(exist_ok=True)
         with pytest.raises(CannotVerify, match="a folder: name the script in it"):
             Project.around(Path(name), tmp_path)
+
+
+@pytest.mark.parametrize("pattern", ["sub/*.py", "!other/*"])
+def test_what_is_verified_is_what_the_settings_of_the_project_make_of_it(pattern: str, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "train.py").write_text(WRITES)
+    (folder / "pyproject.toml").write_text(
+        f'[tool.accelify.rewrite]\nkeep-global-batch = true\nper-file-ignores = {{"{pattern}" = ["writes"]}}\n'
+    )
+    project = Project(folder, Path("sub/train.py"), Path())
+    copy_project(project, tmp_path / "copy")
+    options = settings({}, [str(folder / "sub/train.py")]).options()
+    ((_, _, after),) = rewrite_copy(project, tmp_path / "copy", (), options).files
+    assert b"split_batches=True" in after
+    assert b"is_main_process" not in after
+
+
+def test_a_runtime_that_is_not_ours_is_said_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").write_text('[tool.accelify.rewrite]\nruntime = "accelerate"\n')
+    done = CliRunner().invoke(main, ["verify", "train.py"])
+    assert done.exit_code == 2
+    assert "verify runs accelify's own runtime only" in done.output
 
 
 def test_a_page_that_cannot_be_written_is_said_before_anything_runs(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def read(path: str) -> bytes:
 
 
 def may_train(data: bytes) -> bool:
-    """Whether a file is worth parsing: without these bytes it holds no training loop, and it is never parsed."""
+    """Whether a file is worth parsing: without these bytes it holds no training loop, and only has to be Python."""
     return b"torch" in data or b".backward(" in data or b"accelerate" in data
 
 

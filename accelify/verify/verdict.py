@@ -9,7 +9,7 @@ from enum import Enum
 class Status(str, Enum):
     """How one thing came out; only `differs` speaks against the rewritten script."""
 
-    HOLDS = "holds"
+    HOLDS = "ok"
     NATURE = "by nature"
     NOTHING = "not seen"
     DIFFERS = "differs"

@@ -236,7 +236,7 @@ def test_a_sum_that_cannot_be_shown_is_reported(changes: dict[str, str]) -> None
 def test_what_the_loop_shows_is_reported() -> None:
     after, notes = rewritten(add="total += loss.item()\n        print(total / (i + 1))")
     assert REDUCED in after
-    assert notes == ["`total` is computed from this process's own batches only"]
+    assert notes == ["`total` is computed from this process's own batches only: reduce it if it should cover all data"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json as standard_json
+import re
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from accelify.codemod.result import ChangeRecord, FileResult, Note, Problem, Status, Tier
 from accelify.report import json
 from accelify.report.statistics import as_json, statistics
+from accelify.report.text import Style, render, render_error
 
 LOSS = "loss: torch.nn.functional.mse_loss at train.py:2"
 CHANGE = ChangeRecord(3, "backward", Tier.SAFE, "the accelerator scales and divides the loss", (LOSS,))
@@ -90,6 +93,23 @@ def test_the_document_says_what_the_results_say() -> None:
             "error": {"line": 3, "column": 0, "message": "Python 2"},
         },
     ]
+
+
+def test_it_has_all_that_the_text_has() -> None:
+    """Every field is another word or number here: what of these the text shows, the document has."""
+    change = ChangeRecord(101, "rule1", Tier.REVIEW, "words1", (LOSS,), cell=102)
+    note = Note(103, "rule2", Tier.REVIEW, "words2", cell=104)
+    results = [
+        FileResult("path1", Status.MIGRATED, b"a", b"b", changes=(change,), notes=(note,)),
+        FileResult("path2", Status.DECLINED, b"a", b"a", notes=(replace(note, message="words3", line=105),)),
+        FileResult("path3", Status.UNCHANGED, because="words4"),
+        FileResult("path4", Status.ERROR, error=Problem(106, 107, "words5", 109)),
+    ]
+    shown = "".join(render_error(r, Style()) if r.error else render(r, Style()) for r in results)
+    marks = set(re.findall(r"[a-z]+\d|\d\d\d", shown)) - {"108"}  # columns count from 1 there, from 0 here
+    assert len(marks) == 4 + 2 + 5 + 7
+    assert marks <= set(re.findall(r"\w+", json.render(results, written=True)))
+    assert shown.count("review:") == json.render(results, written=True).count('"review"')
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json as standard_json
+import re
 import xml.etree.ElementTree
+from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from accelify.verify import judging
 from accelify.verify.report import html, json, text
 from accelify.verify.verdict import Row, Status, Verdict
 
@@ -49,6 +53,29 @@ def test_the_document_is_what_the_schema_says(verdict: Verdict) -> None:
     assert document["verdict"] == verdict.word
 
 
+def test_the_schema_knows_the_name_of_every_row() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in Path(judging.__file__).parent.glob("*.py")]
+    named = {name for text in sources for name in re.findall(r'(?:make_row|_printed)\(\s*"([a-z ]+)"', text)}
+    known = schema()["properties"]["rows"]["items"]["properties"]["name"]["enum"]
+    assert named == set(known)
+    page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"`([a-z ]+)`", " ".join(re.findall(r"^\| (`.+?) \|", page, re.MULTILINE))))
+    assert named == explained
+
+
+@pytest.mark.parametrize("verdict", ALL)
+def test_the_document_and_the_page_say_all_that_the_text_says_in_its_words(verdict: Verdict) -> None:
+    document = json.render(verdict)
+    page = unescape(html.render(verdict))
+    for row in verdict.rows if verdict.error is None else ():
+        for word in (row.name, row.words, row.status.value):
+            assert word.lower() in text.render(verdict).lower()
+            assert standard_json.dumps(word) in document
+            assert word in page
+    for word in (verdict.conclusion, *verdict.made_comparable):
+        assert standard_json.dumps(word)[1:-1] in document
+
+
 def test_losses_that_are_no_numbers_are_words() -> None:
     document = standard_json.loads(json.render(DIFFERS))
     assert document["losses"]["original"] == [2.0, 1.0, "nan", 0.5]
@@ -56,7 +83,7 @@ def test_losses_that_are_no_numbers_are_words() -> None:
 
 def test_text_says_what_differs_and_where() -> None:
     said = text.render(DIFFERS)
-    assert "  DIFFERS gradients      the gradient of fc.weight is half the original's at step 1 [train.py:9]\n" in said
+    assert "  DIFFERS    gradients      the gradient of fc.weight is half the original's at step 1 [train.py:9]\n" in said
     assert said.endswith("train.py: differs (gradients) in 3 s\n")
     assert "train.py: proven, but for what differs by nature (losses) in 0 s" in text.render(PROVEN)
     assert "could not run: the original itself fails:" in text.render(FAILED)

@@ -51,7 +51,7 @@ def find(script: Script) -> Iterator[Remark]:
         learned += ", and the same number of steps ({5}) learns from N times the data"
     else:
         epoch = "an epoch that no limit ends" if ends else "an epoch"
-        learned += f", and {epoch} has 1/N of the steps{' (counted in {1})' if counted else ''}"
+        learned += f", and {epoch} has 1/N of the steps{' (they are counted in {1})' if counted else ''}"
     message, tier = _of_loaders(script, learned) if sizes.loaders else (_of_loops(script, learned), Tier.REVIEW)
     if ends and "1/N" in message:
         message += ". A limit ({3}) counts the steps of one process: N processes see N times the data before it"

@@ -138,11 +138,12 @@ def _handed(
     edits: dict[str, list[Edit]] = {function.module: [AddParameter(node, name, position, old)]}
     if function.name == "__init__" and function.parent in script.reach.holders:
         edits[function.module].append(kept_edit(function, f"{_self(function)}.{name} = {name}"))
+    lines = {function.module: _line(function)}
     for call, given in calls.items():
+        lines.setdefault(script.path(call), call.lineno)
         edits.setdefault(script.path(call), []).append(_argument(script, call, function, given, old, place))
     for path, listed in edits.items():
-        line = _line(function) if path == function.module else 1
-        yield Change(NAME, path, line, f"`{function.qualified_name}` is passed the accelerator", tuple(listed))
+        yield Change(NAME, path, lines[path], f"`{function.qualified_name}` is passed the accelerator", tuple(listed))
 
 
 def _given(script: Script, call: ast.Call) -> str | None:

@@ -111,7 +111,7 @@ def _same(script: Script) -> Iterator[Remark]:
     if not asked:
         backward = script.training.backwards[0]
         message = (
-            "every process computes on the same data here: the result is correct, but more processes make it no faster"
+            "the data are replicated on every process here: the result is correct, but more processes make it no faster"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
 
@@ -139,7 +139,7 @@ def _numbered(script: Script, loop: ast.For | ast.AsyncFor | ast.While) -> Itera
         else:
             message = (
                 "each process sees only some of this counter's values, so a condition on one of them may never "
-                "hold: use a counter of its own rounds"
+                "hold: count the rounds of the process instead, as in `for step, item in enumerate(...)`"
             )
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
     is_divided = script.options.keep_global_batch and not script.prepared.is_sharded_sequence(loop)
@@ -194,7 +194,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     backward = script.training.backwards[0]
     if not groups:
         message = (
-            "every process computes on the same data here, unless it draws them at random: more processes make it "
+            "the data are replicated on every process here, unless it draws them at random: more processes make it "
             "no faster"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
@@ -233,7 +233,7 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
     )
     if _draws_in_the_model_alone(script):
         message = (
-            "every process computes on the same data here, and only the model draws at random: a step averages "
+            "the data are replicated on every process here, and only the model draws at random: a step averages "
             "over N draws, and more processes make it no faster"
         )
     yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)

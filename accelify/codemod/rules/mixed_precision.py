@@ -159,7 +159,7 @@ def _autocast(script: Script, place: ast.expr) -> Iterator[Change]:
     if accelerator is None or script.path(place) not in script.files:
         return  # means the same as it stands
     edit = Replace(place, partial(_code, code=f"{accelerator}.autocast()"), reads=(accelerator.split(".")[0],))
-    yield Change(NAME, script.path(place), place.lineno, "the accelerator knows the precision", (edit,))
+    yield Change(NAME, script.path(place), place.lineno, "`accelerator.autocast` uses the precision that the run is started with", (edit,))
 
 
 def _use(script: Script, call: ast.Call) -> Iterator[Change | Obstacle]:
@@ -212,7 +212,7 @@ def _is_simple(clip: ast.Call) -> bool:
 
 def _bindings(script: Script, found: Precision) -> Iterator[Change]:
     gone: set[ast.stmt] = {*found.bindings, *found.imports}
-    reason = "the accelerator has its own scaler"
+    reason = "the accelerator has a gradient scaler of its own"
     for statement in found.bindings:
         outermost: ast.stmt = statement
         parent = script.program.parent(statement)

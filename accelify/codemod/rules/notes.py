@@ -43,7 +43,8 @@ _FEWER = (
     "processes: give it a length that does not depend on their number"
 )
 _OF_SHARDS = (About.SUM, About.LIST, About.RUNNING)
-_OWN_BATCHES = "{} is computed from this process's own batches only"
+_OWN_BATCHES = "{} is computed from this process's own batches only: reduce it if it should cover all data"
+_LONGEST = 80  # characters of code in a message
 _OWN = {
     About.SUM: (
         "{} sums over this process's shard only: reduce it across processes if it should cover all data",
@@ -204,7 +205,11 @@ def _own_values(script: Script) -> Iterator[Remark]:
             continue
         message, tier = _OWN[report.about]
         shows = tuple((script.path(node), node) for node in report.leaves)
-        yield Remark(NAME, script.path(report.node), report.node, message, tier, about=f"`{report.text}`", shows=shows)
+        yield Remark(NAME, script.path(report.node), report.node, message, tier, about=_quoted(report.text), shows=shows)
+
+
+def _quoted(code: str) -> str:
+    return f"`{code}`" if len(code) <= _LONGEST else f"`{code[: _LONGEST - 3]}...`"
 
 
 def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:

@@ -80,7 +80,7 @@ def note_on_file(evidence: Evidence, opened: str | None) -> str | None:
 
 def told_same_data(evidence: Evidence) -> list[str]:
     """The notes of the rewrite that say that all ranks compute on the same data."""
-    return [note for note in evidence.notes if "same data" in note]
+    return [n for n in evidence.notes if "same data" in n or "data are replicated on every process" in n]
 
 
 def batch_sizes(trace: Trace) -> set[int]:

@@ -75,7 +75,7 @@ def _page(verdict: Verdict) -> Iterator[str]:
     yield "</div><div><h2>The change</h2>"
     yield f"<pre><code>{''.join(map(_diff_line, verdict.diff.splitlines()))}</code></pre></div></div>"
     if verdict.notes:
-        yield f"<h2>Left for a person</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in verdict.notes)}</ul>"
+        yield f"<h2>For you to review</h2><ul>{''.join(f'<li>{escape(note)}</li>' for note in verdict.notes)}</ul>"
     yield "</body></html>"
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from accelify.report.colour import Paint, plain
 from accelify.verify.verdict import Row, Status, Verdict, Which
 
-_MARKS = {Status.HOLDS: ("ok", "green"), Status.NATURE: ("~", "yellow"), Status.NOTHING: ("-", "dim")}
+_COLOURS = {Status.HOLDS: "green", Status.NATURE: "yellow", Status.NOTHING: "dim", Status.DIFFERS: "bold red"}
 _STYLES = ("bold green", "bold red", "bold red")
-_DIFFERS = ("DIFFERS", "bold red")
 
 
 def render(verdict: Verdict, paint: Paint = plain, width: int | None = None) -> str:
@@ -41,10 +40,10 @@ def _lines(verdict: Verdict, paint: Paint, width: int | None) -> Iterator[str]:
 
 
 def _row(row: Row, paint: Paint, width: int | None) -> Iterator[str]:
-    mark, style = _MARKS.get(row.status, _DIFFERS)
-    front = f"  {mark:<8}{row.name:<14} "
+    mark = row.status.value.upper() if row.status is Status.DIFFERS else row.status.value
+    front = f"  {mark:<11}{row.name:<14} "
     words = row.words + (f" [{row.place}]" if row.place else "")
     lines = textwrap.wrap(words, max((width or 0) - len(front), 40), break_on_hyphens=False) if width else [words]
-    yield paint(style, front[: 2 + len(mark)]) + front[2 + len(mark) :] + lines[0]
+    yield paint(_COLOURS[row.status], front[: 2 + len(mark)]) + front[2 + len(mark) :] + lines[0]
     for line in lines[1:]:
         yield " " * len(front) + line

@@ -115,7 +115,7 @@ def test_items_that_the_script_shards_itself() -> None:
 def test_it_names_what_counts_steps(test: str) -> None:
     batch = f"n += 1\nif {test}:\n    print(n)"
     result = run(script(before="rows = torch.randn(8, 2, 4)\nn = 0", batch=batch))
-    (number,) = re.findall(r"\(counted in line (\d+)\)", note(result).message)
+    (number,) = re.findall(r"\(they are counted in line (\d+)\)", note(result).message)
     assert line(result, int(number)) == f"if {test}:"
     checked = run(script(before="rows = torch.randn(8, 2, 4)", set_up="assert len(loader) % 2 == 0"))
     (number,) = re.findall(r"A check of the number of batches \(line (\d+)\)", note(checked).message)

@@ -83,7 +83,9 @@ def test_losses_that_are_no_numbers_are_words() -> None:
 
 def test_text_says_what_differs_and_where() -> None:
     said = text.render(DIFFERS)
-    assert "  DIFFERS    gradients      the gradient of fc.weight is half the original's at step 1 [train.py:9]\n" in said
+    assert (
+        "  DIFFERS    gradients      the gradient of fc.weight is half the original's at step 1 [train.py:9]\n" in said
+    )
     assert said.endswith("train.py: differs (gradients) in 3 s\n")
     assert "train.py: proven, but for what differs by nature (losses) in 0 s" in text.render(PROVEN)
     assert "could not run: the original itself fails:" in text.render(FAILED)

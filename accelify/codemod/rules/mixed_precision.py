@@ -159,7 +159,8 @@ def _autocast(script: Script, place: ast.expr) -> Iterator[Change]:
     if accelerator is None or script.path(place) not in script.files:
         return  # means the same as it stands
     edit = Replace(place, partial(_code, code=f"{accelerator}.autocast()"), reads=(accelerator.split(".")[0],))
-    yield Change(NAME, script.path(place), place.lineno, "`accelerator.autocast` uses the precision that the run is started with", (edit,))
+    reason = "`accelerator.autocast` uses the precision that the run is started with"
+    yield Change(NAME, script.path(place), place.lineno, reason, (edit,))
 
 
 def _use(script: Script, call: ast.Call) -> Iterator[Change | Obstacle]:

@@ -205,7 +205,8 @@ def _own_values(script: Script) -> Iterator[Remark]:
             continue
         message, tier = _OWN[report.about]
         shows = tuple((script.path(node), node) for node in report.leaves)
-        yield Remark(NAME, script.path(report.node), report.node, message, tier, about=_quoted(report.text), shows=shows)
+        about = _quoted(report.text)
+        yield Remark(NAME, script.path(report.node), report.node, message, tier, about=about, shows=shows)
 
 
 def _quoted(code: str) -> str:

@@ -65,9 +65,9 @@ def test_what_is_left_is_done_otherwise() -> None:
 # Devices.
 
 
-@pytest.mark.parametrize("test", ["device == 'cuda'", "'cuda' in device", "device != 'cpu'"])
+@pytest.mark.parametrize("test", ["device == 'cuda'", "'cuda' in device", "device != 'cpu'", "CUDA == device"])
 def test_a_device_that_is_compared_with_text_stays_text(test: str) -> None:
-    text = script(prepared=f"if {test}:\n    print(1)", batch="x, y = x.to(device), y.to(device)")
+    text = script(prepared=f"CUDA = 'cuda'\nif {test}:\n    print(1)", batch="x, y = x.to(device), y.to(device)")
     plain = text.replace(
         'torch.device("cuda" if torch.cuda.is_available() else "cpu")', "'cuda' if use_cuda else 'cpu'"
     )

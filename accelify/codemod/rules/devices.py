@@ -278,8 +278,8 @@ def _texts_in(script: Script, node: ast.AST) -> list[ast.expr]:
     """`device` of `device == "cuda"`, of `autocast(device)` and of `device.startswith("cuda")`."""
     if isinstance(node, ast.Compare) and all(isinstance(o, (ast.Eq, ast.NotEq, ast.In)) for o in node.ops):
         sides = [node.left, *node.comparators]
-        literal = [n for n in sides if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-        return [n for n in sides if literal and isinstance(n, (ast.Name, ast.Attribute))]
+        is_with_text = any(_is_text(script, n) for n in sides)
+        return [n for n in sides if is_with_text and isinstance(n, (ast.Name, ast.Attribute))]
     if not isinstance(node, ast.Call):
         return []
     if any(names.is_autocast(n) or names.is_scaler(n) for n in script.program.called(node)):
@@ -287,6 +287,12 @@ def _texts_in(script: Script, node: ast.AST) -> list[ast.expr]:
     if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, (ast.Name, ast.Attribute)):
         return []  # `"cuda:{}".format(gpu)` makes a text, and asks for none
     return [node.func.value] if methods.is_of("string", node.func.attr) else []
+
+
+def _is_text(script: Script, node: ast.expr) -> bool:
+    """Whether an expression is a text that is written out, here or where a constant gets it: `"cuda"`, `CUDA`."""
+    values = script.program.values(node)
+    return bool(values) and all(isinstance(v, Constant) and isinstance(v.value, str) for v in values)
 
 
 def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:

@@ -25,6 +25,7 @@ class Access:
 
     sites: what needs it. after: the statement of its home after which it can be created; None where any will do.
     created_below: the statement of each home below which it is created: an import, or what may set anything.
+    run_before: the functions that a home's module calls before it is created, and what they call.
     shared_by: for homes that get it from another module, the import of that module in their file, and its name there.
     """
 
@@ -33,10 +34,12 @@ class Access:
     sites: tuple[ast.AST, ...]
     after: ast.stmt | None = None
     created_below: dict[Scope, ast.stmt | None] = field(init=False, repr=False, compare=False)
+    run_before: frozenset[Scope] = field(init=False, repr=False, compare=False)
     shared_by: dict[Scope, tuple[ast.stmt, str]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "created_below", {root: self._creation(root) for root in self.reach.homes})
+        object.__setattr__(self, "run_before", frozenset(self._run_before()))
         found = {home: self._shared(home.root) for home in self.reach.homes}
         object.__setattr__(self, "shared_by", {home: named for home, named in found.items() if named is not None})
 
@@ -47,8 +50,19 @@ class Access:
         if self.after is not None and frame is self.program.frame(self.after) and not self._is_after_creation(node):
             return None
         if found is None or frame.kind != "module":
-            return found
+            return None if found == self.reach.name and frame in self.run_before else found
         return found if self._is_after_home(node, frame) else None
+
+    def _run_before(self) -> set[Scope]:
+        early: set[Scope] = set()
+        for root in self.reach.homes:
+            if root.kind == "module" and root not in self.reach.guarded:
+                last = self.after or self.created_below[root]
+                calls = (
+                    c for c in self.program.calls_in(root) if last is not None and self.program.before_end(c, last)
+                )
+                early |= {f for call in calls for f in self.program.flow.callees.get(call, ())}
+        return self.program.run_from(early) - set(self.reach.parameters)
 
     def _is_after_creation(self, node: ast.AST) -> bool:
         if self.after is None or isinstance(node, ast.Module):

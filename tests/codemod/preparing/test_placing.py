@@ -123,3 +123,15 @@ def test_the_accelerator_of_a_module_that_is_imported(train: str, imports: str, 
     access = Facts(files).script.access
     assert {home.module for home in access.reach.homes} == {"main.py", "data.py"}
     assert [module for _, module in access.shared_by.values()] == ([name] if name else [])
+
+
+@pytest.mark.parametrize("call", ["plot()", "shown = [plot() for _ in range(2)]", "def show():\n    plot()\nshow()"])
+def test_it_is_not_there_in_a_function_that_runs_before(call: str) -> None:
+    imports = f"def plot():\n    print(1)\n{call}\nimport random"
+    found, facts = access(imports=imports)
+    assert found.at(facts.call("print(1)")) is None
+
+
+def test_it_is_there_in_a_function_that_runs_after() -> None:
+    found, facts = access(imports="def plot():\n    print(1)\nimport random", end="plot()")
+    assert found.at(facts.call("print(1)")) == "accelerator"

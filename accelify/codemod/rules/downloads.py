@@ -51,8 +51,14 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 
 def _downloads(script: Script) -> Iterator[ast.Call]:
-    for call in script.program.calls:
-        if _may_download(script, call) and _is_run(script, call) and not script.written.guarding.is_cached(call):
+    """The calls that download by themselves, and those of functions in which none is known to do so."""
+    calls = [c for c in script.program.calls if _may_download(script, c) and _is_run(script, c)]
+    frames = {script.program.frame(c) for c in calls} | {
+        script.program.frame(s) for s in script.written.guarding.cached
+    }
+    for call in calls:
+        inner = script.program.run_from(script.program.flow.callees.get(call, ()))
+        if frames.isdisjoint(inner) and not script.written.guarding.is_cached(call):
             yield call
 
 

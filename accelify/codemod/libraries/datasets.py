@@ -13,7 +13,7 @@ role=loader returns=loader traits=torch_loader+yields_graphs keeps=0
 traits=torch_loader+yields_graphs returns=loader keeps=0
     torch_geometric.loader dgl.dataloading: *
 role=loader returns=loader keeps=0
-    torchtext.data torchtext.legacy.data: *Loader *Iterator
+    torchtext.data: *Loader *Iterator
 returns=number rows=count traits=shape_only
     <loader> <dataset> <sampler>: __len__
 returns=sampler traits=attribute
@@ -70,6 +70,8 @@ effects=reads_files+asks_network
     nltk: *
     spacy: load
     torchtext.vocab: *
+effects=reads_files+asks_network+writes_files traits=fetches
+    torchtext.vocab: GloVe FastText CharNGram Vectors
     gensim: *
 effects=asks_network+writes_files
     nltk: download

@@ -101,6 +101,7 @@ imageio.v2 imageio
 imageio.v3 imageio
 pytorch_lightning lightning.pytorch
 lightning lightning.pytorch
+torchtext.legacy torchtext
 pytorch_transformers transformers
 pytorch_pretrained_bert transformers
 horovod.tensorflow horovod.torch

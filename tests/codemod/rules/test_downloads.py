@@ -17,9 +17,27 @@ from tests.codemod.training_scripts import script
         ("from torchvision.datasets import MNIST", "MNIST('data', download=True)", True),
         ("from torchvision.datasets import MNIST", "MNIST('data', download=False)", False),
         ("from torchvision.datasets import MNIST", "MNIST('data')", False),
+        ("from torchtext.legacy import datasets", "datasets.UDPOS.splits([])", True),
+        ("from torchtext.vocab import GloVe", "GloVe(name='6B')", True),
         ("from sklearn.datasets import load_iris", "load_iris()", False),
     ],
 )
 def test_which_data_sets_are_fetched(imported: str, made: str, waits: bool) -> None:
     after = run(script(imports=imported, before=f"rows = {made}")).after.decode()
     assert (f"with accelerator.main_process_first():\n    rows = {made}" in after) is waits
+
+
+OWN = """
+class Gray:
+    def __init__(self, download):
+        self.rows = MNIST("data", download=download)
+"""
+
+
+@pytest.mark.parametrize("made", ["Gray(download=True)", "build(download=True)"])
+def test_one_block_for_what_is_fetched_in_a_function(made: str) -> None:
+    build = "def build(download):\n    return Gray(download=True).rows"
+    before = f"{OWN}\n{build}\nrows = {made}"
+    after = run(script(imports="from torchvision.datasets import MNIST", before=before)).after.decode()
+    assert after.count("main_process_first") == 1
+    assert "with accelerator.main_process_first():\n            self.rows = MNIST" in after

@@ -62,7 +62,7 @@ class Guarding:
         """The calls that may read a file, or look at it, after the process that writes it has done so."""
         written: dict[object, list[ast.Call]] = {}
         for call in self.program.calls:
-            if self.alone.becomes_a_save(call) or self.alone.writes(call):
+            if not self.is_cached(call) and (self.alone.becomes_a_save(call) or self.alone.writes(call)):
                 for path in self._paths(self.alone.effects.of_call(call).files_written):
                     written.setdefault(self.place_of(path), []).append(call)
         for call in self.program.calls:

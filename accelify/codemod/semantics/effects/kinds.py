@@ -76,9 +76,17 @@ class Kinds:
         return tuple(found) or None
 
     def _of_any(self, node: ast.expr, method: str) -> tuple[Row, ...]:
-        """The rows of all kinds; without that of modules where no module can be: the value flow follows modules."""
-        rows, of_module = table.members(method), table.member("module", method)
+        """The rows of the kinds that libraries made, as far as the value flow knows, else of all kinds.
+
+        Without that of modules where no module can be: the value flow follows modules.
+        """
         values = self.program.values(node)
+        made = {table.kind_made_by(v.name) if isinstance(v, Made) else None for v in values}
+        if made and None not in made:
+            known = [_row_of(kind, method) for kind in sorted(filter(None, made))]
+            if all(known):
+                return tuple(dict.fromkeys(row for each in known for row in each))
+        rows, of_module = table.members(method), table.member("module", method)
         roots = [v.root if isinstance(v, Member) else v for v in values]
         if any(isinstance(r, Made) and r.name is not None and table.function(r.name) is None for r in roots):
             return ()  # of a library that the table does not know

@@ -83,11 +83,13 @@ class LibraryCalls:
             reads = not writes or "+" in mode
         if row.has(Effect.CHANGES_LIBRARY) and not call.args and all(k.arg != "filename" for k in call.keywords):
             writes = False  # `logging.basicConfig` without a file
-        if writes and self._is_only_read(call):
+        unpacks = row.has(Trait.DOWNLOADS)  # into another place than the archive
+        if writes and not unpacks and self._is_only_read(call):
             reads, writes = True, False
         if not reads and not writes:
             return EMPTY
-        paths = self._opened_paths(call) if row.has(Trait.OPENS) else self._paths(call)
+        given = (*call.args, *(k.value for k in call.keywords))
+        paths = self._opened_paths(call) if row.has(Trait.OPENS) else (unpacks and given) or self._paths(call)
         buffers = [p for p in paths if self.kinds.of(p) == {"buffer"}]
         if buffers and len(buffers) == len(paths):
             return Summary(writes=frozenset(p for b in buffers for p in self.aliases.within(b, ("*",))))

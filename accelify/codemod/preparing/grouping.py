@@ -90,7 +90,7 @@ class Grouper:
         text, found = item.anchor or item.text, statement
         while True:
             outer = self._outer(found, item)
-            if outer is None or not self._is_bound_after(outer, text):
+            if outer is None or not self._is_bound_after(outer, text, item):
                 return found
             if isinstance(outer, ast.Try) and self._is_needed_between(statement, outer, item):
                 return found
@@ -112,9 +112,15 @@ class Grouper:
         )
         return parent if isinstance(parent, ast.Try) and is_in_handler else None
 
-    def _is_bound_after(self, statement: ast.stmt, text: str) -> bool:
-        """Whether a name is bound whenever what follows a statement runs, if it ever does."""
+    def _is_bound_after(self, statement: ast.stmt, text: str, item: Item) -> bool:
+        """Whether a name is bound whenever what follows a statement runs, if it ever does.
+
+        In a loop that trains, by the round itself: what was bound before has been prepared before.
+        """
         writes = self._writes(self.program.frame(statement), text)
+        loop = next((a for a in self.program.loops_round(statement) if self._uses(a, item)), None)
+        if loop is not None:
+            writes = [w for w in writes if self.program.inside(w, loop)]
         return self.program.control_flow(statement).is_covered_after(writes, statement)
 
     def _writes(self, frame: Scope, text: str) -> list[ast.expr]:

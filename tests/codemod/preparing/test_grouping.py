@@ -122,3 +122,24 @@ def test_what_is_read_before_the_others_are_ready_is_prepared_first() -> None:
 def test_what_is_made_later_is_prepared_later() -> None:
     found = groups(set_up="print(model)\nother = DataLoader(rows)\n", end="for z in other: model(z)\n")
     assert all("other" not in items or "other" in anchor for anchor, items in found)
+
+
+ANEW = """\
+model = nn.Linear(4, 1)
+loader = DataLoader(data, batch_size=4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(9):
+    {condition}:
+        optimizer = torch.optim.Adam(model.parameters())
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("condition", ["if epoch == 5", "if epoch and epoch % 3 == 0", "if model(data[0][0]) > 2"])
+def test_what_a_round_makes_anew_is_prepared_where_it_is(condition: str) -> None:
+    after = migrated(HEAD + ANEW.format(condition=condition))
+    again = [line for line in after.split("\n") if "optimizer = accelerator.prepare(optimizer)" in line]
+    assert [line.startswith(" " * 8) for line in again] == [True]

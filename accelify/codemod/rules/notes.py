@@ -23,7 +23,7 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import decided_apart
-from accelify.codemod.metrics.progress import overlong_rounds, overstated_bars, shrunken_schedules
+from accelify.codemod.metrics.progress import Ends, overlong_rounds, overstated_bars, shrunken_schedules
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
 from accelify.codemod.result import Tier
@@ -100,6 +100,12 @@ def find(script: Script) -> Iterator[Remark]:
     ):
         for length in lengths(script.metrics):
             yield Remark(NAME, script.path(length), length, message, tier)
+    for number, length in Ends(script.metrics).find():
+        message = (
+            f"`{ast.unparse(number)}` counts this process's rounds and does not come to `{ast.unparse(length)}`, the "
+            "number of all processes' rounds: do after the loop what belongs to its end"
+        )
+        yield Remark(NAME, script.path(number), number, message, Tier.REVIEW)
     for counter, picked in counted_off(script.metrics):
         message = f"`{counter}` counts this process's batches: " if counter else ""
         message += (

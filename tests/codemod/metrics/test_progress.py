@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.progress import StepCounts, overstated_bars, shrunken_schedules
+from accelify.codemod.metrics.progress import Ends, StepCounts, overstated_bars, shrunken_schedules
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import STEP, script, training
 
@@ -350,3 +350,42 @@ def test_what_of_a_loss_follows_a_count_of_steps(loss: str, found: list[str]) ->
     everything = texts(StepCounts(facts.script.metrics).in_losses())
     assert [text for text in everything if text in found] == found
     assert bool(everything) is bool(found)
+
+
+MEASURES = """\
+class Bar:
+    def __init__(self, n):
+        self.n = n
+    def step(self, i):
+        print(i, self.n)
+other = DataLoader(rows, batch_size=2)
+def progress(i, n):
+    print(i / n)
+"""
+MEASURED = """\
+total, n, bar, count = 0.0, 0, Bar(n=len(other)), len(other)
+with torch.no_grad():
+    for i, (x, y) in enumerate(other):
+        total += nn.functional.mse_loss(model(x), y).item()
+        n += 1
+        {measured}
+print(total / len(other))
+"""
+
+
+@pytest.mark.parametrize(
+    ("measured", "found"),
+    [
+        ("if i == len(other) - 1: print(total)", [("i", "len(other) - 1")]),
+        ("if n >= count: print(total)", [("n", "count")]),
+        ("progress(i, len(other))", [("i", "len(other)")]),
+        ("bar.step(i + 1)", [("i + 1", "len(other)")]),
+        ("print(i / len(other))", []),
+        ("if i == 7: print(total)", []),
+        ("if n == len(rows): print(total)", []),
+    ],
+)
+def test_ends_that_no_process_comes_to(measured: str, found: list[tuple[str, str]]) -> None:
+    facts = training(before=MEASURES, end_of_epoch=MEASURED.format(measured=measured))
+    assert facts.script.metrics.sharded
+    assert [tuple(map(ast.unparse, pair)) for pair in Ends(facts.script.metrics).find()] == found

@@ -22,7 +22,7 @@ INTERRUPTED = 130  # 128 plus SIGINT, as shells count
 COMMANDS = {
     "rewrite": "Migrate training scripts, or show and check what would change.",
     "check": "Find mistakes in scripts that run on many processes.",
-    "explain": "Print what a rule does, and why.",
+    "explain": "Explain a rule: the name beside each line of a report.",
     "why": "Print what is known about a line, and why it changes or stays.",
     "launch": "Run a script on one process or many, on one machine or many.",
     "verify": "Prove by running that the migrated script trains the same model.",

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -48,7 +49,7 @@ FOREIGN = {
     *("--signal", "--requeue", "--output", "--kill-on-bad-exit"),
 }
 
-# The files of docs/output.md, which the page describes.
+# The files of docs/output.md, which the page describes; docs/declined.md shows the second one.
 OTHERS = {
     "draw.py": """import torch
 
@@ -124,6 +125,8 @@ def furnish(folder: Path, page: Path) -> None:
     (folder / "train.ipynb").write_text(json.dumps(notebook))
     for name, text in OTHERS.items() if page.name == "output.md" else ():
         (folder / name).write_text(text)
+    if page.name == "declined.md":
+        (folder / "train.py").write_text(OTHERS["by_hand.py"])
     for language in ("python", "text", "toml"):
         for block in blocks(page, language):
             if block.title:
@@ -182,6 +185,29 @@ def test_the_diff_in_the_first_screen_is_what_comes_out(tmp_path: Path, monkeypa
     assert result.stdout == blocks(ROOT / "README.md", "diff")[0].text
 
 
+def test_the_other_diff_is_what_becomes_of_its_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shown,) = (block.text for page in PAGES[1:] for block in blocks(page, "diff"))
+    before = "".join(line[1:] for line in shown.splitlines(keepends=True) if line.startswith("-"))
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(f"{before}\nset_seed(0)\naccelerator = Accelerator()\n")
+    said = CliRunner().invoke(main, ["rewrite", "--diff", "train.py"]).stdout
+    assert shown in said
+
+
+def test_the_json_that_is_shown_is_valid() -> None:
+    ((page, shown),) = ((page, block.text) for page in PAGES for block in blocks(page, "json"))
+    assert page.name == "output.md"
+    jsonschema.validate(json.loads(shown), json.loads((ROOT / "accelify" / "report" / "schema.json").read_text()))
+
+
+def test_no_output_is_shown_that_nothing_compares() -> None:
+    """Output stands under its command, in a `console` block; the other languages have a test below or above."""
+    checked = {"console", "python", "yaml", "toml", "bash", "diff", "json"}
+    for page in PAGES:
+        others = [match[1] for match in FENCE.finditer(page.read_text(encoding="utf-8")) if match[1] not in checked]
+        assert others == (["text"] if page.name == "notebooks.md" else []), name_of(page)  # which is a cell
+
+
 def test_the_quickstart_changes_the_same_script() -> None:
     assert plain_script() in {b.text for b in blocks(ROOT / "docs" / "quickstart.md", "python")}
 
@@ -231,7 +257,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 def test_every_link_leads_to_a_file() -> None:
     """Anchors are checked where the site is built."""
-    for page in [*PAGES, *ROOT.glob("*.md")]:
+    for page in [*PAGES, *ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md"]:
         for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             if "://" not in link and link not in GENERATED:
                 assert (page.parent / link).exists(), f"{name_of(page)}: {link}"

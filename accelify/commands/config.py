@@ -19,10 +19,12 @@ HELP = {"help_option_names": ["-h", "--help"]}
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), help=f"The file to write, .toml or .yaml. [{DEFAULT_FILE}]"
 )
-@click.option("--user", is_flag=True, help="Write the user's file, which counts only with `launch --user-config`.")
+@click.option(
+    "--user", is_flag=True, help="Write your personal file, which only `accelify launch --user-config` reads."
+)
 @click.pass_context
 def command(ctx: click.Context, defaults: bool, output: Path | None, user: bool) -> None:
-    """Ask how this project is to be launched, and write the answers into a file of the project."""
+    """Ask how this project is to be launched, and save the answers in a file of the project."""
     if ctx.invoked_subcommand is None:
         _run(lambda: _write(output, user, {} if defaults else _ask()))
 

@@ -7,17 +7,28 @@ import sys
 import click
 
 
-@click.command(short_help="Print what a rule does, and why.")
-@click.argument("rule", required=False, metavar="[RULE]")
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from accelify.codemod import checks, rules
+
+    return [name for name in (*rules.pages(), *checks.pages()) if name.startswith(incomplete)]
+
+
+@click.command(short_help="Explain a rule.")
+@click.argument("rule", required=False, metavar="[RULE]", shell_complete=_complete)
 def command(rule: str | None) -> None:
-    """Print the page of RULE: what it changes, why, and what it leaves alone. Without RULE, list them all."""
+    """Print the page of RULE, the name beside each line of a report: what it changes, why, and what it leaves alone.
+
+    Without RULE, list all rules.
+    """
     from accelify.codemod import checks, rules
 
     known = {**rules.pages(), **checks.pages()}
     if rule is None:
         width = max(map(len, known))
-        for name, page in known.items():
-            click.echo(f"{name:{width}}  {page.splitlines()[0]}")
+        for kind, pages in {"rewrite": rules.pages(), "check": checks.pages()}.items():
+            click.echo(f"Rules of `accelify {kind}`:")
+            for name, page in pages.items():
+                click.echo(f"  {name:{width}}  {page.splitlines()[0]}")
         return
     if rule not in known:
         from accelify.errors import did_you_mean

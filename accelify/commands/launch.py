@@ -57,7 +57,7 @@ def command(script: str, arguments: tuple[str, ...], kind: str | None, **flags: 
     """Run SCRIPT with its ARGUMENTS on one or many processes.
 
     One process is the script itself, as if started by python. With more, rank 0's output is shown and the others' is
-    kept until all have succeeded. What follows SCRIPT is the script's own.
+    kept until all have succeeded. Arguments after SCRIPT are passed to it.
     """
     from accelify.errors import AccelifyError
     from accelify.runtime.launch.launch import run_launch

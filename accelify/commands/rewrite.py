@@ -67,13 +67,15 @@ class Mode:
 @click.option("--diff", is_flag=True, help="Print the change as a diff, and write nothing.")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
 @with_settings
-@click.option("--show-settings", is_flag=True, help="Print the settings and where each comes from, and end.")
+@click.option("--show-settings", is_flag=True, help="Print the settings and where each comes from, and exit.")
 @output_options.output_format(
-    "All but text have stdout to themselves: json for programs, sarif for code scanning, github for workflows."
+    "json for programs, sarif for code scanning, github for workflows; with these, stdout has nothing else."
 )
 @output_options.output_file
-@click.option("-q", "--quiet", is_flag=True, help="Report only what is left for a person.")
-@click.option("-v", "--verbose", is_flag=True, help=f"Report every change, also of more than {FEW} files.")
+@click.option(
+    "-q", "--quiet", is_flag=True, help="Report only what needs your attention: reasons for declining, notes, errors."
+)
+@click.option("-v", "--verbose", is_flag=True, help=f"Report every change of every file, even of more than {FEW}.")
 @click.option("--statistics", is_flag=True, help="Print counts by rule, instead of the report.")
 @click.option("-n", "--no-cache", is_flag=True, help="Neither read nor keep results of earlier runs.")
 @click.option(
@@ -83,7 +85,11 @@ class Mode:
     metavar="DIR",
     help="Where to keep these results.  [default: .accelify_cache beside pyproject.toml, or at the repository's top]",
 )
-@click.option("--verify", is_flag=True, help="Run each script before and after, and change only what is proven.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Run each script before and after, and write only migrations that train the same model.",
+)
 @click.option("--stdin-filename", default="-", metavar="NAME", help="What to call the script that `-` reads.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0, whatever became of the files.")
 @output_options.jobs
@@ -107,14 +113,15 @@ def command(
 ) -> None:
     """Migrate training scripts, in place.
 
-    PATH is a script or a notebook; a folder, for those in it, apart from what .gitignore names, virtual environments
-    and hidden folders; or `-`, to read a script on stdin and write it on stdout. A script is migrated whole, or left as
-    it is with the reasons. Settings come from here, and from [tool.accelify.rewrite] in the nearest pyproject.toml.
+    PATH is a script, a notebook, a folder, or `-` to read a script on stdin and write it to stdout. In a folder, all
+    scripts and notebooks are read, except hidden folders, virtual environments, and what .gitignore names. A script is
+    migrated completely, or left as it is, with the reasons. Settings come from the options below and from
+    [tool.accelify.rewrite] in the nearest pyproject.toml.
 
     \b
     Exit status:
       0  done, or nothing to do
-      1  something is left for a person: a file was declined, or would change under --check
+      1  something needs your attention: a file was declined, or would change under --check
       2  an error: a file could not be read, parsed or written
     """
     if not paths and not show_settings:

@@ -33,12 +33,15 @@ _FILES = (
         "--per-file-ignores",
         multiple=True,
         metavar="PATTERN:RULE,...",
-        help="Leave rules out in the files that a pattern means.",
+        help="Leave these rules out in the files that match the pattern.",
     ),
     click.option(
-        "--exclude", multiple=True, metavar="PATTERN,...", help="What to skip in folders, instead of the default."
+        "--exclude",
+        multiple=True,
+        metavar="PATTERN,...",
+        help="What to skip in folders, instead of build, dist, node_modules and the like.",
     ),
-    click.option("--extend-exclude", multiple=True, metavar="PATTERN,...", help="What to skip in folders besides."),
+    click.option("--extend-exclude", multiple=True, metavar="PATTERN,...", help="What else to skip in folders."),
     click.option(
         "--force-exclude/--no-force-exclude", default=None, help="Skip excluded files even if they are named."
     ),
@@ -52,7 +55,7 @@ _OF_REWRITE = (
     click.option(
         "--keep-global-batch/--no-keep-global-batch",
         default=None,
-        help="Let all processes share the script's batch size, so that its learning rate stays right.",
+        help="Divide each of the script's batches between the processes, so that its learning rate stays right.",
     ),
     click.option(
         "--runtime",

@@ -20,7 +20,7 @@ import click
 @click.option("--num-processes", metavar="N|auto", help="Processes on this machine. [as configured, else 2]")
 @click.option("--config-file", type=click.Path(path_type=Path), help="Read this file and no other.")
 def command(**flags: Any) -> None:
-    """Check on several processes that they find each other, talk, and train one model together."""
+    """Check that several processes find each other, exchange tensors, and train one model together."""
     from accelify.errors import AccelifyError
     from accelify.runtime.launch.config import config_files, resolve
     from accelify.runtime.launch.detection import detect

@@ -25,15 +25,27 @@ OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the s
     metavar="NEW",
     help="A migrated script to compare with, instead of accelify's.",
 )
-@click.option("--also", multiple=True, type=click.Path(path_type=Path), metavar="PATH", help="Rewrite this file too.")
+@click.option(
+    "--also",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Migrate this file, too: one that no import leads to.",
+)
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, package.train, run as by `python -m`.")
 @click.option(
-    "--processes", type=click.IntRange(min=2), default=2, show_default=True, help="Processes of the third run."
+    "--processes", type=click.IntRange(min=2), default=2, show_default=True, help="Processes of the runs on several."
 )
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help=STEPS)
-@click.option("--full", is_flag=True, help="Run until the script ends, instead of some steps.")
-@click.option("--synthetic", is_flag=True, help="Small made-up data for datasets that are not here.")
-@click.option("--pretend-gpu/--no-pretend-gpu", default=True, help="Whether to run on pretend GPUs, too.")
+@click.option("--full", is_flag=True, help="Run until the script ends, instead of for some steps.")
+@click.option(
+    "--synthetic", is_flag=True, help="Use small made-up data in place of data sets that are not on this machine."
+)
+@click.option(
+    "--pretend-gpu/--no-pretend-gpu",
+    default=True,
+    help="Also run on pretend GPUs, which find mistakes of devices without a GPU.  [default: pretend-gpu]",
+)
 @click.option(
     "--timeout", type=SECONDS, default=600.0, show_default=True, metavar="SECONDS", help="Longest time for one run."
 )
@@ -43,7 +55,7 @@ OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the s
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="After this time without progress a rank counts as hanging.",
+    help="After this time without progress, a process counts as hanging.",
 )
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
@@ -68,7 +80,9 @@ def command(
     output_format: str,
     html: Path | None,
 ) -> None:
-    """Run SCRIPT with its ARGUMENTS as it is, and migrated on one process, on several and as launched, and compare.
+    """Run SCRIPT with its ARGUMENTS before and after migration, and compare what the runs compute.
+
+    The migrated script runs on one process, on several, and as `accelify launch` starts it.
 
     Options come before SCRIPT. Everything runs in temporary copies, on the CPU; your folder is only read. The migration
     is what `accelify rewrite` makes, with the settings of [tool.accelify.rewrite] in the nearest pyproject.toml.

@@ -107,7 +107,7 @@ Left alone: callers where more than a few could be meant: name those that are to
 Why: nothing that a person wrote is lost silently.
 Left alone: comments on lines that stay.
 """,
-    "suppressions": """Say which comments for accelify leave nothing out, or cannot be read.
+    "suppressions": """Report comments for accelify that have no effect or cannot be read.
 
     loss.backward()  # accelify: ignore[backwards]    there is no rule `backwards`
 

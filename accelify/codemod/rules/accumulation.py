@@ -9,7 +9,8 @@
 Why: what the script does by hand stays right over many processes, but exchanges gradients for every batch.
 `accelerator.accumulate(model)` means the same where an epoch has a multiple of so many batches, and exchanges them once
 for each step.
-Left alone: all of it. Nothing is said unless the loss is divided by the same number, and all steps are conditional.
+Left alone: everything; the rule only reports. Nothing is said unless the loss is divided by the same number, and all
+steps are conditional.
 """
 
 from __future__ import annotations

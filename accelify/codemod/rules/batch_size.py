@@ -7,7 +7,7 @@ the steps; a loop that asks for as many batches as a number says takes as many s
 `--keep-global-batch` writes `Accelerator(split_batches=True)`: the processes divide each batch between them, and the
 learning rate, the steps of an epoch and all schedules stay as they are. So it is done where `nn.DataParallel` goes,
 which divided each batch between the GPUs, unless `device_ids` names one alone.
-Left alone: all of it.
+Left alone: everything; the rule only reports.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     torch.save(model.state_dict(), path)    ->    accelerator.save(model.state_dict(), path)
 
-Why: N processes that write one file at once leave a mixture; a run that is stopped while it writes leaves half of it.
+Why: N processes that write one file at once damage it; a run that is stopped while it writes leaves half of it.
 Where the accelerator does not reach, as in an imported file's `EarlyStopping`, the function `accelify.runtime.save`
 does the same, and what copies the file there is left to the process that wrote it. A process that loads what may have
 been saved before waits first; where the accelerator does not reach what loads it, the training waits after the save.

@@ -4,7 +4,7 @@
     def init(rank): dist.init_process_group(...)    in a changed file, where the script never calls it
 
 Why: a reader takes a changed file for a migrated one, so whatever it still moves, wraps or distributes is listed.
-Left alone: all of it; each process has a GPU of its own as the current one. What is moved to the device that the
+Left alone: everything; each process has a GPU of its own as the current one. What is moved to the device that the
 changed files hand on is not listed: that is the process's own.
 """
 

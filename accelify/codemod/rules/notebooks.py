@@ -3,7 +3,7 @@
     accelerator = Accelerator()   a notebook's kernel is one process; `notebook_launcher` starts several, in a function
 
 Why: a migrated notebook runs as before, and nothing in it starts more than one process.
-Left alone: all of it. How cells become functions is yours to decide.
+Left alone: everything; the rule only reports. How cells become functions is yours to decide.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@
     if args.distributed:                                   ->    if dist.get_world_size() > 1:
         meter.synchronize()
 
-Why: an Accelerator is the same in one process and in many. What is left is a script that a launcher has started, and
-the rule `distributed` takes that apart. In one process it does then what it did with its distribution switched off.
+Why: an Accelerator is the same in one process and in many. What is left is a script for several processes, which the
+rule `distributed` migrates. In one process the result does what the script did with its distribution switched off.
 Left alone: conditions whose branches differ in more than how data, models and processes are placed; where such a branch
 also starts the processes, wraps a model or makes a sampler, the file is declined, with the lines.
 """

@@ -5,7 +5,7 @@
     dx = layer.backward(dy)    gives something back, as no tensor's backward pass does
 
 Why: by their names alone these lines look like ones that a migration has forgotten.
-Left alone: all of it.
+Left alone: everything; the rule only reports.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
 Why: a scheduler that waits for a plateau compares losses, and each process has its own: their learning rates would
 diverge, and the copies of the model with them. A schedule that counts steps takes N times as many epochs, and so does
 one that counts samples where each batch is divided between the processes: a note says so.
-Left alone: what is everyone's already: a sum that is reduced, an evaluation that is not sharded or is gathered; and
-schedules that count epochs, or parts of one, as `step / len(loader)` does.
+Left alone: values that all processes share already: a sum that is reduced, an evaluation that is not sharded or is
+gathered; and schedules that count epochs, or parts of one, as `step / len(loader)` does.
 """
 
 from __future__ import annotations

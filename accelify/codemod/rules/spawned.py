@@ -1,11 +1,12 @@
-"""Call what a script starts in processes of its own: the launcher has started them.
+"""Call the function that a script starts in several processes directly: `accelify launch` starts the processes.
 
     def worker(gpu, ngpus, args):                          ->    def worker(args):
         ...                                                          gpu = dist.get_node_local_rank()
     mp.spawn(worker, nprocs=ngpus, args=(ngpus, args))     ->    worker(args)
 
 Why: `accelify launch` starts one process for each device, on one machine or on many, and shows what failed where.
-Left alone: processes that the script goes on beside, and functions that it also uses otherwise; the file is declined.
+Left alone: scripts that continue while their processes run, and functions that they also use otherwise; these files
+are declined.
 """
 
 from __future__ import annotations

@@ -76,22 +76,78 @@ class Files:
         named = [self.names(p, depth) if p is not None else _NOTHING for p in paths if not _is_none([p])]
         return _NOTHING.union(*named) if all(named) else _NOTHING
 
+    # Where paths begin.
+
+    def may_hold(self, folder: ast.expr, path: ast.expr) -> bool:
+        """Whether a file may be in a folder, or in one below: unless both begin in ways that are known, and differ."""
+        above, below = self.starts(folder), self.starts(path)
+        return not above or not below or any(_overlap(a, b) for a in above for b in below)
+
+    def starts(self, path: ast.expr, depth: int = _DEPTH) -> frozenset[str]:
+        """How a path may begin, before what is filled in: as text, or as an option is written; none if unknown."""
+        if text := template(path).partition(HOLE)[0]:
+            return frozenset({text})
+        first = _leftmost(path) or (path.args[0] if isinstance(path, ast.Call) and path.args else None)
+        if first is not None and (not isinstance(path, ast.Call) or self._is_path(path)):
+            return self.starts(first, depth)
+        held = self.program.values(path)
+        if held and all(isinstance(v, Constant) and isinstance(v.value, str) for v in held):
+            return frozenset(str(v.value) for v in held if isinstance(v, Constant))
+        if isinstance(path, ast.Attribute):
+            return frozenset({f"<{ast.unparse(path)}>"})
+        return self._starts_of(path, depth - 1) if isinstance(path, ast.Name) and depth else _NOTHING
+
+    def _is_path(self, path: ast.Call) -> bool:
+        return any(map(names.ends_like_last, self.program.called(path))) or _is_text(path)
+
+    def _starts_of(self, path: ast.Name, depth: int) -> frozenset[str]:
+        owner = self.program.scope(path).owner(path.id)
+        values: list[ast.expr | None] = []
+        for write in self.tracer.writes(owner, path.id) if owner is not None else ():
+            if isinstance(write, ast.arg) and owner is not None:
+                callers = self.program.flow.callers.get(owner, ())
+                values += [self.tracer.given(c, owner, path.id) for c in callers] or [None]
+            else:
+                values.append(self.tracer.assigned(write) if isinstance(write, ast.Name) else None)
+        found = [self.starts(v, depth) if v is not None else _NOTHING for v in values]
+        return _NOTHING.union(*found) if all(found) else _NOTHING
+
+    # Which call comes first.
+
     def is_before(self, write: ast.Call, read: ast.Call) -> bool:
         """Whether a call that writes may have been made by the time that another one reads."""
-        frame = self.program.frame(write)
-        return any(
-            call is write or frame in self.program.run_from(self.program.flow.callees.get(call, ()))
-            for call in self._earlier(read, _DEPTH)
-        )
+        return next(self.meetings(write, read), None) is not None
 
-    def _earlier(self, node: ast.Call, depth: int) -> Iterator[ast.Call]:
+    def meetings(self, write: ast.Call, read: ast.Call) -> Iterator[ast.Call]:
+        """The calls that read, or lead there, in the functions in which what writes comes before."""
+        frame = self.program.frame(write)
+        for call, node in self._earlier(read, _DEPTH):
+            if call is write or frame in self.program.run_from(self.program.flow.callees.get(call, ())):
+                yield node
+
+    def _earlier(self, node: ast.Call, depth: int) -> Iterator[tuple[ast.Call, ast.Call]]:
         """The calls made before one, or in an earlier round of its loops: in its function, and where that is called."""
         frame = self.program.frame(node)
         for call in self.program.calls_in(frame):
             if call is not node and self.program.reaches(call, node):
-                yield call
+                yield call, node
         for caller in self.program.flow.callers.get(frame, ()) if depth else ():
             yield from self._earlier(caller, depth - 1)
+
+
+def _leftmost(path: ast.expr) -> ast.expr | None:
+    """What stands first in a path that operators put together: `folder + "/x"`, `folder / "x"`, `f"{folder}/x"`."""
+    if isinstance(path, ast.BinOp) and isinstance(path.op, (ast.Add, ast.Div)):
+        return path.left
+    if isinstance(path, ast.JoinedStr) and path.values and isinstance(path.values[0], ast.FormattedValue):
+        return path.values[0].value
+    return None
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one of two paths may be below the other: `data` and `data/x`; `*` and a cut name stand for any."""
+    one, other = (text.replace("\\", "/").removeprefix("./").partition("*")[0].rstrip("/") for text in (one, other))
+    return one.startswith(other) or other.startswith(one)
 
 
 def _is_text(call: ast.Call) -> bool:

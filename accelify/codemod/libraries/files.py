@@ -233,6 +233,11 @@ returns=list traits=attribute
     os.path: exists isfile isdir islink lexists
     os: access
     <path>: exists is_file is_dir is_symlink
++ traits=lists
+    os: listdir scandir walk fwalk
+    glob: glob iglob
+    <path>: glob rglob iterdir
+    torchvision.datasets: ImageFolder DatasetFolder
 + traits=ends_like_last
     os.path: join abspath expanduser expandvars realpath normpath normcase
     pathlib: Path PurePath PosixPath PurePosixPath

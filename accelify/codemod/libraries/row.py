@@ -170,6 +170,7 @@ class Trait(Enum):
     DOWNLOADS = "downloads"  # fetches a file, or unpacks one: one process does so for all
     FETCHES = "fetches"  # downloads what is missing, unasked, into a folder that all processes see
     REMOVES = "removes"  # what its first argument, or its object, names is gone afterwards
+    LISTS = "lists"  # says which files there are in a folder, or reads them all
     LOOKS = "looks"  # asks whether a file or a folder is there
     SWITCHES_MODE = "switches_mode"  # between training and evaluation
     PLAIN_LOADER = "plain_loader"  # torch's loader itself, of which the accelerator's is a copy

@@ -51,7 +51,9 @@ def find(script: Script) -> Iterator[Change | Remark]:
             edit = Insert(statement, where, f"{accelerator}.wait_for_everyone()")
             yield Change(NAME, script.path(statement), statement.lineno, reason, (edit,))
     yield from _handed_on(script)
-    yield from _waits(script)
+    done: list[ast.stmt] = []
+    yield from _waits(script, done)
+    yield from _waits_to_list(script, done)
     yield from _left(script)
 
 
@@ -82,7 +84,41 @@ def _paths(script: Script, call: ast.Call) -> list[ast.expr]:
     return [p for use in script.effects.of_call(call).files_written for p in use.paths]
 
 
-def _waits(script: Script) -> Iterator[Change | Remark]:
+def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change]:
+    """No process lists a folder before the one that writes its files is done: it would find other files."""
+    guarding, stored = script.written.guarding, script.written.stored
+    fetched = {node for run in guarding.runs if _fetches(script, run) for s in run for node in ast.walk(s)}
+    alone = guarding.covered - fetched  # for those, the processes have waited
+    writes = [c for c in script.program.calls if c in alone and guarding.alone.writes(c)]
+    written = [(call, path) for call in writes for path in _paths(script, call)]
+    for call in sorted(script.program.calls if written else (), key=script.program.position):
+        if call in guarding.covered or guarding.is_cached(call) or not _lists(script, call):
+            continue
+        folders = _read_by(script, call)
+        before = [w for w, path in written if any(stored.may_hold(folder, path) for folder in folders)]
+        for meeting in dict.fromkeys(m for write in before for m in stored.meetings(write, call)):
+            yield from _wait(script, meeting, done)
+
+
+def _lists(script: Script, call: ast.Call) -> bool:
+    return any(row.has(Trait.LISTS) for row in script.effects.kinds.called(call) or ())
+
+
+def _wait(script: Script, call: ast.Call, done: list[ast.stmt]) -> Iterator[Change]:
+    """A wait before a statement, unless the processes have waited since the last file was written."""
+    statement, accelerator = script.program.statement(call), script.accelerator(call)
+    if accelerator is None or script.path(call) not in script.files:
+        return
+    if any(_has_waited(script, before, statement) for before in done):
+        return
+    done.append(statement)
+    others = tuple(s for s in _waited_before(script, statement) if s is not statement)
+    edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
+    reason = "waits until the main process has written this file"
+    yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+
+
+def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
     """No process reads a file before the one that writes it is done."""
     paths = [
         (call, argument)
@@ -93,7 +129,6 @@ def _waits(script: Script) -> Iterator[Change | Remark]:
     ]
     written = {(_place(script, path), ast.unparse(path)) for _, path in paths}
     named = [(call, script.written.stored.names(path)) for call, path in paths]
-    done: list[ast.stmt] = []
     for call in sorted(script.program.calls, key=script.program.position):
         is_alone = call in script.written.guarding.covered or script.written.guarding.is_cached(call)
         read = [] if is_alone else _read_by(script, call)
@@ -104,21 +139,13 @@ def _waits(script: Script) -> Iterator[Change | Remark]:
         is_content = not script.effects.kinds.of(call) <= {"number", "string"}  # not only what there is of a file
         if not is_written and not (is_content and any(_is_named(script, call, path, named) for path in read)):
             continue
-        statement, accelerator = script.program.statement(call), script.accelerator(call)
-        if accelerator is None or script.path(call) not in script.files:
-            continue
-        if any(_has_waited(script, before, statement) for before in done):
-            continue
-        done.append(statement)
-        others = tuple(s for s in _waited_before(script, statement) if s is not statement)
-        edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
-        if _is_of_a_batch(script, call, [w for w, path in paths if _is_same(script, path, read)]):
+        waits = list(_wait(script, call, done))
+        if waits and _is_of_a_batch(script, call, [w for w, path in paths if _is_same(script, path, read)]):
             message = (
                 "all processes read a file that one process made from its own batch: give each process its own file"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-        reason = "waits until the main process has written this file"
-        yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+        yield from waits
 
 
 def _is_same(script: Script, path: ast.expr, others: list[ast.expr]) -> bool:

@@ -59,3 +59,22 @@ def test_what_may_have_been_written_before() -> None:
     assert files.is_before(facts.call("write()"), facts.call("read()"))
     assert not files.is_before(facts.call("late()"), facts.call("read()"))
     assert files.is_before(facts.call("first()"), facts.call("again()"))  # in an earlier round
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "may"),
+    [
+        ("'a'", "'a/b.txt'", True),
+        ("'a/b'", "f'a/{n}.txt'", True),  # `n` may be `b/c`
+        ("'a'", "'c/b.txt'", False),
+        ("f'{root}/a'", "os.path.join(root, n)", True),
+        ("args.data", "f'{args.data}/x'", True),
+        ("args.data", "args.log + '/x'", False),
+        ("Path('a')", "name", True),
+        ("'b/*.pt'", "name", False),
+        ("unknown()", "'a/b.txt'", True),
+    ],
+)
+def test_a_folder_may_hold_what_does_not_begin_otherwise(folder: str, path: str, may: bool) -> None:
+    facts = Facts(f"{BEFORE}from pathlib import Path\nroot = 'a'\nuse({folder}, {path})\n")
+    assert Files(facts.program, facts.tracer).may_hold(*facts.call("use(").args) is may

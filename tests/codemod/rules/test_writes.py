@@ -256,3 +256,25 @@ def test_what_is_unpacked_or_kept_in_a_list_is_written_once(lines: tuple[str, ..
     made = [line for line in lines if not line.endswith("\n")]
     after = run(script(imports=imports, end="\n".join(line.rstrip("\n") for line in lines))).after.decode()
     assert guarded(*made) in after
+
+
+ROWS = "class Rows:\n    def __init__(self, folder):\n        self.all = list(Path(folder).glob('*'))\n"
+WRITTEN = "for i in range(4):\n    np.save(f'parts/{i}.npy', np.zeros(i))\n"
+WRITTEN_ELSEWHERE = "def store():\n    for i in range(4):\n        np.save(f'parts/{i}.npy', np.zeros(i))\nstore()\n"
+
+
+@pytest.mark.parametrize("written", [WRITTEN, WRITTEN_ELSEWHERE])
+@pytest.mark.parametrize(
+    ("listed", "waits_at"),
+    [
+        ("rows = [np.load(p) for p in Path('parts').iterdir()]", "rows ="),
+        ("def stored(folder):\n    return os.listdir(folder)\nrows = stored('parts')", "rows ="),
+        (f"{ROWS}rows = Rows('parts').all", "rows ="),
+        ("rows = os.listdir('other')", None),
+    ],
+)
+def test_files_are_listed_once_all_are_written(written: str, listed: str, waits_at: str | None) -> None:
+    after = end(f"{written}{listed}\noptimizer.param_groups[0]['lr'] *= len(rows)")
+    assert GUARD in after
+    assert after.count("accelerator.wait_for_everyone()") == (waits_at is not None)
+    assert f"accelerator.wait_for_everyone()\n{waits_at}" in after or waits_at is None

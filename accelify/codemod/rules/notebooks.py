@@ -9,7 +9,9 @@ Left alone: everything; the rule only reports. How cells become functions is you
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 from accelify.codemod.edits.values import Remark
 from accelify.codemod.files.notebook import Notebook
@@ -33,12 +35,93 @@ def _launched(script: Script, path: str, notebook: Notebook) -> Remark:
     if name is not None:
         what = f"start it with `notebook_launcher({name})`"
     else:
-        first, last = notebook.place(made.lineno)[0], notebook.place(max(_trained_at(script, path)))[0]
-        cells = f"cell {first}" if first == last else f"the cells {first} to {last}"
-        what = f"move the code of {cells} into a function `train`, and start it with `notebook_launcher(train)`"
+        what = _moved(_Cells(script, path, notebook, script.program.line(made)))
     source = f"`from {script.options.runtime.module} import notebook_launcher`"
-    message = f"a notebook runs in one process; to train in several, {what} ({source})"
+    message = (
+        f"a notebook runs in one process; to train in several, {what} ({source}). Figures do not appear: save them"
+    )
     return Remark(NAME, path, made, message)
+
+
+def _moved(cells: _Cells) -> str:
+    """What becomes a function, and what that needs."""
+    first, last = cells.together
+    which = f"cell {first}" if first == last else f"the cells {first} to {last}"
+    name = next(n for n in ("train", "train_all", "run_training") if n not in cells.scope.writes or n == "run_training")
+    needs = [f"without {', '.join(cells.only_of_cells)}"] if cells.only_of_cells else []
+    if own := ", ".join(f"`{n}`" for n in cells.declared):
+        needs.append(f"with `nonlocal` for {own} where there is `global`")
+    conditions = "".join(f", {need}" for need in needs)
+    return (
+        f"move the code of {which} into a function `{name}`{conditions}, and start it with `notebook_launcher({name})`"
+    )
+
+
+class _Cells:
+    """The cells that a function has to hold: with those that train, all that use the variables which these bind."""
+
+    def __init__(self, script: Script, path: str, notebook: Notebook, made: int) -> None:
+        self.script = script
+        self.notebook = notebook
+        self.scope = script.program.scope(script.program.flow.parsed_of[path].tree)
+        trained = [notebook.place(line)[0] for line in (made, *_trained_at(script, path))]
+        self._trained = min(trained), max(trained)
+
+    @cached_property
+    def together(self) -> tuple[int, int]:
+        """The first and the last: in a function, their variables are its own."""
+        first, last = self._trained
+        while True:
+            held = [at for at in self._used.values() if any(first <= cell <= last for cell in at.bound)]
+            cells = [cell for at in held for cell in (*at.bound, *at.read)]
+            wider = min([first, *cells]), max([last, *cells])
+            if wider == (first, last):
+                return wider
+            first, last = wider
+
+    @cached_property
+    def _used(self) -> dict[str, _Places]:
+        program = self.script.program
+        return {
+            name: _Places(self._of(writes), self._of(filter(self._is_python, program.reads_of(self.scope, name))))
+            for name, writes in self.scope.writes.items()
+        }
+
+    def _of(self, nodes: Iterable[ast.AST]) -> set[int]:
+        return {self.notebook.place(self.script.program.line(node))[0] for node in nodes}
+
+    def _is_python(self, read: ast.AST) -> bool:
+        """Whether it is no command of IPython that reads a variable: `!echo {name}`."""
+        nodes = ast.walk(self.script.program.statement(read))
+        texts = [f'"""{n.value}"""' for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        stand_ins = [stand_in for cell in self.notebook.cells for stand_in in cell.stand_ins]
+        return not any(text in stand_in for text in texts for stand_in in stand_ins)
+
+    def _has(self, cell: int) -> bool:
+        first, last = self.together
+        return first <= cell <= last
+
+    @property
+    def only_of_cells(self) -> list[str]:
+        """What a function cannot hold, or not in a process of its own."""
+        cells = [cell for cell in self.notebook.cells if self._has(cell.number)]
+        starred = self._of(n for n in self.scope.body if isinstance(n, ast.ImportFrom) and n.names[0].name == "*")
+        found = ["magics and `!` commands"] if any(cell.stand_ins for cell in cells) else []
+        return [*found, *(f"the `import *` of cell {n} (it stays above)" for n in sorted(starred) if self._has(n))]
+
+    @property
+    def declared(self) -> list[str]:
+        """The variables that functions declare as `global`, and that a function around these makes its own."""
+        declared = (n for n in self.scope.written_below if n in self._used)
+        return [n for n in declared if any(map(self._has, self._used[n].bound))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The cells that bind a variable, and those that read it."""
+
+    bound: set[int]
+    read: set[int]
 
 
 def _trained_at(script: Script, path: str) -> Iterator[int]:

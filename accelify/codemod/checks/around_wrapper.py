@@ -22,7 +22,7 @@ NAME = "around_wrapper"
 
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for each call of the model inside the wrapper whose result is differentiated."""
-    trained = Trained(processes)
+    trained = processes.once(Trained)
     if not (trained.wraps or trained.prepares):
         return
     for loss in trained.backwards.values():
@@ -43,12 +43,4 @@ def _goes_past(trained: Trained, call: ast.Call) -> bool:
     called = call.func
     queue = [called, called.value] if isinstance(called, ast.Attribute) else [called]
     queue += [given for each in queue for given in trained.processes.given(each)]
-    return any(_is_inner(trained, each) for each in queue)
-
-
-def _is_inner(trained: Trained, node: ast.expr) -> bool:
-    """Whether an expression takes the wrapper off: `model.module`, `accelerator.unwrap_model(model)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        is_unwrapping = node.func.attr == "unwrap_model" and trained.processes.is_accelerator(node.func.value)
-        return is_unwrapping and bool(node.args) and trained.is_wrapped(node.args[0])
-    return isinstance(node, ast.Attribute) and node.attr == "module" and trained.is_wrapped(node.value)
+    return any(map(trained.is_inside_wrapper, queue))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import MAIN, OTHER, Processes
+from accelify.codemod.checks.rank_values import RankValues
 from accelify.codemod.checks.waiting import Waiting
 from accelify.codemod.edits.values import Edit, Wrap
 from accelify.codemod.libraries import table, vocabulary
@@ -25,6 +26,7 @@ from accelify.codemod.semantics.definitions import Kind
 from accelify.codemod.semantics.values import External
 
 NAME = "every_rank_writes"
+_OWN = "every process calls `{}` on the same file with what it made of its own shard: put the rank into the name"
 _DEEPEST = 4
 
 
@@ -39,7 +41,10 @@ def find(processes: Processes) -> Iterator[Finding]:
         if not rows or not all(row.has(Effect.WRITES_FILES) for row in rows) or _is_left_alone(processes, call, rows):
             continue
         if processes.is_everywhere(call) and not _may_be_own(processes, call):
-            yield Finding(NAME, call, _message(call, rows), _fix(processes, call, rows))
+            if _is_of_shard(processes, call):
+                yield Finding(NAME, call, _OWN.format(ast.unparse(call.func)))
+            else:
+                yield Finding(NAME, call, _message(call, rows), _fix(processes, call, rows))
 
 
 def _downloads(call: ast.Call, rows: tuple[Row, ...]) -> bool:
@@ -67,9 +72,16 @@ def _fix(processes: Processes, call: ast.Call, rows: tuple[Row, ...]) -> tuple[E
     return (Wrap((statement,), f"if {guard}:"),) if guard else ()
 
 
+def _is_of_shard(processes: Processes, call: ast.Call) -> bool:
+    """Whether what is written comes from the batches of one process's shard, while it goes over them."""
+    values = processes.once(RankValues)
+    is_inside = any(loop in values.loops for loop in processes.program.loops_round(call))
+    return is_inside and any(map(values.ranks.is_own, call.args))
+
+
 def _is_of_its_own(processes: Processes, call: ast.Call) -> bool:
     """Whether nothing in a statement needs the other processes: no collective, no model that is spread over them."""
-    waiting = Waiting(processes)
+    waiting = processes.once(Waiting)
     calls = [n for n in ast.walk(call) if isinstance(n, ast.Call)]
     spread = any(vocabulary.may_spread_models(p.text) for p in processes.program.files)
     return not spread and not any(
@@ -207,6 +219,8 @@ def _spelled(node: ast.expr) -> str:
 
 def _message(call: ast.Call, rows: tuple[Row, ...]) -> str:
     if any(row.has(Trait.MAKES_FOLDERS) for row in rows):
-        return "every process creates this folder, and all but the first fail: pass `exist_ok=True`"
+        return "every process creates this folder, and fails where another one was first: pass `exist_ok=True`"
+    if any(row.role is Role.LOGGER for row in rows):
+        return "every process writes a log of its own into this folder: make the writer in the main process only"
     name = ast.unparse(call.func)
     return f"every process calls `{name}` on the same file: write it in the main process only"

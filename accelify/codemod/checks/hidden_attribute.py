@@ -30,7 +30,7 @@ NAME = "hidden_attribute"
 
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for each member of the project's own model that is asked of, or assigned to, its wrapper."""
-    trained = Trained(processes)
+    trained = processes.once(Trained)
     if not processes.is_distributed or not (trained.wraps or trained.prepares):
         return
     nodes = (n for parsed in processes.program.files for n in parsed.nodes if isinstance(n, ast.Attribute))

@@ -25,7 +25,7 @@ _MESSAGE = "every process trains on all of the data: this loader has no `Distrib
 
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for each shuffling loader that a wrapped model is trained on."""
-    trained = Trained(processes)
+    trained = processes.once(Trained)
     if not processes.is_distributed or not trained.wraps or trained.prepares:
         return
     if any(

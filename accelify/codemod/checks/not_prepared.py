@@ -34,7 +34,7 @@ _LOADER = "this loader is trained on and never prepared: every process goes over
 
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for each optimizer that takes steps, model and loader that is not given to `prepare`."""
-    trained = Trained(processes)
+    trained = processes.once(Trained)
     if not trained.prepares or not trained.is_prepared_as_listed:
         return
     for made in sorted(trained.made_by(Role.OPTIMIZER), key=processes.program.position):

@@ -7,8 +7,9 @@ must not be reported unless it is sure.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import TypeVar, cast
 
 from accelify.codemod.libraries import table, vocabulary
 from accelify.codemod.libraries.row import Asks, Effect, Row, Trait
@@ -20,6 +21,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import External, FunctionValue
 
+T = TypeVar("T")
 MAIN = World(Process.MAIN, has_gpu=True, trains=True)
 OTHER = World(Process.OTHER, has_gpu=True, trains=True)
 _DEEPEST = 6  # calls that are followed to a guard
@@ -37,6 +39,13 @@ class Processes:
         self.chains = program.once(Chains)
         self.kinds = self.chains.kinds
         self.conditions = Conditions(program, _named(program))
+        self._once: dict[object, object] = {}
+
+    def once(self, make: Callable[[Processes], T]) -> T:
+        """What several checks ask for, made when the first one does: `processes.once(Trained)`."""
+        if make not in self._once:
+            self._once[make] = make(self)
+        return cast(T, self._once[make])
 
     # Which processes.
 
@@ -153,8 +162,9 @@ class Processes:
         tracer, function = self.chains.tracer, definition.variable.scope
         if definition.kind is Kind.PARAMETER and function is not None and not isinstance(function.node, ast.Module):
             calls = self.program.flow.callers.get(function, ())
-            given = (tracer.argument(call, function, definition.variable.name) for call in calls)
-            yield from (each for each in given if each is not None)
+            for call in calls:
+                given = tracer.argument(call, function, definition.variable.name)
+                yield from [given] if given is not None else tracer.rest(call, function, definition.variable.name)
         elif isinstance(definition.node, ast.expr):
             statement = self.program.statement(definition.node)
             if isinstance(statement, (ast.For, ast.AsyncFor)):
@@ -168,7 +178,7 @@ class Processes:
             loop = self.program.parsed(read).parents.get(definition.node)
             while isinstance(loop, (ast.Tuple, ast.List)):
                 loop = self.program.parsed(read).parents.get(loop)
-            if isinstance(loop, (ast.For, ast.AsyncFor)) and not ast.unparse(loop.iter).startswith(_NUMBERS):
+            if isinstance(loop, (ast.For, ast.AsyncFor)) and not _counts(loop, definition.node):
                 return True
         return False
 
@@ -256,6 +266,13 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
         block = getattr(node, name, None)
         if isinstance(block, list):
             yield block
+
+
+def _counts(loop: ast.For | ast.AsyncFor, node: ast.AST) -> bool:
+    """Whether a loop gives one of its variables numbers: `range(9)`, the first of `enumerate(rows)`."""
+    text = ast.unparse(loop.iter)
+    is_first = isinstance(loop.target, (ast.Tuple, ast.List)) and loop.target.elts[0] is node
+    return text.startswith(_NUMBERS) or (is_first and text.startswith("enumerate("))
 
 
 def _may_leave(statement: ast.If) -> bool:

@@ -12,7 +12,7 @@ from accelify.codemod.checks.training import Trained
 from accelify.codemod.libraries import table, vocabulary
 from accelify.codemod.libraries.row import Role
 from accelify.codemod.metrics.facts import ranks_by_hand
-from accelify.codemod.metrics.rank import Origin, Ranks, Shards
+from accelify.codemod.metrics.rank import Mark, Origin, Ranks, Shards
 from accelify.codemod.metrics.reports import Reports
 from accelify.codemod.metrics.sinks import Sink
 from accelify.codemod.semantics.values import Constant, Made, Member, Value
@@ -30,7 +30,7 @@ class RankValues:
         self.program = processes.program
         self.loaders = self.program.once(Loaders)
         self.roles = self.program.once(Roles)
-        self.trained = Trained(processes)
+        self.trained = processes.once(Trained)
         self.prepares = set(self.trained.prepares)
 
     @cached_property
@@ -43,13 +43,14 @@ class RankValues:
     def _is_sharded(self, values: set[Value]) -> bool:
         """Whether some values are loaders that hand out a shard, and nothing else."""
         made = [v for v in values if not isinstance(v, Constant)]
-        sampled, plain = self._sampled, set(self.loaders.calls_of_loaders)
+        sampled, plain = self.sampled, set(self.loaders.calls_of_loaders)
         if any(map(self._is_prepared, made)):  # under the name that the loader had before
             return all(self._is_prepared(v) or (isinstance(v, Made) and v.node in plain) for v in made)
         return bool(made) and all(isinstance(v, Made) and v.node in sampled for v in made)
 
     @cached_property
-    def _sampled(self) -> set[ast.AST]:
+    def sampled(self) -> set[ast.AST]:
+        """The loaders whose sampler shards their data, wherever there are several processes."""
         sure = (each for each in self.loaders.sampled if self._is_always_made(each.sampler))
         return {loader for sampled in sure for loader in sampled.loaders}
 
@@ -81,6 +82,12 @@ class RankValues:
         row = table.function(value.name) if isinstance(value, Made) and value.name else None
         is_known = row is not None and row.role in _ALIKE
         return is_known or self._is_prepared(value) or self.roles.is_model(value) or self.roles.is_module(value)
+
+    def is_of_last_batch(self, test: ast.expr) -> bool:
+        """Whether a condition is about the last batch of this process, and no sum or list of its shard."""
+        rank, texts = self.ranks.of(test), map(ast.unparse, self.trained.sources(test))
+        is_batch = rank.is_own and bool(rank.of(Mark.BATCH)) and not rank.of(Mark.RUNNING)
+        return is_batch and not any(map(vocabulary.may_be_reduced, texts)) and not _asks_for_none(test)
 
     def leaving(self, is_asked: Callable[[Sink], bool] = lambda sink: True) -> Iterator[tuple[Sink, Origin]]:
         """Where values of one process leave their loop, each with what makes it that process's own."""
@@ -120,6 +127,10 @@ class RankValues:
                 if isinstance(statement, ast.Assign):
                     found |= {last(n) for target in statement.targets for n in ast.walk(target)}
         return found - {""}
+
+
+def _asks_for_none(test: ast.expr) -> bool:
+    return any(isinstance(n, ast.Constant) and n.value is None for n in ast.walk(test))
 
 
 def last(node: ast.AST) -> str:

@@ -26,7 +26,7 @@ NAME = "same_noise"
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for the first draw of each training loop, where all processes were given one seed."""
     seeds = [c for c in processes.program.calls if any(Effect.SEEDS_TORCH in r.effects for r in processes.rows(c))]
-    trained = Trained(processes)
+    trained = processes.once(Trained)
     if (
         not (trained.wraps or trained.prepares)
         or not processes.is_distributed

@@ -29,7 +29,7 @@ NAME = "seeded_by_rank"
 
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for each split, and each model that is trained without a wrapper, drawn after a seed by rank."""
-    trained = Trained(processes)
+    trained = processes.once(Trained)
     seeds = [c for c in processes.program.calls if any(map(_seeds, processes.rows(c))) and processes.is_run(c)]
     if not processes.is_distributed or not seeds:
         return

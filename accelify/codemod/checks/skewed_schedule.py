@@ -6,8 +6,10 @@
 
 Why: a prepared schedule advances once for each process in every step, so that its length is that of one process. The
 length of a prepared loader is that of N: the schedule is over after 1/N of the training. Read the length before
-`prepare`, or multiply it by `accelerator.num_processes`. A schedule that is not prepared needs the length afterwards.
-Left alone: lengths that cannot be followed, that are multiplied, and loaders that split batches.
+`prepare`, or multiply it by `accelerator.num_processes`. A schedule that is not prepared advances once in each step:
+with the length from before `prepare` it comes to 1/N of its way only. The length of a loader that is sharded is divided
+by N already; divided again by the number of processes, it ends too early.
+Left alone: lengths that cannot be followed, schedules that are stepped once per epoch, and loaders that split batches.
 """
 
 from __future__ import annotations
@@ -17,38 +19,97 @@ from collections.abc import Iterator
 
 from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import Processes
+from accelify.codemod.checks.rank_values import RankValues, last
 from accelify.codemod.checks.training import Trained
-from accelify.codemod.libraries.row import Role
+from accelify.codemod.libraries import vocabulary
+from accelify.codemod.libraries.row import Asks, Role
+from accelify.codemod.semantics.values import Made
 
 NAME = "skewed_schedule"
 _FAST = "this schedule is prepared and ends N times too early: its length is read from a prepared loader"
+_SLOW = "this schedule is not prepared and comes to 1/N of its way only: its length is that before `prepare`"
+_TWICE = (
+    "this schedule ends N times too early: the length of a sharded loader is divided by the number of processes again"
+)
 
 
 def find(processes: Processes) -> Iterator[Finding]:
-    """A finding for each prepared schedule whose length is that of a prepared loader."""
-    trained = Trained(processes)
-    if not trained.prepares or any("split_batches" in p.text for p in processes.program.files):
+    """A finding for each schedule whose length is not that of the steps which it is advanced by."""
+    trained = processes.once(Trained)
+    if not processes.is_distributed or any("split_batches" in p.text for p in processes.program.files):
         return
     for made in sorted(trained.made_by(Role.SCHEDULER), key=processes.program.position):
-        length = next((k.value for k in made.keywords if k.arg in ("num_training_steps", "total_steps", "T_max")), None)
-        if length is None or not trained.is_given_to_prepare(made):
-            continue
-        sources = list(trained.sources(length))
-        if any("process" in ast.unparse(s) or "world" in ast.unparse(s) for s in sources):
-            continue
-        lengths = [n for s in sources for n in ast.walk(s) if _is_length(n)]
-        if lengths and all(isinstance(n, ast.Call) and _is_prepared(processes, trained, n.args[0]) for n in lengths):
-            yield Finding(NAME, made, _FAST)
+        message = _judged(processes, trained, made)
+        if message:
+            yield Finding(NAME, made, message)
+
+
+def _judged(processes: Processes, trained: Trained, made: ast.Call) -> str:
+    """What is wrong with a schedule's length; empty if nothing is, or that cannot be followed."""
+    given = [*made.args, *(k.value for k in made.keywords)]
+    sources = list(dict.fromkeys(s for each in given for s in trained.sources(each)))
+    lengths = [n for s in sources for n in ast.walk(s) if _is_length(n)]
+    loaders = [n.args[0] for n in lengths if isinstance(n, ast.Call)]
+    is_prepared = trained.is_given_to_prepare(made)
+    if not loaders:
+        return ""
+    if any(_asks_for_size(processes, s) for s in sources):
+        is_again = not is_prepared and any(_divides_by_size(processes, s) for s in sources)
+        is_sharded = all(_is_prepared(processes, trained, x) or _is_sampled(processes, x) for x in loaders)
+        return _TWICE if is_again and is_sharded and _steps_with_its_batches(trained, made) else ""
+    if is_prepared:
+        return _FAST if all(_is_prepared(processes, trained, x) for x in loaders) else ""
+    is_early = all(_is_prepared_later(processes, trained, x) for x in loaders)
+    return _SLOW if is_early and _steps_with_its_batches(trained, made) else ""
 
 
 def _is_length(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and bool(node.args)
 
 
+def _asks_for_size(processes: Processes, source: ast.expr) -> bool:
+    return any(_is_size(processes, n) for n in ast.walk(source))
+
+
+def _is_size(processes: Processes, node: ast.AST) -> bool:
+    """`world_size`, `accelerator.num_processes`, `dist.get_world_size()`."""
+    name = last(node.func) if isinstance(node, ast.Call) else last(node)
+    return bool(name) and vocabulary.asked_by_name(name) is Asks.SIZE
+
+
+def _divides_by_size(processes: Processes, source: ast.expr) -> bool:
+    """Whether a length is divided by the number of processes."""
+    divisions = [n for n in ast.walk(source) if isinstance(n, ast.BinOp) and isinstance(n.op, (ast.Div, ast.FloorDiv))]
+    return any(_is_size(processes, n.right) for n in divisions)
+
+
 def _is_prepared(processes: Processes, trained: Trained, loader: ast.expr) -> bool:
     """Whether every definition that reaches a loader is that of a `prepare`."""
-    nodes = [d.node for d in processes.chains.definitions(loader)] if isinstance(loader, ast.Name) else []
-    return bool(nodes) and all(
-        any(call is getattr(processes.program.statement(node), "value", None) for call in trained.prepares)
-        for node in nodes
-    )
+    made = {getattr(s, "value", None) for s in _statements(processes, loader)}
+    return bool(made) and made <= set(trained.prepares)
+
+
+def _is_sampled(processes: Processes, loader: ast.expr) -> bool:
+    """Whether a loader has a sampler that shards its data."""
+    made = {v.node for v in processes.program.values(loader) if isinstance(v, Made)}
+    return bool(made) and made <= processes.once(RankValues).sampled
+
+
+def _is_prepared_later(processes: Processes, trained: Trained, loader: ast.expr) -> bool:
+    """Whether a loader is one of torch's that is given to `prepare`, and is read before that."""
+    made = {getattr(s, "value", None) for s in _statements(processes, loader)}
+    loaders = {c for c in processes.once(RankValues).loaders.calls_of_loaders if trained.is_given_to_prepare(c)}
+    return bool(made) and made <= loaders
+
+
+def _statements(processes: Processes, loader: ast.expr) -> list[ast.stmt]:
+    """The statements that may have given a loader its value, where it is a variable."""
+    definitions = processes.chains.definitions(loader) if isinstance(loader, ast.Name) else ()
+    return [processes.program.statement(d.node) for d in definitions]
+
+
+def _steps_with_its_batches(trained: Trained, made: ast.Call) -> bool:
+    """Whether a schedule is stepped wherever it is in the loop of a backward pass, and nowhere else."""
+    loops = {trained.loop(backward) for backward in trained.backwards} - {None}
+    steps = trained.steps(made)
+    return bool(steps) and all(trained.loop(step) in loops for step in steps)

@@ -19,6 +19,7 @@ from accelify.codemod.checks.processes import Processes
 from accelify.codemod.checks.rank_values import RankValues
 from accelify.codemod.checks.training import Loop, Trained
 from accelify.codemod.libraries import vocabulary
+from accelify.codemod.metrics.rank import Mark
 
 NAME = "skipped_backward"
 _SKIPS = (
@@ -26,28 +27,53 @@ _SKIPS = (
     "value that is reduced across processes"
 )
 _LEAVES = "a process that leaves its loop for a batch of its own leaves the others waiting: decide together"
+_ENDING = (ast.Break, ast.Return)
 
 
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for each `continue` in front of a backward pass, and each `break`, that its own batch decides on."""
-    trained = Trained(processes)
+    trained = processes.once(Trained)
     if not processes.is_distributed or not (trained.wraps or trained.prepares):
         return
-    values, seen = RankValues(processes), set[ast.If]()
+    values, found = processes.once(RankValues), dict[ast.If, str]()
     for backward, loss in trained.backwards.items():
         loop = trained.loop(backward)
-        statement = processes.program.statement(backward)
-        if loop is None or statement not in loop.body:
+        if loop is None or not processes.is_run(backward):
             continue
         names = {n.id for n in ast.walk(loss) if isinstance(n, ast.Name)}
-        before = loop.body[: loop.body.index(statement)]
-        for each in loop.body:
-            if not isinstance(each, ast.If) or each in seen or not _asks_for(trained, values, loop, each.test, names):
-                continue
-            message = _SKIPS if each in before and isinstance(each.body[-1], ast.Continue) else _LEAVES
-            if message is _SKIPS or isinstance(each.body[-1], ast.Break):
-                seen.add(each)
-                yield Finding(NAME, each, message)
+        for each, message in _deciding(processes, backward, loop, names):
+            if each not in found and _asks_for(trained, values, loop, each.test, names):
+                found[each] = message
+        for outer in processes.program.loops_round(loop) if loop in values.loops else ():
+            for each in (s for s in outer.body if isinstance(s, ast.If) and isinstance(s.body[-1], _ENDING)):
+                if values.is_of_last_batch(each.test):
+                    found[each] = _LEAVES
+    for each in sorted(found, key=processes.program.position):
+        yield Finding(NAME, each, found[each])
+
+
+def _deciding(processes: Processes, backward: ast.Call, loop: Loop, names: set[str]) -> Iterator[tuple[ast.If, str]]:
+    """The conditions of a loop that decide whether its backward pass is made: before it, round it, or for the rest."""
+    tests = set(processes.tests_before(backward))
+    for each in (n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.If)):
+        if processes.frame(each) is not processes.frame(backward) or processes.program.loops_round(each)[0] is not loop:
+            continue
+        last = each.body[-1]
+        if each.test in tests and isinstance(last, ast.Continue):
+            yield each, _SKIPS
+        elif isinstance(last, _ENDING):
+            yield each, _LEAVES
+        elif each.test in tests and processes.program.inside(backward, each) and not _is_made_otherwise(each, names):
+            yield each, _SKIPS
+
+
+def _is_made_otherwise(branch: ast.If, names: set[str]) -> bool:
+    """Whether the other branch makes a backward pass, too, or hands the loss on."""
+    sides = [[n for s in side for n in ast.walk(s)] for side in (branch.body, branch.orelse)]
+    return all(
+        any((isinstance(n, ast.Attribute) and n.attr == "backward") or getattr(n, "id", "") in names for n in side)
+        for side in sides
+    )
 
 
 def _asks_for(trained: Trained, values: RankValues, loop: Loop, test: ast.expr, names: set[str]) -> bool:
@@ -56,5 +82,6 @@ def _asks_for(trained: Trained, values: RankValues, loop: Loop, test: ast.expr, 
     texts = [ast.unparse(source) for source in trained.sources(test)]
     is_reduced = any(map(vocabulary.may_be_reduced, texts))
     is_counted = any(isinstance(n, ast.Constant) and n.value is None for n in ast.walk(test))
-    is_own = values.ranks.is_own(test) if loop in values.loops else bool(read & names)
+    rank = values.ranks.of(test) if loop in values.loops else None
+    is_own = bool(read & names) if rank is None else rank.is_own and bool(rank.of(Mark.BATCH, Mark.RUNNING))
     return is_own and not is_reduced and not is_counted

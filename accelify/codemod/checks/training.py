@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accelify.codemod.checks.processes import Processes
 from accelify.codemod.libraries import names, table, vocabulary
+from accelify.codemod.libraries.accelerate import PREPARES
 from accelify.codemod.libraries.row import Effect, Role
 from accelify.codemod.semantics.values import ClassValue, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
@@ -61,9 +62,10 @@ class Trained:
 
     def held(self, node: ast.expr) -> set[Value]:
         """What an expression may hold; of what `prepare` gives, what it was given for that."""
-        return {inner for value in self.program.values(node) for inner in self._before_prepare(value)}
+        return {inner for value in self.program.values(node) for inner in self.before_prepare(value)}
 
-    def _before_prepare(self, value: Value) -> frozenset[Value]:
+    def before_prepare(self, value: Value) -> frozenset[Value]:
+        """What a value was before `prepare`; itself if it is none that this gives back."""
         made = value.owner if isinstance(value, Member) else value
         call = made.node if isinstance(made, Made) else None
         if call not in self.prepares:
@@ -76,6 +78,13 @@ class Trained:
     def is_always_wrapped(self, node: ast.expr) -> bool:
         """Whether it does so in one process, too."""
         return self._is_one_of(node, set(self.wraps))
+
+    def is_inside_wrapper(self, node: ast.expr) -> bool:
+        """Whether an expression takes the wrapper off: `model.module`, `accelerator.unwrap_model(model)`."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            is_unwrapping = node.func.attr == "unwrap_model" and self.processes.is_accelerator(node.func.value)
+            return is_unwrapping and bool(node.args) and self.is_wrapped(node.args[0])
+        return isinstance(node, ast.Attribute) and node.attr == "module" and self.is_wrapped(node.value)
 
     def _is_one_of(self, node: ast.expr, calls: set[ast.Call], depth: int = _DEEPEST) -> bool:
         if not isinstance(node, (ast.Name, ast.Attribute)) or not depth:
@@ -93,8 +102,8 @@ class Trained:
 
     @cached_property
     def prepares(self) -> list[ast.Call]:
-        """The calls of `accelerator.prepare`."""
-        calls = (c for c in self.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "prepare")
+        """The calls of `accelerator.prepare`, `accelerator.prepare_scheduler` and the like."""
+        calls = (c for c in self.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr in PREPARES)
         found = [c for c in calls if isinstance(c.func, ast.Attribute) and self.processes.is_accelerator(c.func.value)]
         return list(filter(self.processes.is_run, found))
 

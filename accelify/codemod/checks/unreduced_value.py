@@ -37,10 +37,10 @@ _WAYS = (Way.DECIDED, Way.SAVED, Way.SHOWN)  # the worst first
 
 def find(processes: Processes) -> Iterator[Finding]:
     """A finding for each running value of a shard that leaves its loop as it is, where the worst is made of it."""
-    trained = Trained(processes)
+    trained = processes.once(Trained)
     if not processes.is_distributed or not (trained.wraps or trained.prepares):
         return
-    values = RankValues(processes)
+    values = processes.once(RankValues)
     by_value: dict[tuple[str, Scope], list[tuple[Sink, Origin]]] = {}
     ways = _WAYS if any(_evaluates(values, loop) for loop in values.loops) else (Way.DECIDED,)
     for sink, origin in values.leaving(lambda s: s.way in ways and (s.way is not Way.DECIDED or _orders(s))):

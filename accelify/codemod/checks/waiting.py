@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 
 from accelify.codemod.checks.processes import MAIN, OTHER, Processes
+from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import External
 
 _DEEPEST = 5
 
@@ -49,12 +51,24 @@ class Waiting:
         (function,) = callees
         if function.generates or not isinstance(function.node, (ast.FunctionDef, ast.Lambda)):
             return None
+        if self._remembers(function):
+            return None
         inside = (c for c in self.program.calls_in(function) if self.may_wait(c) and c not in calls)
         for inner in sorted(inside, key=self.program.position):
             found = self.of(inner, (*calls, call)) if self._is_sure(inner, (*calls, call)) else None
             if found is not None:
                 return found
         return None
+
+    def _remembers(self, function: Scope) -> bool:
+        """Whether a function may give back what an earlier call came to: `@functools.cache`."""
+        decorators = [n for d in getattr(function.node, "decorator_list", []) for n in ast.walk(d)]
+        names = {name for d in decorators if isinstance(d, (ast.Name, ast.Attribute)) for name in self._named(d)}
+        rows = filter(None, map(table.function, names))
+        return any(row.has(Trait.REMEMBERS) for row in rows)
+
+    def _named(self, node: ast.expr) -> set[str]:
+        return {v.name for v in self.program.values(node) if isinstance(v, External)}
 
     def _is_sure(self, call: ast.Call, calls: tuple[ast.Call, ...]) -> bool:
         """Whether a function that several processes run surely comes to a call, whichever they are."""

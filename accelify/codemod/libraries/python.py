@@ -71,6 +71,9 @@ traits=keeps_signature
     typing: overload final no_type_check
     torch.jit: ignore unused export
 
++ traits=remembers
+    functools: lru_cache cache cached_property
+
 # --- iteration ---
 role=iteration passes=enumerate returns=iterator
     -: enumerate

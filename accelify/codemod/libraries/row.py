@@ -178,6 +178,7 @@ class Trait(Enum):
     GROUP = "group"  # starts or ends the group of the processes
     PICKS_DEVICE = "picks_device"  # sets the device that a process works on
     KEEPS_SIGNATURE = "keeps_signature"  # a decorator that leaves parameters and results as they are
+    REMEMBERS = "remembers"  # a decorator whose function is not run again for arguments that it was given before
     READS_VARIABLES = "reads_variables"  # may read any variable that its caller sees
     SHOWS_TENSOR = "shows_tensor"  # in scripts, what has a member of this name is a tensor
     SAYS_WHERE = "says_where"  # on which device its object is

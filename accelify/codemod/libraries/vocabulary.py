@@ -98,6 +98,7 @@ _OWN_PATH = re.compile(
 _ASKS_FOR_WRAPPER = re.compile(r"hasattr|isinstance|type\(|module|parallel|wrap", re.IGNORECASE)
 _SENDS_WEIGHTS = re.compile("broadcast|Parallel|fully_shard|deepspeed|load_state_dict")
 _SPREADS_MODELS = re.compile("FSDP|FullyShardedDataParallel|fully_shard|deepspeed|ZeroRedundancyOptimizer")
+_UNEVEN = re.compile(r"even_batches\s*=\s*False|join_uneven_inputs")
 _REDUCED = re.compile(r"reduce|gather|broadcast|sync", re.IGNORECASE)
 
 _ENVIRONMENT = re.compile(r"(env|envs|environment)$", re.IGNORECASE)
@@ -219,6 +220,11 @@ def may_be_one_ranks_path(text: str) -> bool:
 def may_be_reduced(text: str) -> bool:
     """Whether an expression may give what all processes agree on: `reduce_tensor(loss)`, `accelerator.gather(loss)`."""
     return _REDUCED.search(text) is not None
+
+
+def may_leave_ends_uneven(text: str) -> bool:
+    """Whether a script may have its accelerator not complete the last round: `Accelerator(even_batches=False)`."""
+    return _UNEVEN.search(text) is not None
 
 
 def may_ask_for_wrapper(text: str) -> bool:

@@ -490,8 +490,12 @@ class Ranks:
                 return frozenset({Origin(Mark.STEPS, holder, differs=False)}) if holder in self.loops else _NONE
             if "enumerate" in called:
                 return self._item(source.args[0], path[1:], holder)
-            if "zip" in called and path[0] < len(source.args) and holder not in self.loops:
-                return self._item(source.args[path[0]], path[1:], holder)
+            if "zip" in called and path[0] < len(source.args):
+                part = source.args[path[0]]
+                if holder not in self.loops:
+                    return self._item(part, path[1:], holder)
+                if self.chains.kinds.of(part) == {"loader"} and not self.shards.is_loader(part):
+                    return self._of(part)  # a loader that gives every rank all of its data
             if self.chains.tracer.is_progress(source):
                 return self._item(source.args[0], path, holder)
         if holder in self.loops:

@@ -275,11 +275,7 @@ class Tracer:
         for keyword in call.keywords:
             if keyword.arg == name:
                 return keyword.value
-        node = function.node
-        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        listed = [p.arg for p in [*node.args.posonlyargs, *node.args.args]]
-        if function.is_method and not function.has_decorator("staticmethod") and not self._is_unbound(call, function):
-            listed = listed[1:]
+        listed = self._positional(call, function)
         if name not in listed:
             return None
         position = listed.index(name)
@@ -287,6 +283,22 @@ class Tracer:
         if len(before) <= position or any(isinstance(a, ast.Starred) for a in before):
             return None
         return call.args[position]
+
+    def _positional(self, call: ast.Call, function: Scope) -> list[str]:
+        """The parameters that a call gives by position, without the `self` that it does not."""
+        node = function.node
+        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        listed = [p.arg for p in [*node.args.posonlyargs, *node.args.args]]
+        is_bound = function.is_method and not function.has_decorator("staticmethod")
+        return listed[1:] if is_bound and not self._is_unbound(call, function) else listed
+
+    def rest(self, call: ast.Call, function: Scope, name: str) -> list[ast.expr]:
+        """The expressions that a call gives to `*name`; empty for another parameter."""
+        node = function.node
+        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        if node.args.vararg is None or node.args.vararg.arg != name:
+            return []
+        return call.args[len(self._positional(call, function)) :]
 
     def given(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
         """What a parameter is for a call: its argument, or the default; None where that cannot be told."""

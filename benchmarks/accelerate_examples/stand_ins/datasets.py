@@ -53,6 +53,10 @@ class Dataset:
         return Dataset({new if name == old else name: values for name, values in self.columns.items()})
 
 
+class IterableDataset:
+    """Asked for by Accelerate where the library `datasets` is installed; no example has one."""
+
+
 class DatasetDict(dict[str, Dataset]):
     """Several of them; what is done is done to each."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accelify.codemod.checks.every_rank_writes import NAME
-from tests.codemod.checks.checking import ACCELERATE, DDP, fixed, leaves, reports
+from tests.codemod.checks.checking import ACCELERATE, DDP, fixed, found, leaves, reports
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,24 @@ def test_downloads() -> None:
         start + "if rank == 0:\n    MNIST('data', download=True)\ndist.barrier()\nd = MNIST('data', download=True)\n",
     )
     leaves(NAME, start + "with rank_zero_first():\n    data = MNIST('data', download=True)\n")
+
+
+SHARD = DDP + "loader = DataLoader(rows, sampler=DistributedSampler(rows))\nfor step, x in enumerate(loader):\n"
+
+
+def test_what_a_process_made_of_its_own_shard() -> None:
+    text = SHARD + "    torch.save(x.mean(), f'{step}.pt')\n"
+    ((line, message),) = found(NAME, text)
+    assert (line, "put the rank into the name" in message) == (11, True)
+    assert fixed(text) == text
+    ((_, message),) = found(NAME, SHARD + "    torch.save(net.state_dict(), 'last.pt')\n")
+    assert "in the main process only" in message
+    leaves(NAME, SHARD + "    torch.save(x.mean(), f'{rank}-{step}.pt')\n")
+
+
+def test_a_log_of_each_process() -> None:
+    text = DDP + "from torch.utils.tensorboard import SummaryWriter\n"
+    ((_, message),) = found(NAME, text + "writer = SummaryWriter('runs')\n")
+    assert message.startswith("every process writes a log of its own into this folder")
+    leaves(NAME, text + "writer = SummaryWriter('runs') if rank == 0 else None\n")
+    leaves(NAME, text + "writer = SummaryWriter(f'runs/{rank}')\n")

@@ -73,3 +73,60 @@ def test_a_trigger_is_checked_together() -> None:
     )
     leaves(NAME, text + "        accelerator.set_trigger()\n    if accelerator.check_trigger():\n        break\n")
     reports(NAME, text.replace("if loss.item() < 1:", "if loss.item() < 1:  # <- here") + "        break\n")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    with cast():\n        if loss > 9:  # <- here\n            continue\n        loss.backward()\n",
+        "    try:\n        if loss > 9:  # <- here\n            continue\n        loss.backward()\n    finally: x\n",
+        "    if not torch.isnan(loss):  # <- here\n        loss.backward()\n        opt.step()\n",
+        "    if loss.item() < 100:  # <- here\n        with cast():\n            loss.backward()\n",
+        "    loss.backward()\n    if args.early:\n        if loss.item() < 1:  # <- here\n            break\n",
+    ],
+)
+def test_other_ways_to_skip(body: str) -> None:
+    reports(NAME, START + body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    if loss.item() > 3:\n        loss.backward()\n    else:\n        (loss * 0).backward()\n",
+        "    if torch.isnan(loss):\n        loss = loss * 0\n    loss.backward()\n",
+        "    if args.train:\n        loss.backward()\n",
+        "    loss.backward()\n    if loss.item() > 9:\n        print(loss)\n",
+        "    for y in x:\n        if y > loss:\n            break\n    loss.backward()\n",
+        "    if step > 3:\n        break\n    loss.backward()\n",
+    ],
+)
+def test_the_backward_pass_is_made_all_the_same(body: str) -> None:
+    leaves(NAME, START + body)
+
+
+def test_a_function_is_left() -> None:
+    text = (
+        DDP
+        + "net = DDP(net)\ndef train():\n    for x in loader:\n        loss = net(x)\n"
+        + "        if {}:{}\n            return\n"
+    )
+    reports(NAME, text.format("loss > 9", "  # <- here") + "        loss.backward()\ntrain()\n")
+    leaves(NAME, text.format("args.dry", "") + "        loss.backward()\ntrain()\n")
+
+
+def test_the_last_batch_decides_about_the_epochs() -> None:
+    loop = SHARDED.replace("for step", "for epoch in range(9):\n    for step")
+    text = loop + "        loss = net(x).sum()\n        loss.backward()\n{}    if {}:{}\n        break\n"
+    reports(NAME, text.format("", "loss.item() < 0.1", "  # <- here"))
+    leaves(NAME, text.format("", "epoch > 3", ""))
+    leaves(NAME, text.format("    dist.all_reduce(loss)\n", "loss.item() < 0.1", ""))
+    leaves(NAME, text.format("", "reduced(loss) < 0.1", ""))
+
+
+@pytest.mark.parametrize("own", ["dist.get_rank()", "time.time()"])
+def test_options_that_also_hold_what_is_one_process_s_own(own: str) -> None:
+    options = "import time, argparse\nargs = argparse.ArgumentParser().parse_args()\nargs.own = " + own + "\n"
+    text = SHARDED.replace("net = DDP(net)\n", "net = DDP(net)\n" + options)
+    leaves(NAME, text + "    net(x).sum().backward()\n    if step > args.steps:\n        break\n")
+    handed_on = "    if args.half:\n        scaled(loss)\n    else:\n        loss.backward()\n"
+    leaves(NAME, text + "    loss = net(x).sum()\n" + handed_on)

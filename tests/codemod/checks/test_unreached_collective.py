@@ -69,3 +69,45 @@ def test_guards_that_stand_in_another_file() -> None:
 def test_the_accelerator_in_all_processes() -> None:
     leaves(NAME, ACCELERATE + "accelerator.wait_for_everyone()\nif accelerator.is_main_process:\n    print(1)\n")
     leaves(NAME, ACCELERATE + "x = accelerator.gather(x)\nif accelerator.is_main_process:\n    x.gather(0, i)\n")
+
+
+def test_a_function_that_remembers_what_it_came_to() -> None:
+    text = DDP + "import functools\n{}def mean(x):\n    dist.all_reduce(x)\nif rank == 0:\n    mean(3)\n"
+    assert found(NAME, text.format(""))
+    assert found(NAME, text.format("@torch.no_grad()\n"))
+    leaves(NAME, text.format("@functools.cache\n"))
+    leaves(NAME, text.format("@functools.lru_cache(maxsize=None)\n"))
+
+
+SHARDED = (
+    DDP + "net = DDP(torch.nn.Linear(1, 1))\nloader = DataLoader(rows, sampler=DistributedSampler(rows))\n"
+    "for step, x in enumerate(loader):\n    loss = net(x).sum()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "    if loss.item() > 9:\n        dist.barrier()  # <- here\n",
+        "    if x.sum() == 0:\n        continue\n    dist.all_reduce(loss)  # <- here\n",
+        "if loss < 3:\n    dist.all_reduce(loss)  # <- here\n",
+        "def mean(x):\n    dist.all_reduce(x)\nif torch.isnan(loss):\n    mean(loss)  # <- here\n",
+    ],
+)
+def test_its_own_batch_decides(text: str) -> None:
+    reports(NAME, SHARDED + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "    if step % 10 == 0:\n        dist.all_reduce(loss)\n",
+        "    if loss.item() > 9:\n        print(loss)\n    dist.barrier()\n",
+        "    bad = reduced(loss)\n    if bad > 9:\n        dist.barrier()\n",
+        "    if loss > 9:\n        dist.all_reduce(loss)\n    else:\n        dist.all_reduce(x)\n",
+        "    if x is None:\n        dist.barrier()\n",
+        "    if len(x) < 9:\n        dist.barrier()\n",
+    ],
+)
+def test_all_decide_alike(text: str) -> None:
+    leaves(NAME, SHARDED + text)

@@ -162,3 +162,18 @@ def test_what_only_comes_later_because_of_it() -> None:
     ended = "    if args.fast and correct > best:\n        dist.barrier()\n        break\n"
     text = TRAINED.replace("best = 0\n", "best, steps = 0, 0\n") + ended.replace("correct >", "reduced(correct) >")
     leaves(NAME, text + "    steps = steps + 1\n    if steps > 100:\n        break\n")
+
+
+def test_a_loader_that_gives_every_process_all_of_its_data() -> None:
+    both = "names = DataLoader(ids)\nfor (x, y), z in zip(val_data, names)"
+    text = PREPARED.replace("for x, y in val_data", both)
+    assert both in text
+    own = text.replace("total += loss_of(net(x), y).item()", "total += y.sum().item()")
+    reports(NAME, own + "print(total)  # <- here\n")
+    leaves(NAME, text.replace("total += loss_of(net(x), y).item()", "total += z.sum().item()") + "print(total)\n")
+
+
+def test_a_function_that_reduces_all_it_is_given() -> None:
+    sums = "def summed(gpu, *each):\n    for one in each:\n        {}(one)\n    return each\n"
+    text = TRAINED + "    every = summed(0, losses, correct)\n    if every[1] > 3:\n        print(correct)\n"
+    leaves(NAME, DDP + sums.format("dist.all_reduce") + text.replace(DDP, ""))

@@ -111,8 +111,35 @@ def test_a_script_that_stops_where_its_folder_is_reported(made: str, is_reported
     assert is_reported == any(n.rule == "folders" and "stops here" in n.message for n in result.notes)
 
 
-def test_a_folder_that_is_removed_is_reported() -> None:
-    result = changed(imports="import shutil", before="shutil.rmtree('out')")
+ALONE = "if accelerator.is_main_process:\n    {}\naccelerator.wait_for_everyone()\n"
+
+
+@pytest.mark.parametrize(
+    "deleted",
+    [
+        "shutil.rmtree('out')",
+        "if os.path.isdir('out'):\n    shutil.rmtree('out', ignore_errors=True)",
+        "if os.path.exists('out'):\n    shutil.rmtree('out')\n    os.makedirs('out', exist_ok=True)",
+    ],
+)
+def test_one_process_deletes_a_folder(deleted: str) -> None:
+    result = run(script(imports="import os, shutil", before=deleted))
+    assert ALONE.format(deleted.replace("\n", "\n    ")) in result.after.decode()
+    assert not any("deletes this folder" in n.message for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"end": "shutil.rmtree('out')"},  # the others may be using it still
+        {"before": "out = tempfile.mkdtemp()\nshutil.rmtree(out)"},
+        {"before": "for name in os.listdir('out'):\n    shutil.rmtree(name)"},
+        {"before": "if os.path.exists('out'):\n    count()\n    shutil.rmtree('out')"},
+        {"before": "if not ask():\n    shutil.rmtree('out')"},
+    ],
+)
+def test_a_folder_that_all_processes_delete_is_reported(slots: dict[str, str]) -> None:
+    result = changed(imports="import os, shutil, tempfile", **slots)
     assert any(n.rule == "folders" and "deletes this folder" in n.message for n in result.notes)
 
 

@@ -3,9 +3,13 @@
     os.makedirs(path)                          ->    os.makedirs(path, exist_ok=True)
     path.mkdir(parents=True, exist_ok=False)   ->    path.mkdir(parents=True, exist_ok=True)
     out = time.ctime()                         ->    out = accelerator.broadcast_object_list([time.ctime()])[0]
+    shutil.rmtree(path)                        ->    if accelerator.is_main_process:
+                                                         shutil.rmtree(path)
+                                                     accelerator.wait_for_everyone()
 
 Why: two processes may both find that the folder is missing; the second to make it would fail. And a folder that is
-named for the time is another one for each process whose clock says something else, so all take the first one's.
+named for the time is another one for each process whose clock says something else, so all take the first one's. One
+that a later process deletes may hold what another has written already.
 Left alone: calls that say themselves what to do. Where the script did not check first, the change is marked for review:
 a folder that is left from an earlier run is no error any more. Clocks that the accelerator does not reach, or that not
 every process may come to, are noted.
@@ -21,7 +25,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Replace
+from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Replace, Wrap
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -39,15 +43,10 @@ def find(script: Script) -> Iterator[Found]:
     made: set[str] = set()
     clocks: dict[ast.Call, None] = {}
     for call in script.program.calls:
-        if "shutil.rmtree" in script.program.called(call) and script.program.frame(call) in script.program.reachable:
-            state = script.state(call)
-            message = (
-                "every process deletes this folder, possibly after another has started to write to it: guard it with "
-                f"`if {state}.is_main_process:`, and call `{state}.wait_for_everyone()` afterwards"
-            )
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         if script.program.frame(call) not in script.program.reachable:
             continue
+        if "shutil.rmtree" in script.program.called(call) and call not in script.written.guarding.covered:
+            yield _deleted(script, call)
         if _makes_a_folder(script, call):
             clocks.update(dict.fromkeys(script.written.clocks.behind(_path_of(call))))
         for read in _read_by_all(script, call):
@@ -77,6 +76,38 @@ def find(script: Script) -> Iterator[Found]:
     yield from _next_free(script)
     for clock in clocks:
         yield _one_name(script, clock)
+
+
+def _deleted(script: Script, call: ast.Call) -> Change | Remark:
+    """One process deletes a folder, and the others wait for it; a note where not all of them come there."""
+    path, statement, accelerator = script.path(call), _deletion(script, call), script.accelerator(call)
+    written = script.written
+    is_own = not call.args or any(True for _ in written.clocks.behind(call.args[0]))
+    is_used = any(written.stored.is_before(backward, call) for backward in script.training.backwards)
+    is_safe = script.distribution is None and not (is_own or is_used or written.guarding.is_cached(call))
+    if statement is None or accelerator is None or not is_safe or not _is_run_by_all(script, statement, _DEPTH):
+        state = script.state(call)
+        message = (
+            "every process deletes this folder, possibly after another has started to write to it: guard it with "
+            f"`if {state}.is_main_process:`, and call `{state}.wait_for_everyone()` afterwards"
+        )
+        return Remark(NAME, path, call, message, Tier.REVIEW)
+    wait = Insert(statement, "after", f"{accelerator}.wait_for_everyone()")
+    alone = Wrap((statement,), f"if {accelerator}.is_main_process:")
+    return Change(NAME, path, call.lineno, "the main process deletes the folder, and the others wait", (alone, wait))
+
+
+def _deletion(script: Script, call: ast.Call) -> ast.stmt | None:
+    """The statement that deletes a folder, with the question whether it is there; None where that does more."""
+    statement = script.program.statement(call)
+    if not isinstance(statement, ast.Expr) or statement.value is not call:
+        return None
+    asking = script.program.parent(statement)
+    if not isinstance(asking, ast.If) or not any(map(_looks, ast.walk(asking.test))):
+        return statement
+    done = [s.value if isinstance(s, ast.Expr) else s for s in (*asking.body, *asking.orelse)]
+    made = (n for n in done if isinstance(n, ast.Call) and any(map(names.makes_folder, script.program.called(n))))
+    return asking if set(done) <= {call, *made} else None
 
 
 def _import_of(script: Script, name: ast.Name) -> Insert | None:
@@ -217,8 +248,8 @@ def _may_agree(script: Script, clock: ast.Call) -> bool:
     return can_speak and not makes_it and _is_run_by_all(script, clock, _DEPTH)
 
 
-def _is_run_by_all(script: Script, call: ast.Call, depth: int) -> bool:
-    """Whether a call is not under a condition, or in a loop, that may not be the same for all processes."""
+def _is_run_by_all(script: Script, call: ast.AST, depth: int) -> bool:
+    """Whether a node is not under a condition, or in a loop, that may not be the same for all processes."""
     program = script.program
     frame = program.frame(call)
     if call in script.written.guarding.covered:

@@ -387,6 +387,22 @@ def test_what_was_saved_is_loaded_to_the_processs_own_gpu(load: str, comes_out: 
     assert comes_out in after
 
 
+@pytest.mark.parametrize(
+    ("used", "is_moved"),
+    [
+        ("net = torch.load(old)\nprint(net(rows))", True),
+        ("net = torch.load(old)['model']\nnet.eval()\nshow(net)", True),
+        ("show(torch.load(old))", True),
+        ("kept = torch.load(old)\nprint(kept.get('step'), kept['rows'])", False),
+        ("draw = torch.load(old, 'cpu')\ndraw(rows)", False),
+    ],
+)
+def test_a_model_that_is_loaded_whole_goes_to_the_processs_own_gpu(used: str, is_moved: bool) -> None:
+    before = "def show(model):\n    print(model(rows))\nold, rows = 'old.pt', torch.zeros(2, 4).to(device)\n"
+    after = run(script(before=f"device = torch.device('cuda')\n{before}{used}")).after.decode()
+    assert ("torch.load(old, map_location=accelerator.device)" in after) is is_moved
+
+
 def test_an_import_that_only_a_load_needs_stays() -> None:
     text = script(end="t.save(model.state_dict(), 'm.pt')\nmodel.load_state_dict(t.load('m.pt'))")
     after = run(f"import torch as t\n{text}").after.decode()

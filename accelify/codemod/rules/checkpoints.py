@@ -25,6 +25,7 @@ from accelify.codemod.libraries import methods, names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Element, Made, Member
 from accelify.codemod.training.certainty import asks_for_one
 
 NAME = "checkpoints"
@@ -62,7 +63,8 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 
 
 def _loaded_where_saved(script: Script) -> Iterator[Change]:
-    """Weights that the script saves from its GPU, which every process would bring to that of process 0 first."""
+    """Weights that the script saves from its GPU, and models: every process would bring them to process 0's first."""
+    called = _called_models(script)
     stored = script.written.stored
     saved = [s.call.args[1] for s in script.written.saves if len(s.call.args) > 1]
     texts, known = set(map(ast.unparse, saved)), {n for path in saved for n in stored.names(path)}
@@ -73,8 +75,8 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
             continue
         is_said = any(k.arg in ("map_location", None) for k in load.keywords)
         is_saved = ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known
-        is_taken = _is_taken(script, load)
-        if not is_said and is_saved and (is_taken or _holds_weights(script, load)):
+        is_taken = _is_taken(script, load) or (load in called and not script.devices.is_unnamed)
+        if not is_said and (load in called or (is_saved and (is_taken or _holds_weights(script, load)))):
             device = f"{accelerator}.device"
             # What was saved from the CPU, as the state of a random number generator is, stays there.
             place = device if is_taken else f'{{"cuda:0": str({device})}}'
@@ -82,6 +84,18 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
             edits = (Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=(accelerator.split(".")[0],)),)
             reason = "it was saved from process 0's GPU; each process loads it to its own device"
             yield Change(NAME, script.path(load), load.lineno, reason, edits)
+
+
+def _called_models(script: Script) -> set[ast.AST]:
+    """The calls that load what the script calls, as it does a model, or what holds that."""
+    found: set[ast.AST] = set()
+    for call in script.program.calls:
+        for value in script.program.values(call.func):
+            while isinstance(value, Element) or (isinstance(value, Member) and value.name.startswith("[")):
+                value = value.owner
+            if isinstance(value, Made) and value.name == "torch.load":
+                found.add(value.node)
+    return found
 
 
 def _is_taken(script: Script, node: ast.expr) -> bool:

@@ -21,7 +21,7 @@ def command(place: str, **given: Any) -> None:
 
     found = re.fullmatch(r"(.+?)(?::(?:cell )?(\d+))?(?::|, line )(\d+)", place)
     if found is None:
-        click.echo(f"accelify: {place} is no FILE:LINE", err=True)
+        click.echo(f"accelify: {place} is no FILE:LINE: name a line, such as {place}:40", err=True)
         sys.exit(2)
     try:
         path, cell, line = found.groups()

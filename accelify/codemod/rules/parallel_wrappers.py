@@ -24,7 +24,18 @@ from typing import TypeGuard
 import libcst as cst
 
 from accelify.codemod.edits import snippets
-from accelify.codemod.edits.values import Attempt, Change, Found, Loaded, Remark, Remove, Replace, Unwrap, When
+from accelify.codemod.edits.values import (
+    Attempt,
+    Change,
+    Found,
+    Loaded,
+    Obstacle,
+    Remark,
+    Remove,
+    Replace,
+    Unwrap,
+    When,
+)
 from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
@@ -212,13 +223,17 @@ def _members(script: Script) -> Iterator[Change]:
             yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
 
 
-def _choices(script: Script) -> Iterator[Change]:
+def _choices(script: Script) -> Iterator[Change | Obstacle]:
     """What is done where a model is wrapped goes, and the question, too."""
     reason = "no model is wrapped any more"
     for node, is_body in script.unwrapped.items():
         if not script.changes_nothing(node.test):
             continue
         edit: Replace | Remove | Unwrap
+        if isinstance(node, ast.If) and not is_body and _goes_on_with_elif(node):
+            reason = "without `DataParallel`, it depends on this `elif` what is done: write `else:` for a single GPU"
+            yield Obstacle(NAME, script.path(node), node.orelse[0], reason)
+            return
         if isinstance(node, ast.IfExp):
             kept = node.body if is_body else node.orelse
             edit = Replace(node, partial(snippets.chosen, is_body=is_body), (kept,))
@@ -227,6 +242,11 @@ def _choices(script: Script) -> Iterator[Change]:
         else:
             edit = Remove(node)
         yield Change(NAME, script.path(node), node.lineno, reason, (edit,))
+
+
+def _goes_on_with_elif(node: ast.If) -> bool:
+    """Whether a condition has an `elif`: a further `if` that stands where its own stands."""
+    return any(isinstance(each, ast.If) and each.col_offset == node.col_offset for each in node.orelse)
 
 
 def _is_left_wrapped(script: Script, node: ast.expr) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.codemod.pairs import migrated, script
+from tests.codemod.pairs import left_alone, migrated, script
 
 LOAD = "state = torch.load('m.pt')"
 STRIP = "state = {k.replace('module.', ''): v for k, v in state.items()}"
@@ -28,6 +28,11 @@ def test_what_was_done_without_a_wrapper_is_done_whatever_the_machine(choice: st
     assert f"\n{STRIP}\n{load}\n" in text
     assert "DataParallel" not in text
     assert "device_count" not in text
+
+
+def test_what_another_condition_decides_about_is_declined_at_it() -> None:
+    choice = f"if {SEVERAL}:\n    model = nn.DataParallel(model)\nelif torch.cuda.device_count() == 1:\n    {STRIP}"
+    left_alone(script(model=f"{LOAD}\n{choice}"), "without `DataParallel`, it depends on this `elif` what is done")
 
 
 @pytest.mark.parametrize(

@@ -275,9 +275,14 @@ class Bringing:
     def _at_use(self, operand: ast.expr) -> Bring | None:
         places = self.whereabouts.of(operand)
         is_known = bool(places) and all(p.where in (Where.HOST, Where.ACCELERATOR) for p in places)
-        if not is_known or not self.shapes.is_tensor(operand):
+        if not is_known or not self.shapes.is_tensor(operand) or self._is_differentiated_by(operand):
             return None
         return self._placed("moved", operand)
+
+    def _is_differentiated_by(self, operand: ast.expr) -> bool:
+        """Whether gradients with respect to a tensor are asked for: nothing was computed from another copy of it."""
+        call = next((a for a in self.program.ancestors(operand) if not isinstance(a, (ast.Tuple, ast.List))), None)
+        return isinstance(call, ast.Call) and "torch.autograd.grad" in self.program.called(call)
 
     # Which device.
 

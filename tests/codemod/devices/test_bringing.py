@@ -55,3 +55,11 @@ def test_a_sum_with_a_batch_that_is_read_in_the_hosts_memory_is_brought_once() -
 def test_a_tensor_that_is_filled_in_place_is_made_there() -> None:
     found = brought(batch="model(torch.empty(2, 4).fill_(0.3))\n")
     assert texts(n for b in found.bringing for n in b.nodes) == ["torch.empty(2, 4)"]
+
+
+@pytest.mark.parametrize("inputs", ["x0", "[x0]", "inputs=(x0,)"])
+def test_a_tensor_that_gradients_are_asked_of_is_not_copied_for_it(inputs: str) -> None:
+    shown = "def show(x=None):\n    if x is not None:\n        print(x.numpy())\nshow()\n"
+    grown = f"y0 = model(x0)\ny0 = torch.autograd.grad(y0.sum(), {inputs})[0]\n"
+    found = brought(before=f"x0 = torch.ones(2, 4).requires_grad_(True)\n{shown}", batch=grown, end="show(x0.detach())")
+    assert not any(" x0" in text or text == "x0" for text in texts(n for b in found.bringing for n in b.nodes))

@@ -14,7 +14,7 @@ from accelify.codemod.metrics.updates import assigned_to
 from accelify.codemod.semantics.definitions import Definition, Kind
 from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import names_in, returned
-from accelify.codemod.semantics.values import Made
+from accelify.codemod.semantics.values import ClassValue, Instance, Made
 from accelify.codemod.training.loops import Data
 from accelify.codemod.training.losses import losses_of
 
@@ -370,16 +370,17 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
 
 def _stepped_schedulers(metrics: Metrics) -> dict[ast.Call, list[ast.Call]]:
     """The calls that make schedulers, with those of their `step`."""
+    program = metrics.measured.program
     steps: dict[ast.Call, list[ast.Call]] = {}
-    for step in metrics.measured.program.calls:
+    for step in program.calls:
         if isinstance(step.func, ast.Attribute) and step.func.attr == "step":
-            for value in metrics.measured.program.values(step.func.value):
-                if (
-                    isinstance(value, Made)
-                    and metrics.measured.roles.is_scheduler(value)
-                    and isinstance(value.node, ast.Call)
-                ):
-                    steps.setdefault(value.node, []).append(step)
+            for value in filter(metrics.measured.roles.is_scheduler, program.values(step.func.value)):
+                made = [value.node] if isinstance(value, Made) else []
+                if isinstance(value, Instance):  # of the project's own class
+                    made += [c for c in program.calls if ClassValue(value.cls) in program.values(c.func)]
+                for call in made:
+                    if isinstance(call, ast.Call):
+                        steps.setdefault(call, []).append(step)
     return steps
 
 

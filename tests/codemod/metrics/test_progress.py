@@ -61,6 +61,14 @@ def test_schedules_that_step_with_each_batch() -> None:
     assert found.startswith("torch.optim.lr_scheduler.CosineAnnealingLR(")
 
 
+@pytest.mark.parametrize("body", ["pass", "def __init__(self, *given):\n        super().__init__(*given)"])
+def test_schedules_of_the_projects_own_class_that_step_with_each_batch(body: str) -> None:
+    own = f"class Warm(torch.optim.lr_scheduler.LambdaLR):\n    {body}\n"
+    set_up = "scheduler = Warm(optimizer, lambda step: 1 - step / 24)\n"
+    found = training(before=own, set_up=set_up, step=STEP + "scheduler.step()\n").script
+    assert [text[:5] for text in texts(StepCounts(found.metrics).learning_rates())] == ["Warm("]
+
+
 BOUNDED = """\
 import torch
 from torch import nn

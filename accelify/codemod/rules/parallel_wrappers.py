@@ -39,11 +39,13 @@ from accelify.codemod.edits.values import (
 from accelify.codemod.libraries import names
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.provenance import wrapped_by
+from accelify.codemod.semantics.provenance import Binding, wrapped_by
+from accelify.codemod.semantics.scopes import returned
 from accelify.codemod.semantics.values import Argument, Element, Instance, Made, Member, Values
 
 NAME = "parallel_wrappers"
 _PREFIX = "module."
+_DEPTH = 3  # of functions that return what others have wrapped
 
 
 def find(script: Script) -> Iterator[Found]:
@@ -150,14 +152,32 @@ def _is_wrapped(script: Script, model: ast.expr) -> bool:
     return any(_wrapped_on_each_way(script, model))
 
 
-def _wrapped_on_each_way(script: Script, model: ast.expr) -> list[bool]:
-    """The same, for each of the ways by which the model gets there."""
-    chains = ([model, *(b.value for b in chain if b.value is not None)] for chain in script.tracer.chains(model))
+def _wrapped_on_each_way(script: Script, model: ast.expr, depth: int = _DEPTH) -> list[bool]:
+    """The same, for each of the ways by which the model gets there, through functions that return it, too."""
+    chains = ([model, *(v for b in chain if (v := _value(b)) is not None)] for chain in script.tracer.chains(model))
     parts = ([n for value in chain for n in ast.walk(value)] for chain in chains)
     return [
-        any(n in script.wrappers for n in nodes) and not any(getattr(n, "attr", "") == "module" for n in nodes)
+        (any(n in script.wrappers for n in nodes) or any(_returns_wrapped(script, n, depth) for n in nodes))
+        and not any(getattr(n, "attr", "") == "module" for n in nodes)
         for nodes in parts
     ]
+
+
+def _value(binding: Binding) -> ast.expr | None:
+    """What is bound, or taken apart: `model, device = build()`."""
+    if binding.value is not None or binding.kind != "assign":
+        return binding.value
+    value = getattr(binding.statement, "value", None)
+    return value if isinstance(value, ast.Call) else None
+
+
+def _returns_wrapped(script: Script, call: ast.AST, depth: int) -> bool:
+    """Whether a function that is called returns a model that it, or a function that it calls, has wrapped."""
+    callees = script.program.flow.callees.get(call, ()) if depth and isinstance(call, ast.Call) else ()
+    given = returned(c for c in callees if c.kind == "function" and not c.is_method)
+    parts = [part for g in given for part in (g.elts if isinstance(g, ast.Tuple) else [g]) if part is not None]
+    models = [p for p in parts if any(map(script.roles.is_module, script.program.values(p)))]
+    return any(any(_wrapped_on_each_way(script, m, depth - 1)) for m in models)
 
 
 def _unwrap(script: Script, call: ast.Call) -> Change | Attempt:

@@ -12,6 +12,12 @@ from tests.codemod.pairs import run
 from tests.codemod.training_scripts import script
 
 WRAP = "model = nn.DataParallel(model)"
+BUILD = """\
+def build(net):
+    if torch.cuda.device_count() > 1:
+        net = nn.DataParallel(net)
+    return net
+"""
 SAVER = (
     "class Keeper:\n    def __init__(self, model):\n        self.model = nn.DataParallel(model)\n    def save(self):\n"
 )
@@ -31,10 +37,20 @@ def told(result: FileResult) -> list[str]:
         {"model": WRAP, "end": "state = {'epoch': 1, 'net': model.state_dict()}\ntorch.save(state, 'net.pt')"},
         {"model": f"if torch.cuda.device_count() > 1:\n    {WRAP}", "end": "torch.save(model.state_dict(), 'net.pt')"},
         {"model": SAVER, "end": "keeper.save()"},
+        {
+            "before": "rows = torch.randn(8, 2, 4)\ndef wrap(net):\n    return nn.DataParallel(net, [0])",
+            "model": "model = wrap(model)",
+            "end": "torch.save({'net': model.state_dict()}, 'net.pt')",
+        },
+        {
+            "before": f"{BUILD}def get():\n    return build(nn.Linear(4, 1)), 3\nrows = torch.randn(8, 2, 4)",
+            "model": "model, n = get()",
+            "end": "torch.save(model.state_dict(), 'net.pt')",
+        },
     ],
 )
 def test_the_keys_of_a_wrapped_model_change(slots: dict[str, str]) -> None:
-    (line,) = told(run(script(before="rows = torch.randn(8, 2, 4)", **slots)))
+    (line,) = told(run(script(**{"before": "rows = torch.randn(8, 2, 4)", **slots})))
     assert "state_dict()" in line
 
 

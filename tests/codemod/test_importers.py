@@ -64,7 +64,6 @@ def test_it_may_be_in_a_folder_above(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("test_engine", CALLER),  # a test
         ("main", CALLER.replace("import engine", "engine = __import__('json')")),  # the name, and no import of it
         ("main", "import engine\n"),  # no call
     ],
@@ -534,3 +533,28 @@ def test_a_script_that_calls_what_no_longer_starts_processes_is_named(tmp_path: 
     train = OWN.format(also=", start", start="start(args)")
     found = rewritten(tmp_path, "train.py", train=train, opts=OPTIONS, probe=probe)
     assert any("probe.py calls `start` as before" in n.message for r in found.values() for n in r.notes)
+
+
+def test_a_script_whose_name_begins_with_test_changes_with_it(tmp_path: Path) -> None:
+    found = rewritten(tmp_path, "main.py", engine=ENGINE, main=CALLER, test=CALLER, test_engine=CALLER)
+    assert set(found) == {"engine.py", "main.py", "test.py", "test_engine.py"}
+    assert {r.status for r in found.values()} == {Status.MIGRATED}
+
+
+def test_each_script_draws_its_own_data(tmp_path: Path) -> None:
+    steps = """import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+    def fit(self, optimizer):
+        for i in range(9):
+            optimizer.zero_grad()
+            loss = self.layer(torch.rand(8, 2)).mean()
+            loss.backward()
+            optimizer.step()
+"""
+    main = "import torch\nfrom net import Net\nmodel = Net()\nmodel.fit(torch.optim.Adam(model.parameters()))\n"
+    found = rewritten(tmp_path, "main.py", net=steps, main=main, other=main)
+    assert [found[f"{name}.py"].after.count(b".seed_by_rank()") for name in ("main", "other")] == [1, 1]

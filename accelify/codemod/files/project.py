@@ -163,7 +163,7 @@ class Project:
         """Those that might import a file: in its own folder and those above it, and in those of the program's files."""
         folders = {f.resolve(): f for f in [*self._around(path.parent), *self._folders]}
         found = [p for folder in folders.values() for end in (".py", ".ipynb") for p in self.disk.files(folder, end)]
-        return [p for p in found if not p.name.startswith("test")][:_MOST_LISTED]
+        return found[:_MOST_LISTED]
 
     def _around(self, here: Path) -> list[Path]:
         """A folder and those above it, up to the repository's; without one, to that of its package and its program."""

@@ -297,7 +297,8 @@ def _seeded(node: cst.CSTNode, code: str) -> cst.BaseExpression:
 def _where_random_numbers_part(script: Script) -> list[Seeded]:
     """The statements after which all that starts equal is built, one for each way to build it, and later seeds."""
     groups = script.preparation.groups
-    chosen = [g for g in groups if any(i.kind == "optimizer" for i in g.items)] or groups[-1:]
+    last = {g.frame.root: g for g in groups}  # of each script that trains
+    chosen = [g for g in groups if any(i.kind == "optimizer" for i in g.items)] or list(last.values())
     built = list(dict.fromkeys(script.seeds.after(g.anchor) for g in chosen if g.anchor is not None))
     again = list(dict.fromkeys(each for s in built for each in script.seeds.again(s)))
     found = dict.fromkeys([*(Seeded(s, is_drawn_from=False) for s in built), *again])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Element
 from accelify.codemod.training.loops import Training
 
 
@@ -49,7 +50,7 @@ class Grouper:
     def group(self, items: Iterable[Item]) -> list[Group]:
         """The statements that prepare some items."""
         blocks: dict[int, tuple[Scope, list[ast.stmt], list[tuple[int, Item]]]] = {}
-        for item in items:
+        for item in map(self._before_batches, items):
             block, index = self._place(item)
             blocks.setdefault(id(block), (item.frame, block, []))[2].append((index, item))
         for frame, block, placed in blocks.values():
@@ -65,6 +66,25 @@ class Grouper:
             statement = self._bound_above(statement, item.text)
         block = self.program.block(statement)
         return block, block.index(statement)
+
+    def _before_batches(self, item: Item) -> Item:
+        """A model right after it is made, if a loader's batch, which is on the device, meets it before that."""
+        if item.kind != "model" or item.statement is None or item.without_optimizer:
+            return item
+        block = self.program.block(item.statement)
+        bound = {self.program.statement(w) for w in self._writes(item.frame, item.text)}
+        end = block.index(item.statement)
+        made = [i for i in range(end) if block[i] in bound]
+        while made and any(ast.unparse(n) == item.text for n in _read_in(block[made[-1]])):
+            made.pop()  # `model = model.to(device)`
+        is_run = any(self._runs_on_batch(s, item) for s in (block[made[-1] + 1 : end] if made else ()))
+        return replace(item, statement=block[made[-1]], anchor="") if is_run else item
+
+    def _runs_on_batch(self, statement: ast.stmt, model: Item) -> bool:
+        is_run_later = isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))
+        nodes = () if is_run_later or model.kind != "model" else ast.walk(statement)
+        calls = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) == model.text]
+        return any(isinstance(v, Element) for c in calls for a in c.args for v in self.program.values(a))
 
     def _bound_above(self, statement: ast.stmt, text: str) -> ast.stmt:
         """The last statement before the conditions round another one after which a name is bound for certain."""
@@ -182,7 +202,8 @@ class Grouper:
         current: list[Item] = []
         end = -1
         for index, item in placed:
-            if current and any(self._uses(s, i) for i in current for s in block[end + 1 : index + 1]):
+            between = block[end + 1 : index + 1]
+            if any(self._uses(s, i) or self._runs_on_batch(s, i) for i in current for s in between):
                 self._close(frame, block, end, current)
                 current = []
             current.append(item)
@@ -278,6 +299,13 @@ def trains(program: Program, training: Training, statement: ast.stmt) -> bool:
     if any(call in training.backwards for call in calls):
         return True
     return any(callee in training.frames for call in calls for callee in program.flow.callees.get(call, ()))
+
+
+def _read_in(statement: ast.stmt) -> Iterator[ast.expr]:
+    """The variables that a statement reads."""
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            yield node
 
 
 def _simple_in(statement: ast.stmt) -> list[ast.stmt]:

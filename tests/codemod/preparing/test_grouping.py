@@ -119,6 +119,19 @@ def test_what_is_read_before_the_others_are_ready_is_prepared_first() -> None:
     assert [items for _, items in found] == [["loader"], ["model", "optimizer"]]
 
 
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("x, y = next(iter(loader))\nprint(model(x).shape)\n", [["loader", "model"], ["optimizer"]]),
+        ("model = model.float()\nfor x, y in loader: break\nmodel(x[:1])\n", [["loader", "model"], ["optimizer"]]),
+        ("x, y = next(iter(loader))\nprint(x.shape)\n", [["loader"], ["model", "optimizer"]]),
+        ("def shown():\n    for x, y in loader:\n        model(x)\n", [["loader"], ["model", "optimizer"]]),
+    ],
+)
+def test_a_model_is_prepared_before_it_runs_on_a_batch(model: str, expected: list[list[str]]) -> None:
+    assert [items for _, items in groups(model=model)] == expected
+
+
 def test_what_is_made_later_is_prepared_later() -> None:
     found = groups(set_up="print(model)\nother = DataLoader(rows)\n", end="for z in other: model(z)\n")
     assert all("other" not in items or "other" in anchor for anchor, items in found)

@@ -85,7 +85,8 @@ def rewritten(
 )
 def test_what_is_meant_of_all_batches_is_summed(end: str) -> None:
     after, notes = rewritten(end=end)
-    assert f'        total += loss.item()\n    {REDUCED}"sum")\n' in after
+    added = "total += accelerator.mean_for_metrics(loss, criterion, out, y).item()"
+    assert f'        {added}\n    {REDUCED}"sum")\n' in after
     assert not notes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Role, Row, Rows, Trait
@@ -118,6 +118,7 @@ class Trim:
     holds_means: whether a mean is added that was taken with them.
     skipped: runs of statements that fail where no row is left. rows: an expression that has these rows.
     parts: what is trimmed where it is summed, instead of the names, which other code needs whole.
+    batch_means: batches' means that are added, and that count without those rows, each with the assignment of it.
     """
 
     first: ast.stmt
@@ -127,6 +128,7 @@ class Trim:
     skipped: tuple[tuple[ast.stmt, ...], ...] = ()
     rows: str = ""
     parts: tuple[ast.expr, ...] = ()
+    batch_means: tuple[tuple[ast.Name, ast.Assign], ...] = ()
 
 
 def trim_of(
@@ -138,6 +140,37 @@ def trim_of(
     """
     summand = Summand(program, loop)
     every = [s for name, listed in added_in(loop).items() if name in sums for s in listed]
+    trim = _trim_of_rows(summand, every, updates)
+    means = [s for s in every if _is_batch_mean(summand, s)]
+    if not means or any(isinstance(_added(s), ast.Constant) for s in every):  # are divided by the batches counted
+        return trim
+    found = [_said_again(summand, s, trim) for s in means]
+    taken = tuple(each for each in found if each is not None)
+    if trim is None:
+        return Trim(means[0], (), batch_means=taken) if len(taken) == len(every) else None
+    return replace(trim, batch_means=taken, holds_means=trim.holds_means or None in found)
+
+
+def _is_batch_mean(summand: Summand, statement: ast.AugAssign | ast.Assign) -> bool:
+    return summand.is_of_rows(_added(statement)) is False and not isinstance(_added(statement), ast.Constant)
+
+
+def _said_again(
+    summand: Summand, statement: ast.AugAssign | ast.Assign, trim: Trim | None
+) -> tuple[ast.Name, ast.Assign] | None:
+    """The loss in what is added, and the assignment of it, where that can be said again of fewer rows."""
+    name = _variable_of(_added(statement))
+    made = _assigned_of_rows(summand.program, summand.loop, name or "", statement)
+    is_whole = trim is None or not trim.names or summand.program.before(statement, trim.first)
+    loss = next((n for n in ast.walk(_added(statement)) if isinstance(n, ast.Name) and n.id == name), None)
+    return (loss, made) if made is not None and is_whole and loss is not None else None
+
+
+def _trim_of_rows(
+    summand: Summand, every: Sequence[ast.AugAssign | ast.Assign], updates: Collection[ast.Call]
+) -> Trim | None:
+    """What to trim for the sums over rows alone."""
+    program = summand.program
     adding = [s for s in every if summand.is_of_rows(_added(s)) is not False]
     losses = [s for s in adding if not _holds_rows(program, _added(s))]
     if not adding or not all(summand.is_of_rows(_added(s)) and _variable_of(_added(s)) for s in losses):
@@ -333,8 +366,15 @@ def _taken_again(
     program: Program, loop: ast.For | ast.AsyncFor, name: str, first: ast.stmt, counted: set[ast.AST]
 ) -> ast.Assign | None:
     """`loss = criterion(output, target)`, if that can be said again of fewer rows, and nothing else needs it then."""
-    frame, block = program.frame(loop), program.block(first)
-    writes = [w for w in frame.writes.get(name, ()) if program.inside(w, loop)]
+    made = _assigned_of_rows(program, loop, name, first)
+    reads = program.frame(loop).reads.get(name, ())
+    return None if any(r not in counted and program.before(first, r) for r in reads) else made
+
+
+def _assigned_of_rows(program: Program, loop: ast.For | ast.AsyncFor, name: str, first: ast.stmt) -> ast.Assign | None:
+    """`loss = criterion(output, target)`, if a statement of its block can say it again of fewer rows."""
+    block = program.block(first)
+    writes = [w for w in program.frame(loop).writes.get(name, ()) if program.inside(w, loop)]
     made = program.statement(writes[0]) if len(writes) == 1 else None
     if not isinstance(made, ast.Assign) or made not in block or not isinstance(made.value, ast.Call):
         return None
@@ -345,10 +385,7 @@ def _taken_again(
     if call.keywords or len(given) != len(call.args) or len(given) != 2:
         return None
     between = block[block.index(made) + 1 : block.index(first)]
-    if names_written_in(*between) & {name, *given} or _is_written(between):
-        return None
-    reads = [r for r in frame.reads.get(name, ()) if r not in counted and program.before(first, r)]
-    return None if reads else made
+    return None if names_written_in(*between) & {name, *given} or _is_written(between) else made
 
 
 def _weighs_rows_alike(program: Program, call: ast.Call) -> bool:

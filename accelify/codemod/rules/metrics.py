@@ -167,6 +167,7 @@ def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
 
 def _trimming(trim: Trim, accelerator: str) -> Iterator[Edit]:
     """What leaves out, before the first sum, the rows that are repeated."""
+    yield from (_mean_again(name, made, accelerator) for name, made in trim.batch_means)
     lines = [] if trim.mean is None else [_taken_again(trim.mean, accelerator)]
     if trim.names:
         names = ", ".join(trim.names)
@@ -184,12 +185,26 @@ def _trimmed(part: ast.expr, accelerator: str) -> Replace:
     return Replace(part, trimmed, keeps=(part,), reads=(accelerator.split(".")[0],))
 
 
+def _mean_again(loss: ast.Name, mean: ast.Assign, accelerator: str) -> Replace:
+    """`accelerator.mean_for_metrics(loss, criterion, output, target)`, where the loss is added."""
+    assert isinstance(mean.value, ast.Call)
+    code = f"{accelerator}.mean_for_metrics({_said(mean)})"
+    parts = (mean.value.func, *mean.value.args)
+    reads = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
+    made = partial(snippets.coded, code=code)
+    return Replace(loss, made, keeps=(loss,), reads=(accelerator.split(".")[0], *sorted(reads)))
+
+
 def _taken_again(mean: ast.Assign, accelerator: str) -> str:
     """`loss = accelerator.mean_for_metrics(loss, criterion, output, target)`."""
-    assert isinstance(mean.value, ast.Call)
     name = ast.unparse(mean.targets[0])
-    parts = ", ".join(map(ast.unparse, [mean.targets[0], mean.value.func, *mean.value.args]))
-    return snippets.call_statement(name, f"{accelerator}.mean_for_metrics", parts, mean.col_offset)
+    return snippets.call_statement(name, f"{accelerator}.mean_for_metrics", _said(mean), mean.col_offset)
+
+
+def _said(mean: ast.Assign) -> str:
+    """`loss, criterion, output, target`."""
+    assert isinstance(mean.value, ast.Call)
+    return ", ".join(map(ast.unparse, [mean.targets[0], mean.value.func, *mean.value.args]))
 
 
 def _whole(script: Script, reduction: Reduction, trim: Trim | None) -> str:

@@ -145,3 +145,27 @@ def test_a_sum_over_rows_is_taken_again(lost: str, added: str, taken: str | None
     found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
     made = found.mean if found is not None else None
     assert (None if made is None else ast.unparse(made.targets[0])) == taken
+
+
+@pytest.mark.parametrize(
+    ("lost", "added", "taken"),
+    [
+        ("mean_of(out, y)", "correct += lost.item()", ["lost"]),
+        ("nn.functional.mse_loss(out, y)", "correct = correct + float(lost)", ["lost"]),
+        ("mean_of(out, y)", "correct += lost.item()\nn += len(y)", ["lost"]),
+        ("mean_of(out, y)", "correct += lost.item()\nn += 1", None),  # divided by the batches
+        ("mean_of(out, y)", "n += len(y)\ncorrect += lost.item()", []),  # `y` has fewer rows by then
+        ("mean_of(model(x), y)", "correct += lost.item()", None),
+        ("mean_of(out, y)", "out = out + 1\ncorrect += lost.item()", None),
+    ],
+)
+def test_the_mean_of_a_batch_is_taken_again_where_it_is_added(lost: str, added: str, taken: list[str] | None) -> None:
+    facts = training(
+        before="mean_of = nn.MSELoss()",
+        epoch="correct, n = 0, 0",
+        step=f"out = model(x)\nlost = {lost}\n{STEP}{added}\n",
+        end_of_epoch="print(correct, n)",
+    )
+    found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
+    assert (None if found is None else [name.id for name, _ in found.batch_means]) == taken
+    assert found is None or found.holds_means is (taken == [])

@@ -153,11 +153,16 @@ class Guarding:
             call
             for call in self.program.calls
             if call not in covered
-            and self.program.frame(call) in self.program.reachable
+            and self._is_run(call)
             and self.alone.writes(call)
             and not self.alone.becomes_a_save(call)
             and not self.is_cached(call)
         ]
+
+    def _is_run(self, call: ast.Call) -> bool:
+        """Whether the named files run a call, themselves or by an import of the file that makes it."""
+        frame = self.program.frame(call)
+        return frame in self.program.reachable or (frame.kind == "module" and self._may_run(call))
 
     def _handed_on(self, covered: set[ast.AST]) -> list[ast.Call]:
         return [

@@ -116,3 +116,17 @@ def test_the_question_for_a_writer_that_only_the_main_process_has(question: str,
     found = guarding("writer = SummaryWriter('runs')\nlog([1], writer)\n", before=log)
     (run,) = (r for r in found.runs if "add_scalar" in texts(r)[0])
     assert found.asks_for_writer(run) is is_asked
+
+
+@pytest.mark.parametrize(
+    ("imported", "found"),
+    [
+        ("writer = SummaryWriter()", ["SummaryWriter()"]),
+        ("log = open('log.txt', 'w')", ["open('log.txt', 'w')"]),
+        ("if __name__ == '__main__':\n    writer = SummaryWriter()", []),
+        ("def make():\n    return SummaryWriter()", []),
+    ],
+)
+def test_what_the_import_of_another_file_writes(imported: str, found: list[str]) -> None:
+    files = {"train.py": script(imports="import settings"), "settings.py": f"{IMPORTS}{imported}\n"}
+    assert texts(Facts(files).script.written.guarding.unguarded) == found

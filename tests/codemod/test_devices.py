@@ -639,3 +639,19 @@ def test_what_the_visible_gpus_still_decide(text: str, words: str) -> None:
 )
 def test_questions_are_reported(question: str) -> None:
     assert told(run(script(end=question)), "only process 0 has a terminal") == 1
+
+
+def test_the_number_of_a_gpu_that_a_helper_returns_with_the_model() -> None:
+    helpers = """\
+def device_of(ids):
+    kind = "cuda:%s" % ids.split(",")[0]
+    return torch.device(kind), ids
+def placed(model, ids):
+    device, ids = device_of(ids)
+    return model.to(device), device, ids
+"""
+    slots = {"model": "model, where, ids = placed(model, config['gpus'])", "batch": "x = x.to(where)"}
+    result = run(script(before=f"{SETTINGS}\n{helpers}", end="print(ids)", **slots))
+    assert result.status is Status.MIGRATED
+    assert '    kind = "cuda"\n    return torch.device(kind), ids\n' in result.after.decode()
+    assert told(result, "no longer selects the GPU: use `accelify launch --gpu-ids`") == 1

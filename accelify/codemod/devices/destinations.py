@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from typing import TypeGuard
 
 from accelify.codemod.devices.moves import last_name, options_in
 from accelify.codemod.libraries import names
@@ -18,7 +19,7 @@ from accelify.codemod.libraries.vocabulary import is_device_name, is_device_text
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.semantics.scopes import Scope, returned
-from accelify.codemod.semantics.values import Constant, template
+from accelify.codemod.semantics.values import Constant, Made, template
 from accelify.codemod.training.roles import Roles
 
 
@@ -34,12 +35,17 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A device that an expression may name; `given` is the parameter that says it."""
+    """A device that an expression may name; `given` is the parameter that says it, `source` the code that numbers it.
+
+    is_part: whether a function returns it together with something else.
+    """
 
     now: Where
     was: Where
     given: ast.arg | None = None
     is_given: bool = False  # by an argument, or by the default of an option
+    source: ast.expr | None = None
+    is_part: bool = False
 
 
 GPU = Destination(Where.ACCELERATOR, Where.ACCELERATOR)
@@ -84,12 +90,13 @@ class Destinations:
         found = self._of(node)
         self._open.pop()
         if node in self.replaced:
-            return frozenset(replace(d, now=Where.ACCELERATOR) for d in self.resolved(found or frozenset({UNKNOWN})))
+            named = self.resolved(found or frozenset({UNKNOWN}))
+            return frozenset(replace(d, now=Where.ACCELERATOR, source=None) for d in named)
         return found
 
     def _of(self, node: ast.expr) -> Named:
         if gpu_texts_at(node):
-            return frozenset({NUMBERED})
+            return frozenset({replace(NUMBERED, source=node)})
         if isinstance(node, ast.Constant):
             return of_constant(node.value)
         if isinstance(node, ast.Call):
@@ -119,7 +126,7 @@ class Destinations:
             given = [*node.args, *(k.value for k in node.keywords)]
             found = self._any_of(given[:1])
             is_numbered = len(given) > 1 and "torch.device" in called
-            return frozenset(NUMBERED if is_numbered and d == GPU else d for d in found)
+            return frozenset(replace(NUMBERED, source=node) if is_numbered and d == GPU else d for d in found)
         if any(map(names.is_device, called)):
             return frozenset({GPU})
         callees = self.program.flow.callees.get(node)
@@ -173,8 +180,19 @@ class Destinations:
             return self._imported(write)
         if not isinstance(write, ast.Name) or self._does_not_run(write):
             return frozenset()
-        value = self.tracer.assigned(write)
-        return frozenset({UNKNOWN}) if value is None else self.of(value)
+        return self._assigned(write)
+
+    def _assigned(self, target: ast.expr) -> Named:
+        """The devices that a target is given; of a part of what a call returns, those that its values are."""
+        value = self.tracer.assigned(target)
+        if value is not None:
+            return self.of(value)
+        made = self.program.values(target)
+        if not made or not all(map(self.roles.is_device, made)):
+            return frozenset({UNKNOWN})
+        calls = [v.node for v in made if isinstance(v, Made) and isinstance(v.node, ast.expr)]
+        texts = (of_constant(v.value) for v in made if isinstance(v, Constant))
+        return frozenset(replace(d, is_part=True) for each in (*map(self.of, calls), *texts) for d in each)
 
     def _imported(self, alias: ast.alias) -> Named:
         statement = self.program.statement(alias)
@@ -192,7 +210,8 @@ class Destinations:
         held = self.program.values(holder)
         own = [w for w in writes if self.program.values(w.value) & held or ast.unparse(w) == ast.unparse(node)]
         if own:
-            return self._any_of(self.tracer.assigned(w) for w in own if not self._does_not_run(w))
+            named = (self._assigned(w) for w in own if not self._does_not_run(w))
+            return frozenset(d for each in named for d in each) or frozenset({UNKNOWN})
         if node.attr in self._defaults and options_in(node):
             is_numbered = re.fullmatch(r"cuda:\d+", self._defaults[node.attr]) is not None
             return frozenset({UNKNOWN, *([replace(NUMBERED, is_given=True)] if is_numbered else [])})
@@ -234,8 +253,8 @@ def of_constant(value: object) -> Named:
 
 
 def gpu_texts(node: ast.AST) -> Iterator[ast.expr]:
-    """The parts of some code that are a GPU by its number: `"cuda:0"`, `f"cuda:{gpu}"`, `"cuda:" + str(gpu)`."""
-    if isinstance(node, ast.expr) and gpu_texts_at(node):
+    """The parts of some code that are a GPU by its number: `"cuda:0"`, `f"cuda:{gpu}"`, `torch.device("cuda", gpu)`."""
+    if isinstance(node, ast.expr) and (gpu_texts_at(node) or is_numbered_call(node)):
         yield node
     else:
         for part in ast.iter_child_nodes(node):
@@ -247,9 +266,16 @@ def gpu_texts_at(node: ast.AST) -> bool:
     return re.fullmatch(r"cuda:(\d+|\{\})", template(node)) is not None
 
 
+def is_numbered_call(node: ast.expr) -> TypeGuard[ast.Call]:
+    """`torch.device("cuda", gpu)`"""
+    is_call = isinstance(node, ast.Call) and len(node.args) == 2 and ast.unparse(node.func).endswith("device")
+    return is_call and isinstance(node.args[0], ast.Constant) and node.args[0].value == "cuda"  # type: ignore[attr-defined]  # a call
+
+
 def numbers_of_gpus(node: ast.AST) -> Iterator[ast.AST]:
     """Where some code says which GPU: `f"cuda:{args.gpu}"`, `torch.device("cuda", args.gpu)`, `x.cuda(args.gpu)`."""
-    yield from (text for text in gpu_texts(node) if not isinstance(text, ast.Constant))
+    texts = (text for text in gpu_texts(node) if gpu_texts_at(text))
+    yield from (text for text in texts if not isinstance(text, ast.Constant))
     for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
         last = ast.unparse(call.func).rpartition(".")[2]
         if last == "device":

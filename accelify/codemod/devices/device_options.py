@@ -43,7 +43,8 @@ class DeviceOptions:
         """One for each option; `redirected` are the reads that get the accelerator's device one by one."""
         if len(self.access.reach.homes) != 1:
             return ()
-        found = (self._settled(key, redirected) for key in sorted({_key(n) for n in self._choosing()}))
+        choosing = [*self._choosing(), *filter(_is_device_option, redirected)]
+        found = (self._settled(key, redirected) for key in sorted({_key(n) for n in choosing}))
         return tuple(option for option in found if option is not None)
 
     def _choosing(self) -> Iterator[Option]:

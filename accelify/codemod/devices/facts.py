@@ -49,7 +49,7 @@ class Devices:
     that do nothing once what they move is prepared. named: the arguments that are options which name a device, where
     the accelerator has the process's own; fixed: the variables and values that would name the same device in every
     process, or the CPU though the accelerator has a GPU. out_of_reach: where one GPU is named and the accelerator
-    cannot be asked. early: the code that may run before it is there. lattice: where the tensors live. brought: those
+    cannot be asked; numbered: where a function that chooses devices says which GPU. early: the code that may run before it is there. lattice: where the tensors live. brought: those
     that are to come to the accelerator's device, if all are understood; homemade: what a script that names no device
     gives its models, where they are not. brought_back: those on the device that are to be read in the host's memory, in
     the order of the text; maybe_brought_back: those that may be no tensors; read_on_host: what is read there only,
@@ -78,6 +78,7 @@ class Devices:
     stranded: tuple[ast.Call, ...] = ()
     is_unnamed: bool = False
     maybe_brought_back: tuple[ast.expr, ...] = ()
+    numbered: tuple[ast.expr, ...] = ()
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -232,7 +233,19 @@ class Own:
         mismatches = Mismatches(lattice)
         found = Bringing(lattice, mismatches, access.at).find(is_settled=is_settled) if self.has_model else Brought()
         found = replace(found, doubtful=list(mismatches.doubtful))
-        return Placed(lattice, found, mismatches.is_tensor, fixed - settled, options)
+        sources = self._numbered(known, lattice.devices, known.files)
+        return Placed(lattice, found, mismatches.is_tensor, fixed - settled, options, sources)
+
+    def _numbered(self, known: Moves, devices: Destinations, files: Collection[str]) -> frozenset[ast.expr]:
+        """Where functions say the number of the GPU that something goes to, which no rule gives another device."""
+        sites = [m.device for m in known.found if m.device is not None]
+        for call in self.program.calls:
+            if self.program.path(call) in files and not self.program.flow.callees.get(call):
+                sites += [k.value for k in call.keywords if k.arg in ("device", "map_location")]
+        named = (d for site in sites for d in devices.resolved(devices.of(site)) if d.now is Where.NUMBERED)
+        own = {*sites, *(b.value for b in known.bindings)}
+        found = (d.source for d in named if d.source is not None)
+        return frozenset(n for n in found if own.isdisjoint([n, *self.program.ancestors(n)]))
 
     def _fixed(
         self, known: Moves, plain_devices: Destinations, plain: set[Where], bound: Sequence[ast.expr]
@@ -254,7 +267,7 @@ class Own:
         for site, held in named:
             is_variable = bool(names_read_in(site)) and not is_where_another_is(site)
             is_trained_on = plain == {Where.HOST} and bool(held) and all(d.now is Where.HOST for d in held)
-            is_given = any(d.now is Where.NUMBERED and (d.is_given or site in bound) for d in held)
+            is_given = any(d.now is Where.NUMBERED and not d.is_part and (d.is_given or site in bound) for d in held)
             is_one = site in literal and any(d.now is Where.NUMBERED for d in held) and not is_where_another_is(site)
             if (is_variable and (is_trained_on or is_given)) or (is_one and not isinstance(site, _VARIABLES)):
                 yield site
@@ -292,7 +305,7 @@ class Placed:
     """Where tensors live, and those that have to live elsewhere.
 
     is_tensor: whether an expression is one tensor. fixed: what names the same device in every process. options: those
-    of the script that get the accelerator's device.
+    of the script that get the accelerator's device. numbered: where a function says the number of a GPU.
     """
 
     lattice: Lattice
@@ -300,6 +313,7 @@ class Placed:
     is_tensor: Callable[[ast.expr], bool]
     fixed: frozenset[ast.expr]
     options: tuple[DeviceOption, ...] = ()
+    numbered: frozenset[ast.expr] = frozenset()
 
 
 def devices_of(
@@ -346,6 +360,7 @@ def devices_of(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
         *(brought, homemade, tuple(back), read, setting, placed.options),
         maybe_brought_back=tuple(sorted(doubtful, key=program.position)),
+        numbered=tuple(sorted(placed.numbered, key=program.position)),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -31,6 +31,8 @@ from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
+from accelify.codemod.semantics.scopes import names_read_in
+from accelify.codemod.semantics.scopes import names_read_in
 from accelify.codemod.semantics.values import Constant
 
 NAME = "devices"
@@ -58,6 +60,7 @@ def find(script: Script) -> Iterator[Found]:
     yield from _set_options(script)
     yield from _lost_choices(script)
     yield from _chosen_by_number(script)
+    numbered = set(script.devices.numbered)
     for statement, name in _among_others(script):
         accelerator = script.accelerator(statement)
         others = _read_besides(script, statement, name)
@@ -68,7 +71,19 @@ def find(script: Script) -> Iterator[Found]:
             change = Change(
                 NAME, script.path(statement), statement.lineno, reason, edits, gives=_variable(script, name)
             )
-            yield Attempt((change,), unread=others)
+            assert isinstance(statement.value, ast.Call)
+            run = script.program.run_from(script.program.flow.callees.get(statement.value, ()))
+            own = {n for n in numbered if script.program.frame(n) in run}
+            numbered -= own
+            yield Attempt((change,), unread=others, otherwise=tuple(_without_numbers(script, own)))
+    yield from _without_numbers(script, numbered)
+
+
+def _without_numbers(script: Script, sources: Iterable[ast.expr]) -> Iterator[Change]:
+    """The process's own GPU where a function that chooses one says its number."""
+    for source in sorted(sources, key=script.program.position):
+        edit = Replace(source, without_number)
+        yield Change(NAME, script.path(source), source.lineno, "each process has a GPU of its own", (edit,))
 
 
 def _set_options(script: Script) -> Iterator[Change]:
@@ -189,6 +204,8 @@ def _holds_device(script: Script, target: ast.Name, call: ast.Call) -> bool:
 def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Remark]:
     """`"cuda"`, the process's own GPU, for `"cuda:0"` where the accelerator does not reach."""
     if is_cpu(statement.value):
+        if script.devices.cpu is not None:
+            return  # the option that chooses it keeps the accelerator there
         message = (
             "this is the CPU, but prepared models and batches are on the process's own device: use `accelerator.device`"
         )
@@ -220,15 +237,27 @@ def _is_taken_apart(script: Script, target: ast.expr) -> bool:
 
 
 def without_number(node: cst.CSTNode) -> cst.BaseExpression:
-    """`"cuda"` for `"cuda:0"`, for `f"cuda:{gpu}"` and for `"cuda:" + str(gpu)`."""
+    """`"cuda"` for `"cuda:0"`, for `f"cuda:{gpu}"` and for `"cuda:" + str(gpu)`; the same of `device("cuda", gpu)`."""
+    if isinstance(node, cst.Call) and len(node.args) > 1:
+        return node.with_changes(args=[node.args[0].with_changes(comma=cst.MaybeSentinel.DEFAULT)])
     quote = re.findall("['\"]", cst.Module([]).code_for_node(node))[0]
     return cst.SimpleString(f"{quote}cuda{quote}")
 
 
 def _lost_choices(script: Script) -> Iterator[Remark]:
     """Each option of the script that chose a device, and chooses it no more."""
+    launch = script.options.runtime.launch
+    named = {parsed.path for parsed in script.program.named}
+    reads = (r for option in script.devices.options for r in option.reads if script.path(r) in named)
+    for read in sorted(reads, key=script.program.position):
+        for message in script.devices.ignored_options(launch, [read]):
+            yield Remark(NAME, script.path(read), read, message, Tier.REVIEW, once=True)
+    for source in script.devices.numbered:
+        if names_read_in(source) and not any(script.devices.ignored_options(launch, [source])):
+            message = f"the number in `{ast.unparse(source)}` no longer selects the GPU: use `{launch} --gpu-ids`"
+            yield Remark(NAME, script.path(source), source, message, Tier.REVIEW)
     for node, gone, asked, numbers in _choices(script):
-        for message in script.devices.ignored_options(script.options.runtime.launch, asked, numbers):
+        for message in script.devices.ignored_options(launch, asked, numbers):
             yield Remark(NAME, script.path(node), node, message, Tier.REVIEW, When.GONE, gone, once=True)
 
 
@@ -243,6 +272,7 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
     for move in devices.moves:
         for branching, _ in program.branches_round(move.call):
             yield branching, branching.test, [branching.test], []
+    yield from ((source, source, [source], []) for source in devices.numbered)
     numbers = {m.device for m in devices.moves if ast.unparse(m.call.func).endswith(".cuda")}
     redirected = (m.device for m in devices.moves if m.device is not None and not devices.is_needless(m))
     needless = (m.device for m in devices.moves if m.device is not None and devices.is_needless(m))

@@ -108,3 +108,28 @@ def test_the_line_stands_below_the_accelerator(tmp_path: Path, monkeypatch: pyte
     after = {r.path: r.after.decode() for r in rewrite_together(("train.py",), Options())}["train.py"]
     assert "    accelerator = Accelerator()\n    args.device = accelerator.device\n" in after
     assert "model(x.to(args.device)).mean() for x in" in after
+
+
+@pytest.mark.parametrize("option", ["args.device", "opt.dev"])
+def test_an_option_that_a_network_reads_where_its_move_stays(option: str) -> None:
+    """The move is not needless, as the weights are changed before `prepare`."""
+    holder, _, name = option.partition(".")
+    net = f"from torch import nn\nclass Net(nn.Module):\n    def __init__(self, {holder}):\n        self.dev = {option}\n"
+    script = f"""\
+{HEAD}from net import Net
+parser = argparse.ArgumentParser()
+parser.add_argument("--{name}", default="cuda")
+{holder} = parser.parse_args()
+loader = DataLoader(rows, batch_size=2)
+model = Net({holder}).to({option})
+nn.init.normal_(model.weight)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in loader:
+    loss = model(x).mean() * torch.ones(1, device={option})
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    devices = Facts({"main.py": script, "net.py": net}).script.devices
+    assert [ast.unparse(o.target) for o in devices.options] == [option]
+    assert not devices.named

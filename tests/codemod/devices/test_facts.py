@@ -55,3 +55,42 @@ def test_tensors_of_a_script_that_names_no_device() -> None:
     found, _ = devices(step="x = torch.zeros(2, 4)\n" + STEP)
     assert texts(n for b in found.brought.bringing for n in b.nodes) == ["torch.zeros(2, 4)"]
     assert found.homemade is None
+
+
+PICKED = """\
+def pick(number):
+    return torch.device({device})
+def build(number):
+    device = pick(number)
+    return nn.Linear(4, 1).to(device), device
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "numbered"),
+    [
+        ('f"cuda:{number}"', ["f'cuda:{number}'"]),
+        ('"cuda:0" if torch.cuda.is_available() else "cpu"', ["'cuda:0'"]),
+        ('"cuda", number', ["torch.device('cuda', number)"]),
+        ('"cuda"', []),
+    ],
+)
+@pytest.mark.parametrize(("kept", "read"), [("model, there", "there"), ("model, args.there", "args.there")])
+def test_a_gpu_that_a_function_chooses_and_returns_with_the_model(
+    device: str, numbered: list[str], kept: str, read: str
+) -> None:
+    found, _ = devices(
+        before="import argparse\nargs = argparse.ArgumentParser().parse_args()\n" + PICKED.format(device=device),
+        model=f"{kept} = build(args.gpu)\n",
+        step=f"x = x.to({read})\n" + STEP,
+    )
+    assert texts(found.numbered) == numbered
+
+
+def test_a_gpu_that_a_function_chooses_and_the_script_binds() -> None:
+    found, _ = devices(
+        before='def pick(number):\n    return torch.device(f"cuda:{number}")\ndevice = pick(1)\n',
+        model="model.to(device)\n",
+        step="x = x.to(device)\n" + STEP,
+    )
+    assert texts(found.numbered) == []

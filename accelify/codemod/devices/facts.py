@@ -49,14 +49,14 @@ class Devices:
     that do nothing once what they move is prepared. named: the arguments that are options which name a device, where
     the accelerator has the process's own; fixed: the variables and values that would name the same device in every
     process, or the CPU though the accelerator has a GPU. out_of_reach: where one GPU is named and the accelerator
-    cannot be asked; numbered: where a function that chooses devices says which GPU. early: the code that may run before it is there. lattice: where the tensors live. brought: those
-    that are to come to the accelerator's device, if all are understood; homemade: what a script that names no device
-    gives its models, where they are not. brought_back: those on the device that are to be read in the host's memory, in
-    the order of the text; maybe_brought_back: those that may be no tensors; read_on_host: what is read there only,
-    wherever it is. cpu: what keeps the script on the CPU,
-    such as an option of its own, as the accelerator gets it. options: those that get the accelerator's device where it
-    is created. is_for_cuda: whether the script has something on a GPU
-    under a condition, in a way that no other accelerator's device can take the place of.
+    cannot be asked; numbered: where a function that chooses devices says which GPU. early: the code that may run
+    before it is there. lattice: where the tensors live. brought: those that are to come to the accelerator's device,
+    if all are understood; homemade: what a script that names no device gives its models, where they are not.
+    brought_back: those on the device that are to be read in the host's memory, in the order of the text;
+    maybe_brought_back: those that may be no tensors; read_on_host: what is read there only, wherever it is. cpu: what
+    keeps the script on the CPU, such as an option of its own, as the accelerator gets it. options: those that get the
+    accelerator's device where it is created. is_for_cuda: whether the script has something on a GPU under a
+    condition, in a way that no other accelerator's device can take the place of.
     """
 
     tracer: Tracer

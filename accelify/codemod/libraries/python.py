@@ -453,8 +453,10 @@ traits=attribute same=no
     <thread>: pid exitcode name ident
 mutates=self keeps=0 effects=waits
     <queue>: put put_nowait
+mutates=self effects=waits same=no
+    <queue>: get get_nowait
 mutates=self effects=waits
-    <queue>: get get_nowait join task_done
+    <queue>: join task_done
 returns=number same=no
     <queue>: qsize empty full
 mutates=self effects=waits

@@ -987,11 +987,16 @@ class Ranks:
             found |= {Origin(Mark.CLOCK, call)}
         elif row.has(Effect.SIMULATES) and self.shards.draws:
             found |= {Origin(Mark.SIMULATION, call)}
-        elif row.draws and self.shards.draws and not self._makes_what_is_alike(call):
+        elif (row.draws or self._asks_a_worker(row)) and self.shards.draws and not self._makes_what_is_alike(call):
             found |= {Origin(Mark.DRAW, call)}
         elif row.same is Same.NO and Trait.SPREADS in row.traits:
             found |= {Origin(Mark.RANK, call)}
         return found
+
+    @staticmethod
+    def _asks_a_worker(row: Row) -> bool:
+        """`queue.get()`, of what a process or thread beside the script has drawn."""
+        return row.same is Same.NO and row.has(Effect.WAITS)
 
     def _makes_what_is_alike(self, call: ast.Call) -> bool:
         """Whether a call is outside of the training, where all ranks draw the same."""

@@ -27,6 +27,7 @@ class About(Enum):
     UNFINISHED = "running value before it is reduced"
     BATCH = "value of a single batch, shown while the loop runs"
     LAST = "value of the last batch"
+    DRAWN = "value that is computed from random draws, shown"
     STATE = "state that later steps compute with"
     CARRIED = "value of one batch that the next one's loss is computed from"
 
@@ -73,6 +74,11 @@ class Reports:
         found = [replace(r, leaves=tuple(self._leaves.get(key, ()))) for key, r in self._found.items()]
         return [r for r in found if r.node not in state or r.about in (About.STATE, About.CARRIED)]
 
+    @property
+    def is_all_drawn(self) -> bool:
+        """Whether ranks have nothing of their own but what they draw."""
+        return self.ranks.shards.draws and self.ranks.rounds <= set(self.ranks.shards.drawn)
+
     def leaving(self, is_asked: Callable[[Sink], bool] = lambda sink: True) -> Iterator[tuple[Sink, Origin]]:
         """Some sinks with what makes their values a rank's own; of what its function is given, where it is called."""
         for sink in filter(is_asked, Sinks(self.ranks.chains).find()):
@@ -96,10 +102,12 @@ class Reports:
         running = {o for o in origins if o.mark is Mark.RUNNING}
         yield from sorted(running, key=_by_place)
         if not running and sink.way is not Way.HANDED_OVER:
-            yield from sorted({o for o in origins if o.mark in (Mark.BATCH, Mark.CHOSEN)}, key=_by_place)[:1]
+            marks = (Mark.BATCH, Mark.CHOSEN, *([Mark.DRAW] if self.ranks.shards.drawn else []))
+            yield from sorted({o for o in origins if o.mark in marks}, key=_by_place)[:1]
 
     def _report(self, sink: Sink, origin: Origin) -> None:
-        if sink.way not in (Way.SHOWN, Way.SAVED) and self.ranks.loop_of(origin.node) in self.ranks.shards.drawn:
+        is_drawn = self.is_all_drawn or self.ranks.loop_of(origin.node) in self.ranks.shards.drawn
+        if sink.way not in (Way.SHOWN, Way.SAVED) and (is_drawn or origin.mark is Mark.DRAW):
             return  # what each rank draws for itself is meant to be its own
         if origin.mark is Mark.RUNNING:
             self._of_running(sink, origin)
@@ -108,11 +116,13 @@ class Reports:
         if loop is not None:
             if sink.way in (Way.SHOWN, Way.SAVED):
                 text = self._named(sink.value, origin)
-                self._add((About.BATCH, loop), Report(About.BATCH, sink.node, text, loop), sink)
+                about = About.DRAWN if self.is_all_drawn else About.BATCH
+                self._add((about, loop), Report(about, sink.node, text, loop), sink)
         else:
             text = self._named(sink.value, origin)
             key = (About.LAST, text, self.program.frame(sink.node))
-            self._add(key, Report(About.LAST, sink.node, text, origin.node), sink)
+            about = About.DRAWN if self.is_all_drawn else About.LAST
+            self._add(key, Report(about, sink.node, text, origin.node), sink)
 
     def _add(self, key: tuple[object, ...], report: Report, sink: Sink) -> None:
         self._found.setdefault(key, report)

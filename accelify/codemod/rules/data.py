@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from functools import partial
 
 import libcst as cst
@@ -23,11 +24,14 @@ from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Repl
 from accelify.codemod.preparing.seeds import Seeded
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.training.draws import Workers
 from accelify.codemod.training.item_numbers import ItemNumbers, Whole, sets_learning_rate
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.own_generators import OwnGenerators
 
 NAME = "data"
+_OF_WORKER = "a worker draws training data from this seed"
 _OWN = "each process draws its own, a single process the same as before"
 
 
@@ -271,22 +275,24 @@ def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
             )
             yield Obstacle(NAME, script.path(seed), seed, message)
             continue
-        code = f"{{seed}} * {accelerator}.num_processes" if is_again else "{seed}"
-        yield Change(
-            rule=NAME,
-            path=script.path(seed),
-            line=seed.lineno,
-            reason=f"training data are drawn from this generator: {_OWN}",
-            edits=(
-                Replace(
-                    seed,
-                    partial(_seeded, code=f"{code} + {accelerator}.process_index"),
-                    keeps=(seed,),
-                    reads=(accelerator.split(".")[0],),
-                ),
-            ),
-            tier=Tier.REVIEW,
-        )
+        yield _parted(script, seed, accelerator, "training data are drawn from this generator", is_again=is_again)
+    imported: set[Scope] = set()
+    for given in dict.fromkeys(Workers(script.program).seeds()):
+        reason, state, root = _OF_WORKER, script.state(given.node), script.program.scope(given.node).root
+        change = _parted(script, given.node, state, reason, is_again=not given.is_drawn)
+        if script.accelerator(given.node) is None and root not in imported:
+            imported.add(root)
+            line = script.access.import_edit(root, f"import {script.options.runtime.module}")
+            change = replace(change, edits=(*change.edits, line))
+        yield change
+
+
+def _parted(script: Script, seed: ast.expr, state: str, reason: str, *, is_again: bool) -> Change:
+    """A seed of which each process gets another; of several in a row, `is_again`, no two get the same."""
+    code = f"{{seed}} * {state}.num_processes" if is_again else "{seed}"
+    make = partial(_seeded, code=f"{code} + {state}.process_index")
+    edit = Replace(seed, make, keeps=(seed,), reads=(state.split(".")[0],))
+    return Change(NAME, script.path(seed), seed.lineno, f"{reason}: {_OWN}", (edit,), Tier.REVIEW)
 
 
 def _seeded(node: cst.CSTNode, code: str) -> cst.BaseExpression:

@@ -32,7 +32,6 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
 from accelify.codemod.semantics.scopes import names_read_in
-from accelify.codemod.semantics.scopes import names_read_in
 from accelify.codemod.semantics.values import Constant
 
 NAME = "devices"

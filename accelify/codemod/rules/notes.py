@@ -57,6 +57,7 @@ _OWN = {
     ),
     About.UNFINISHED: (_OWN_BATCHES, Tier.ADVICE),
     About.BATCH: (_OWN_BATCHES, Tier.ADVICE),
+    About.DRAWN: ("{} is computed from this process's own random draws", Tier.ADVICE),
     About.STATE: (
         "later steps use {}, which holds values of this process's shard only: gather it first",
         Tier.REVIEW,

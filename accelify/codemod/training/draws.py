@@ -1,21 +1,27 @@
 """What draws random numbers, or asks a simulation, and so gives each process something else?
 
-And which loops ask, batch by batch, for one pass over all data, in an order that was drawn before? Drawn anew in each
-step, data may be each process's own. One pass is not: every process would go over all of it.
+Which calls in a training loop only evaluate, so that what they draw trains nothing? Which processes and threads draw
+beside it, seeded alike for every rank? And which loops ask, batch by batch, for one pass over all data, in an order
+that was drawn before? Drawn anew in each step, data may be each process's own. One pass is not: every process would go
+over all of it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from accelify.codemod.libraries import methods, table, vocabulary
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import DRAWS, Effect, Role, Row, Rows
+from accelify.codemod.semantics.chains import Chains
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.effects.kinds import UNKNOWN
 from accelify.codemod.semantics.program import LOOPS, Program
-from accelify.codemod.semantics.scopes import Scope, names_in
-from accelify.codemod.semantics.values import Generated, Made, Value
+from accelify.codemod.semantics.provenance import Tracer
+from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in
+from accelify.codemod.semantics.values import FunctionValue, Generated, Made, Value
+from accelify.codemod.training.roles import Roles
 
 
 def draws(program: Program, call: ast.Call) -> bool:
@@ -159,3 +165,128 @@ def _takes_next(call: ast.Call) -> bool:
 
 def _yields(node: ast.AST) -> bool:
     return any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node))
+
+
+class Evaluations:
+    """Tell calls that only evaluate by what they run, and by where their results are read; frames: what trains."""
+
+    def __init__(self, program: Program, roles: Roles, frames: Collection[Scope]) -> None:
+        self.program = program
+        self.roles = roles
+        self.frames = set(frames)
+
+    def hold(self, node: ast.AST, seen: frozenset[Scope] = frozenset()) -> bool:
+        """Whether code is only run by such calls."""
+        frame = self.program.frame(node)
+        calls = self.program.calls_of(frame) if frame.is_function and frame not in seen else []
+        return bool(calls) and all(self._evaluates(c) or self.hold(c, seen | {frame}) for c in calls)
+
+    def _evaluates(self, call: ast.Call) -> bool:
+        run = self.program.run_from(self.program.flow.callees.get(call, ()))
+        if run & self.frames or not any(map(self._runs_a_model, run)):
+            return False
+        changed = self.program.once(Chains).changed_by(call)
+        return all(map(self._is_model, changed)) and not self._is_learned_from(call)
+
+    def _runs_a_model(self, scope: Scope) -> bool:
+        functions = (c.func for c in self.program.calls_in(scope))
+        return any(self._is_model(f) or self._is_model(getattr(f, "value", f)) for f in functions)
+
+    def _is_model(self, node: ast.expr) -> bool:
+        return any(map(self.roles.is_model, self.program.values(node)))
+
+    def _is_learned_from(self, call: ast.Call) -> bool:
+        """Whether what a call gives may get to a step, by the variables of its function; what leaves that may."""
+        statement = self.program.statement(call)
+        names: set[str] = set()
+        while True:
+            reading = [statement, *(s for s in self._statements(statement) if names_read_in(s) & names)]
+            if any(isinstance(s, (ast.Return, ast.Yield)) or self._trains(s) for s in reading):
+                return True
+            targets = [t for s in reading for t in _targets(s)]
+            given = {n for t in targets for n in names_in(t)}
+            if any(not isinstance(n, (ast.Name, ast.Tuple, ast.List)) for n in targets):
+                return True
+            if given <= names:
+                return False
+            names |= given
+
+    def _statements(self, statement: ast.stmt) -> Iterator[ast.stmt]:
+        """The statements of the same function that hold no others."""
+        for node in ast.walk(self.program.frame(statement).node):
+            if isinstance(node, ast.stmt) and not hasattr(node, "body"):
+                yield node
+
+    def _trains(self, statement: ast.stmt) -> bool:
+        calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        backward = any(isinstance(c.func, ast.Attribute) and c.func.attr == "backward" for c in calls)
+        return backward or any(self.program.run_from(self.program.flow.callees.get(c, ())) & self.frames for c in calls)
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, (ast.AnnAssign, ast.AugAssign)) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A function that one call starts beside the script. given: its arguments, by the names of the parameters."""
+
+    call: ast.Call
+    function: Scope
+    given: Mapping[str, ast.expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """What a worker is seeded with, where it is given. is_drawn: at random, so that no two workers have the same."""
+
+    node: ast.expr
+    is_drawn: bool
+
+
+class Workers:
+    """Find those that hand something to the script: `Process(target=sample, args=(queue, seed))`."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def drawing(self) -> Iterator[Worker]:
+        """Those that draw random numbers, and put something into what they are given."""
+        for call in self.program.calls:
+            is_run = self.program.frame(call) in self.program.reachable
+            if is_run and any(map(names.runs_beside, self.program.called(call))):
+                for function in self._functions(call):
+                    if function_draws(self.program, function) and self._hands_over(function):
+                        yield Worker(call, function, dict(self._given(call, function)))
+
+    def seeds(self) -> Iterator[Seed]:
+        """What such workers are given that seeds their random numbers."""
+        for worker in self.drawing():
+            for scope in self.program.run_from([worker.function]):
+                for call in self.program.calls_in(scope):
+                    if call.args and any(map(names.is_seed, self.program.called(call))):
+                        read = [worker.given[n] for n in names_read_in(call.args[0]) if n in worker.given]
+                        yield from (Seed(node, self._is_drawn(node)) for node in read)
+
+    def _functions(self, call: ast.Call) -> list[Scope]:
+        target = next((k.value for k in call.keywords if k.arg == "target"), None)
+        return [v.scope for v in self.program.values(target) if isinstance(v, FunctionValue)]
+
+    def _given(self, call: ast.Call, function: Scope) -> Iterator[tuple[str, ast.expr]]:
+        for keyword in call.keywords:
+            if keyword.arg == "args" and isinstance(keyword.value, (ast.Tuple, ast.List)):
+                listed = function.parameters[1:] if function.is_method else function.parameters
+                yield from zip((p.arg for p in listed), keyword.value.elts, strict=False)
+            elif keyword.arg == "kwargs" and isinstance(keyword.value, ast.Dict):
+                keys = zip(keyword.value.keys, keyword.value.values, strict=True)
+                yield from ((str(k.value), v) for k, v in keys if isinstance(k, ast.Constant))
+
+    def _hands_over(self, function: Scope) -> bool:
+        calls = (c for scope in self.program.run_from([function]) for c in self.program.calls_in(scope))
+        return any(isinstance(c.func, ast.Attribute) and methods.puts_in(c.func.attr) for c in calls)
+
+    def _is_drawn(self, seed: ast.expr) -> bool:
+        value = self.program.once(Tracer).only_value(seed) if isinstance(seed, ast.Name) else None
+        return self.program.once(Effects).of(value or seed).draws

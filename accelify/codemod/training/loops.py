@@ -24,7 +24,7 @@ from accelify.codemod.semantics.values import (
     Value,
     View,
 )
-from accelify.codemod.training.draws import Passes, draws, function_draws
+from accelify.codemod.training.draws import Evaluations, Passes, Workers, draws, function_draws
 from accelify.codemod.training.experience import Experience
 from accelify.codemod.training.losses import without_gradients
 from accelify.codemod.training.made_anew import Anew, Nested
@@ -286,7 +286,7 @@ class Loops:
             return [Data("pass", loops[0], (once,))]
         if self._is_given_batches(backward):
             return [Data("given", loops[0] if loops else None)]
-        if self._draws(loops, backward):
+        if self._draws(loops, backward) or next(Workers(self.program).drawing(), None) is not None:
             return [Data("random", loops[0] if loops else None)]
         return [Data("full", loops[0] if loops else None, tuple(self._asked_of_others(loops)))]
 
@@ -358,12 +358,13 @@ class Loops:
 
     def _draws(self, loops: Sequence[Loop], backward: ast.Call) -> bool:
         """Whether the data of a step are drawn at random or come from an environment."""
-        inside = set(loops)
+        inside, evaluations = set(loops), Evaluations(self.program, self.roles, [self.program.frame(backward)])
         for call in self.program.calls:
             if (
                 draws(self.program, call)
                 and self.program.frame(call) in self.program.reachable
                 and any(loop in inside for loop in self.stack(call))
+                and not evaluations.hold(call)
             ):
                 return True
         frame = self.program.frame(backward)

@@ -114,7 +114,9 @@ def test_the_line_stands_below_the_accelerator(tmp_path: Path, monkeypatch: pyte
 def test_an_option_that_a_network_reads_where_its_move_stays(option: str) -> None:
     """The move is not needless, as the weights are changed before `prepare`."""
     holder, _, name = option.partition(".")
-    net = f"from torch import nn\nclass Net(nn.Module):\n    def __init__(self, {holder}):\n        self.dev = {option}\n"
+    net = (
+        f"from torch import nn\nclass Net(nn.Module):\n    def __init__(self, {holder}):\n        self.dev = {option}\n"
+    )
     script = f"""\
 {HEAD}from net import Net
 parser = argparse.ArgumentParser()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.result import Status
-from accelify.codemod.training.draws import Passes, asks_environment, draws, function_draws
+from accelify.codemod.training.draws import Passes, Workers, asks_environment, draws, function_draws
 from accelify.codemod.training.loops import Loops
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import run
@@ -185,3 +187,106 @@ def test_a_pass_that_is_asked_for_is_declined_at_its_line_and_one_that_is_gone_o
     looped = run(f"{HEAD}{PASSES['seeded']}for epoch in range(3):\n    for x in batches(10):\n        {STEP}\n")
     assert "for x in accelerator.shard(batches(10)):" in looped.after.decode()
     assert "seed_by_rank" not in looped.after.decode()
+
+
+EVALUATED = """\
+import torch
+from torch import nn
+def score(model, x):
+    return model(x + torch.rand(3)).mean()
+model = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(model.parameters())
+x, scores, best = torch.ones(4, 3), [], 0
+for step in range(100):
+    {step}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {end}
+"""
+STEP_ALONE = "loss = model(x).sum()"
+
+
+@pytest.mark.parametrize(
+    ("step", "end", "kind"),
+    [
+        (STEP_ALONE, "print(score(model, x))", "full"),
+        (STEP_ALONE, "found = score(model, x)\n    best = max(best, found)\n    print(best)", "full"),
+        (STEP_ALONE, "scores.append(score(model, x))", "full"),
+        ("loss = score(model, x)", "", "random"),
+        ("loss = model(x).sum() + best", "best = score(model, x)", "random"),
+        ("loss = model(x).sum()", "x[0] = score(model, x)", "random"),
+        ("loss = model(x + torch.rand(3)).sum()", "", "random"),
+    ],
+)
+def test_draws_of_an_evaluation(step: str, end: str, kind: str) -> None:
+    facts = Facts(EVALUATED.format(step=step, end=end))
+    assert {d.kind for d in facts.training.data} == {kind}
+
+
+BESIDE = """\
+import random, threading
+import numpy as np
+import torch
+from multiprocessing import Process, Queue
+from torch import nn
+def work(queue, seed=0):
+    {seeds}
+    while True:
+        {draws}
+def score(model):
+    return model(torch.randn(4, 3)).mean().item()
+queue = Queue(8)
+{starts}
+model = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(100):
+    loss = model(torch.as_tensor(queue.get())).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    found = score(model)
+    print(found)
+"""
+
+
+def beside(
+    starts: str, seeds: str = "np.random.seed(seed)", draws: str = "queue.put(np.random.randn(4, 3, dtype='f'))"
+) -> str:
+    return BESIDE.format(starts=starts, seeds=seeds, draws=draws)
+
+
+@pytest.mark.parametrize(
+    ("starts", "seeds", "found"),
+    [
+        ("Process(target=work, args=(queue, np.random.randint(9))).start()", "np.random.seed(seed)", [(True, 1)]),
+        ("s = random.random()\nProcess(target=work, args=(queue, s)).start()", "np.random.seed(seed)", [(True, 1)]),
+        ("threading.Thread(target=work, args=[queue, 7]).start()", "random.seed(seed + 1)", [(False, 1)]),
+        ("Process(target=work, args=(queue,), kwargs={'seed': 7}).start()", "np.random.seed(seed)", [(False, 1)]),
+        ("Process(target=work, args=(queue, 7)).start()", "print(seed)", []),
+    ],
+)
+def test_what_seeds_a_worker(starts: str, seeds: str, found: list[tuple[bool, int]]) -> None:
+    seeded = list(Workers(Facts(beside(starts, seeds)).program).seeds())
+    assert [(s.is_drawn, 1) for s in seeded] == found
+
+
+@pytest.mark.parametrize("draws", ["queue.put(1)", "np.random.randn(4)"])
+def test_a_worker_that_hands_over_nothing_drawn(draws: str) -> None:
+    facts = Facts(beside("Process(target=work, args=(queue, 7)).start()", draws=draws))
+    assert not list(Workers(facts.program).drawing())
+    assert {d.kind for d in facts.training.data} == {"full"}  # what `score` draws trains nothing
+
+
+def test_a_worker_of_each_rank_draws_for_itself() -> None:
+    result = run(beside("for i in range(2):\n    Process(target=work, args=(queue, i)).start()"))
+    after = result.after.decode()
+    assert "args=(queue, i * accelerator.num_processes + accelerator.process_index)" in after
+    assert "accelerator.seed_by_rank()" in after
+    assert any("`found` is computed from this process's own random draws" in n.message for n in result.notes)
+
+
+def test_a_worker_in_a_file_that_the_accelerator_does_not_reach() -> None:
+    facts = Facts(beside("Process(target=work, args=(queue, np.random.randint(2e9))).start()"))
+    (seed,) = Workers(facts.program).seeds()
+    assert ast.unparse(seed.node) == "np.random.randint(2000000000.0)"

@@ -57,7 +57,10 @@ _OWN = {
     ),
     About.UNFINISHED: (_OWN_BATCHES, Tier.ADVICE),
     About.BATCH: (_OWN_BATCHES, Tier.ADVICE),
-    About.DRAWN: ("{} is computed from this process's own random draws", Tier.ADVICE),
+    About.DRAWN: (
+        "{} is computed from this process's own random draws: reduce it if it should cover all processes",
+        Tier.ADVICE,
+    ),
     About.STATE: (
         "later steps use {}, which holds values of this process's shard only: gather it first",
         Tier.REVIEW,

@@ -153,7 +153,7 @@ def _helps(group: click.Group, context: click.Context) -> Iterator[tuple[str, st
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        below = click.Context(command, info_name=name, parent=context, terminal_width=100, max_content_width=100)
+        below = click.Context(command, info_name=name, parent=context, terminal_width=82, max_content_width=82)
         yield below.command_path, command.get_help(below)
         if isinstance(command, click.Group):
             yield from _helps(command, below)

@@ -121,7 +121,7 @@ def command(
     \b
     Exit status:
       0  done, or nothing to do
-      1  something needs your attention: a file was declined, or would change under --check
+      1  a file was declined, or would change under --check
       2  an error: a file could not be read, parsed or written
     """
     if not paths and not show_settings:

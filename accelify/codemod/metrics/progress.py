@@ -128,6 +128,8 @@ class StepCounts:
         """The expressions that a value is computed from, one step back; not which item of something it is."""
         if isinstance(node, ast.Subscript):
             yield node.value
+        elif isinstance(node, ast.Call) and "next" in self.program.called(node):
+            return
         elif isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):
             for definition in found:
                 if definition.kind is Kind.PARAMETER and isinstance(definition.node, ast.arg):
@@ -466,8 +468,8 @@ class Ends:
             return [node.left, node.right]
         if not isinstance(node, ast.Call) or not self.program.flow.callees.get(node):
             return []
-        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        made = [assigned_to(self.program, d.node) for d in self.chains.definitions(owner)] if owner is not None else []
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        made = [assigned_to(self.program, d.node) for d in self.chains.definitions(owner)]
         calls = [node, *(value for value in made if isinstance(value, ast.Call))]
         return [g for call in calls for g in (*call.args, *(k.value for k in call.keywords))]
 

@@ -64,6 +64,8 @@ def _counted(script: Script) -> Iterator[Remark]:
     keep = "" if script.preparation.sharded else ", or rewrite with `--keep-global-batch`"
     message = f"{_FEWER}: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
     counts = StepCounts(script.metrics)
+    if counts.rounds():
+        return  # the training has as many steps as in one process
     for node in counts.learning_rates():
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
     annealed = [*_annealed(script, counts)]
@@ -79,7 +81,7 @@ def _counted(script: Script) -> Iterator[Remark]:
 
 def _annealed(script: Script, counts: StepCounts) -> Iterator[ast.expr]:
     """What a loss is computed with that follows a count of steps, unless the training is as long as that says."""
-    is_limited = bool(counts.rounds()) or any(True for _ in counts.limits())
+    is_limited = any(True for _ in counts.limits())
     found = (node for node in counts.in_losses() if script.path(node) in script.files)
     yield from () if is_limited else sorted(found, key=script.program.position)
 

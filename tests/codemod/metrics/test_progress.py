@@ -322,6 +322,7 @@ def test_a_number_of_batches_that_is_shown(end: str, is_shown: bool) -> None:
 ANNEALED = """\
 import math, random
 k = 100
+others = iter(DataLoader(rows, batch_size=2))
 class State:
     def __init__(self):
         self.step = 0
@@ -346,6 +347,7 @@ def lost(out, y, w):
         ("(model(x) - y).pow(2).mean() * weight(epoch)", []),
         ("lost(model(x), y, 0.5)", []),
         ("model(x[n % 4 :]).mean()", []),
+        ("model(next(others)).mean()", []),
     ],
 )
 def test_what_of_a_loss_follows_a_count_of_steps(loss: str, found: list[str]) -> None:
@@ -366,6 +368,8 @@ class Bar:
         self.n = n
     def step(self, i):
         print(i, self.n)
+    def __call__(self, step):
+        print(step, self.n)
 other = DataLoader(rows, batch_size=2)
 def progress(i, n):
     print(i / n)
@@ -388,6 +392,7 @@ print(total / len(other))
         ("if n >= count: print(total)", [("n", "count")]),
         ("progress(i, len(other))", [("i", "len(other)")]),
         ("bar.step(i + 1)", [("i + 1", "len(other)")]),
+        ("bar(step=i)", [("i", "len(other)")]),
         ("print(i / len(other))", []),
         ("if i == 7: print(total)", []),
         ("if n == len(rows): print(total)", []),

@@ -49,3 +49,14 @@ def test_a_weight_of_the_loss_by_steps(step: str, expected: bool) -> None:
     loss = STEP.replace("loss =", "loss = min(1, seen / 100) *")
     notes = run(script(set_up="seen = 0", step=f"{loss}{step}"), Options()).notes
     assert any(n.rule == "schedules" and "follows the number of steps" in n.message for n in notes) is expected
+
+
+@pytest.mark.parametrize(("rounds", "is_said"), [("range(500)", False), ("range(len(loader))", True)])
+def test_a_training_with_as_many_steps_as_in_one_process(rounds: str, is_said: bool) -> None:
+    text = script(set_up=SET_UP, step=f"{STEP}scheduler.step()\n")
+    text = text.replace(
+        "for x, y in loader:", f"batches = endless(loader)\n    for step in {rounds}:\n        x, y = next(batches)"
+    )
+    endless = "def endless(loader):\n    while True:\n        yield from loader\nloader ="
+    notes = run(text.replace("loader =", endless, 1), Options()).notes
+    assert any(n.rule == "schedules" for n in notes) is is_said

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
@@ -77,14 +78,29 @@ class Grouper:
         made = [i for i in range(end) if block[i] in bound]
         while made and any(ast.unparse(n) == item.text for n in _read_in(block[made[-1]])):
             made.pop()  # `model = model.to(device)`
-        is_run = any(self._runs_on_batch(s, item) for s in (block[made[-1] + 1 : end] if made else ()))
-        return replace(item, statement=block[made[-1]], anchor="") if is_run else item
+        is_first = bool(made) and self._meets_batch(item, block[made[-1] : end])
+        return replace(item, statement=block[made[-1]], anchor="") if is_first else item
 
-    def _runs_on_batch(self, statement: ast.stmt, model: Item) -> bool:
-        is_run_later = isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))
-        nodes = () if is_run_later or model.kind != "model" else ast.walk(statement)
-        calls = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) == model.text]
-        return any(isinstance(v, Element) for c in calls for a in c.args for v in self.program.values(a))
+    def _meets_batch(self, item: Item, statements: Sequence[ast.stmt]) -> bool:
+        """Whether statements run a model on a loader's batch, and have not moved it before."""
+        plain = [s for s in statements if not isinstance(s, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))]
+        calls = [n for s in plain if item.kind == "model" for n in ast.walk(s) if isinstance(n, ast.Call)]
+        run = [c for c in calls if ast.unparse(c.func) == item.text and any(map(self._is_of_batch, c.args))]
+        moved = [c for c in calls if isinstance(c.func, ast.Attribute) and methods.moves_to_device(c.func.attr)]
+        moved = [
+            c for c in moved if item.text in map(ast.unparse, _read_in(c)) or self.program.statement(c) is plain[0]
+        ]
+        return any(not any(self.program.before(m, r) for m in moved) for r in run)
+
+    def _is_of_batch(self, given: ast.expr) -> bool:
+        """Whether something may be (a part of) what a loader gives, where it is read."""
+        names = [n for n in ast.walk(given) if isinstance(n, ast.Name)]
+        bound = [w for n in names for w in self.program.reaching(n, self._writes(self.program.frame(n), n.id))]
+        statements = {self.program.statement(w) for w in bound}
+        return any(isinstance(v, Element) for n in names for v in self.program.values(n)) and any(
+            isinstance(s, (ast.For, ast.AsyncFor)) or (isinstance(s, ast.Assign) and _is_next(s.value))
+            for s in statements
+        )
 
     def _bound_above(self, statement: ast.stmt, text: str) -> ast.stmt:
         """The last statement before the conditions round another one after which a name is bound for certain."""
@@ -203,7 +219,7 @@ class Grouper:
         end = -1
         for index, item in placed:
             between = block[end + 1 : index + 1]
-            if any(self._uses(s, i) or self._runs_on_batch(s, i) for i in current for s in between):
+            if any(self._meets_batch(i, between) or any(self._uses(s, i) for s in between) for i in current):
                 self._close(frame, block, end, current)
                 current = []
             current.append(item)
@@ -301,7 +317,14 @@ def trains(program: Program, training: Training, statement: ast.stmt) -> bool:
     return any(callee in training.frames for call in calls for callee in program.flow.callees.get(call, ()))
 
 
-def _read_in(statement: ast.stmt) -> Iterator[ast.expr]:
+def _is_next(value: ast.expr) -> bool:
+    """`next(batches)`, and parts of it."""
+    return any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "next" for n in ast.walk(value)
+    )
+
+
+def _read_in(statement: ast.AST) -> Iterator[ast.expr]:
     """The variables that a statement reads."""
     for node in ast.walk(statement):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):

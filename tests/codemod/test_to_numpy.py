@@ -41,6 +41,19 @@ def test_the_size_of_a_batch_is_no_tensor(kept: str) -> None:
     changed(imports=NUMPY, batch=f"print({kept})")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("seen.extend(y)", "seen.extend(y.cpu())"),
+        ("for row in y: seen.append(row)", "for row in y: seen.append(row.cpu())"),
+    ],
+)
+def test_what_becomes_an_array_in_a_list_is_brought_as_it_is_put_there(old: str, new: str) -> None:
+    end = "print(np.array(seen).mean())"
+    changed(f"-{old}", f"+{new}", imports=NUMPY, before="seen = []", batch=old, end=end)
+    changed(imports=NUMPY, before="seen = []", batch=f"{old}; seen = seen[:9]")
+
+
 @pytest.mark.parametrize("size", ["rows = x.shape[0]", "rows = x.view(-1, 4).size(0)", "rows, _ = x.size()"])
 def test_a_name_of_its_size_is_none_either(size: str) -> None:
     changed(imports=NUMPY, batch=f"{size}; print(torch.FloatTensor(rows, 1))")

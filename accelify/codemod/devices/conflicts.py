@@ -272,6 +272,9 @@ class Shapes:
         if not isinstance(write, ast.Name):
             return False
         value = self.tracer.assigned(write)
+        loop = self.program.parent(write)
+        if isinstance(loop, (ast.For, ast.AsyncFor, ast.comprehension)) and loop.target is write:
+            value = loop.iter  # of its rows
         if value is not None and self.is_tensor(value, depth - 1):
             return True
         return self._is_of_tensors(write) or self._is_name_used_as_one(owner, write.id)

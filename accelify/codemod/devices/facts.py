@@ -21,7 +21,7 @@ from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
-from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, read_on_cpu
+from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, put_into, read_on_cpu
 from accelify.codemod.libraries import names, table
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.placing import Access
@@ -349,6 +349,7 @@ def devices_of(
         named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
     homemade = tensor if not brought.bringing else None
     read = frozenset(_read_on_host(program, read_on_cpu))
+    read |= frozenset(put for node in read for put in put_into(program, node))
     may_be_there = [t for t in read if lattice.may_be_there(t, brought.origins)]
     own_reads = [t for t in may_be_there if placed.is_tensor(t)]
     doubtful = {*_read_on_host(program, kept_on_cpu)}.intersection(may_be_there).difference(own_reads)

@@ -253,6 +253,17 @@ def read_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
     return [a for a in given if not isinstance(a, ast.Starred)]
 
 
+def put_into(program: Program, read: ast.expr) -> Iterator[ast.expr]:
+    """What is put into the list that a variable holds: `y` of `labels.extend(y)`, for `np.array(labels)`."""
+    owner = program.scope(read).owner(read.id) if isinstance(read, ast.Name) else None
+    held = program.reads_of(owner, read.id) if isinstance(read, ast.Name) and owner is not None else []
+    for node in held:
+        method = program.parent(node)
+        call = program.parent(method) if isinstance(method, ast.Attribute) and method.value is node else None
+        if isinstance(call, ast.Call) and isinstance(method, ast.Attribute) and methods.extends(method.attr):
+            yield from (a for a in call.args if not isinstance(a, ast.Starred))
+
+
 def kept_on_cpu(program: Program, call: ast.Call) -> list[ast.expr]:
     """The arguments that a function needs in the CPU's memory, wherever the others are."""
     kept = {which for name in program.called(call) for which in names.read_on_host(name)}

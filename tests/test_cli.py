@@ -511,13 +511,16 @@ def test_what_a_killed_rewrite_leaves_goes_with_the_next_one(here: Path, migrate
     assert Path(".train.py.notours.part").exists()
 
 
-def test_files_without_torch_are_left_alone_however_bad_they_are(here: Path) -> None:
+def test_files_without_torch_must_be_python_named_or_met(here: Path) -> None:
     Path("python2.py").write_text('print "hello"\n')
     Path("data.py").write_bytes(b"\x00\xff")
-    assert rewrite(".").returncode == 0
-    assert rewrite("python2.py").returncode == 2  # but one that is named must be Python
-    done = rewrite("data.py")  # and a binary file that is named must be a mistake
-    assert (done.returncode, done.stderr) == (2, "data.py:1:1: error: a binary file: it holds a NUL byte\n")
+    named = rewrite("data.py", "python2.py")
+    assert named.returncode == 2
+    assert named.stderr.startswith(
+        "data.py:1:1: error: a binary file: it holds a NUL byte\npython2.py:1:1: error: this"
+    )
+    met = rewrite(".")
+    assert (met.returncode, met.stderr) == (2, named.stderr)
 
 
 def test_the_global_batch_can_be_kept(here: Path) -> None:

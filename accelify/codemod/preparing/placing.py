@@ -80,13 +80,22 @@ class Access:
         return self.program.before(last, self.program.statement(node))
 
     def import_block(self, root: Scope) -> list[ast.stmt]:
-        """The run of imports nearest above the first place in a module that needs the accelerator."""
+        """The run of imports nearest above the first place that needs the accelerator; in a notebook, torch's.
+
+        Cells further down may be left out, as one that downloads.
+        """
         runs = self._import_runs(root)
-        return runs[-1] if runs else []
+        of_torch = (run for run in runs if any(_library(s).startswith("torch") for s in run))
+        nearest = runs[-1] if runs else []
+        return next(of_torch, nearest) if self._is_notebook(root) else nearest
+
+    def _is_notebook(self, root: Scope) -> bool:
+        return self.program.flow.parsed_of[root.module].decoded.notebook is not None
 
     def _creation(self, root: Scope) -> ast.stmt | None:
-        running = [s for s in root.body[: self._first_use(root)] if _runs_other_code(s)]
-        return next(reversed([*self.import_block(root)[-1:], *running]), None)
+        above = root.body[: self._first_use(root)]
+        before = [s for s in above if _runs_other_code(s) or (self._is_notebook(root) and _sets_environment(s))]
+        return max([*self.import_block(root)[-1:], *before], key=root.body.index, default=None)
 
     def _shared(self, root: Scope) -> tuple[ast.stmt, str] | None:
         """The import that runs another module which creates an accelerator: two would not know each other's loaders."""
@@ -152,10 +161,7 @@ class Access:
 
     def import_edit(self, root: Scope, code: str) -> Insert:
         """An import of the runtime in a module, where an import sorter would put it; in a notebook, beside torch's."""
-        runs = self._import_runs(root)
-        block = runs[-1] if runs else []
-        if self.program.flow.parsed_of[root.module].decoded.notebook is not None:
-            block = next((run for run in runs if any(_library(s).startswith("torch") for s in run)), block)
+        block = self.import_block(root)
         if not block:
             return Insert(body_start(root.body), "before", code, gap=1)
         statement, where = self._position(block, ast.parse(code).body[0])
@@ -214,6 +220,14 @@ def kept_edit(init: Scope, code: str) -> Insert:
         and ast.unparse(first.value.func).endswith("__init__")
     )
     return Insert(first, "after" if is_super else "before", code, order=_FIRST)
+
+
+def _sets_environment(statement: ast.stmt) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = "1"`, which has to come before the first use of a GPU."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return False
+    nodes = [n for n in ast.walk(statement) if isinstance(n, (ast.Attribute, ast.Name))]
+    return any((n.attr if isinstance(n, ast.Attribute) else n.id) in ("environ", "putenv") for n in nodes)
 
 
 def _runs_other_code(statement: ast.stmt) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from accelify.codemod.options import Options
 from accelify.codemod.rewrite import rewrite_source
-from tests.codemod.notebooks import IMPORTS, OPTIMIZER, SETUP, TRAINING, content, written
+from tests.codemod.notebooks import IMPORTS, OPTIMIZER, SETUP, TRAINING, content, sources, written
 
 FIT = "def fit(model):\n" + "\n".join(f"    {line}" for line in f"{OPTIMIZER}\n{TRAINING[7:]}".splitlines())
 
@@ -37,3 +37,19 @@ def test_what_a_function_cannot_hold_is_named() -> None:
     said = note(IMPORTS, f"{SETUP}\n{start}", OPTIMIZER, TRAINING)
     assert "a function `train_all`, without magics and `!` commands, the `import *` of cell 2 (it stays above)" in said
     assert "with `nonlocal` for `best` where there is `global`" in said
+
+
+FETCH = "import urllib.request\nurllib.request.urlretrieve('http://a.b/c', 'c')"
+
+
+@pytest.mark.parametrize(
+    ("cells", "created"),
+    [
+        ((IMPORTS, FETCH, SETUP, OPTIMIZER, TRAINING), 0),
+        ((IMPORTS, "import torch\nprint(torch.__version__)", SETUP, OPTIMIZER, TRAINING), 0),
+        (("import os", IMPORTS, "os.environ['CUDA_VISIBLE_DEVICES'] = '1'", FETCH, SETUP, OPTIMIZER, TRAINING), 2),
+    ],
+)
+def test_the_accelerator_is_created_in_a_cell_that_is_not_left_out(cells: tuple[str, ...], created: int) -> None:
+    after = sources(rewrite_source("book.ipynb", written(content(*cells)), Options()).after)
+    assert ["accelerator = Accelerator()" in cell for cell in after].index(True) == created

@@ -27,7 +27,7 @@ class Runtime:
     wraps_models: bool = False
     sharing: str = "split_batches=True"
     names_for_sharing: tuple[str, ...] = ()
-    shared_size: str = "at least one sample for each process"
+    shared_size: str = "at least one sample for each process (two, if the model has BatchNorm layers)"
     lacks: frozenset[str] = frozenset()
 
     def has(self, call: str) -> bool:

@@ -165,6 +165,8 @@ class Trait(Enum):
     CLIPS_GRADIENTS = "clips_gradients"
     SEVERAL_GPUS = "several_gpus"  # computes on several GPUs of one process
     GOES_OVER = "goes_over"  # computes something of all batches of the loader that is its first argument
+    COUPLES = "couples"  # compares rows of what it is given with each other, or with all rows of another's
+    MULTIPLIES = "multiplies"  # the product of two matrices
     COUNTS = "counts"  # yields numbers in their order
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else
     DOWNLOADS = "downloads"  # fetches a file, or unpacks one: one process does so for all

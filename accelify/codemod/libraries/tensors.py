@@ -175,6 +175,12 @@ returns=tensor device=arguments traits=one_device
     torch: bilinear cartesian_prod cdist chain_matmul combinations cosine_similarity einsum pairwise_distance pdist
         tensordot saddmm smm spmm hspmm sspaddmm dsmm hsmm rms_norm
     <tensor>: __matmul__ __rmatmul__ smm sspaddmm dist
++ traits=multiplies
+    torch <tensor>: mm matmul
++ traits=couples
+    torch: cdist pdist cov corrcoef
+    <tensor>: cov corrcoef
+    torch.nn.functional: pdist
 returns=tensor device=arguments
     torch <tensor>: cholesky cholesky_inverse cholesky_solve det diag eig geqrf inverse istft logdet lstsq lu lu_solve
         matrix_exp matrix_power ormqr orgqr pinverse qr slogdet solve stft svd symeig triangular_solve

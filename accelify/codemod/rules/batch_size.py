@@ -16,10 +16,12 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Remark
+from accelify.codemod.metrics.coupled_rows import coupled
 from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.values import Instance
 
 NAME = "batch_size"
 _PARALLEL = "`DataParallel` divided each batch between the GPUs"
@@ -63,6 +65,25 @@ def find(script: Script) -> Iterator[Remark]:
     lines = (tuple(others), counted, shown, ends, checked, rounds)
     yield Remark(NAME, *first, message, tier, lines=lines, shows=shows)
     yield from _fixed(script)
+    if script.options.keep_global_batch and sizes.loaders and script.distribution is None:
+        yield from _coupled(script)
+
+
+def _coupled(script: Script) -> Iterator[Remark]:
+    """Losses that compare the rows of a batch, of which each process has a part."""
+    program = script.program
+    wrapped = (v for call in script.wrappers for v in (program.values(call.args[0]) if call.args else ()))
+    forwards = [program.flow.method(v.cls, "forward") for v in wrapped if isinstance(v, Instance)]
+    divided = program.run_from([f for f in forwards if f is not None])  # `DataParallel` gave these parts as well
+    found = (node for node in coupled(script.metrics) if program.frame(node) not in divided)
+    places = tuple((script.path(node), node) for node in found)
+    if places:
+        message = (
+            "this compares all rows of a batch with each other{also}, but each process now has only its part of the "
+            "batch, and so fewer pairs: the loss is another one. Give each process whole batches, by "
+            f"`Accelerator()` without `{script.options.runtime.sharing}`, or accept it"
+        ).replace("{also}", " (also {0})" if len(places) > 1 else "")
+        yield Remark(NAME, *places[0], message, Tier.REVIEW, lines=(places[1:],))
 
 
 def _in_named_file(script: Script, places: list[tuple[str, ast.AST]]) -> tuple[str, ast.AST]:

@@ -390,14 +390,19 @@ def test_what_downloads_nothing_is_left_alone() -> None:
     [
         ("wandb.init()", 'wandb.init(mode=None if accelerator.is_main_process else "disabled")'),
         ("r = wandb.init(mode=m)", 'r = wandb.init(mode=m if accelerator.is_main_process else "disabled")'),
+        ("swanlab.init('p')", "swanlab.init('p', mode=None if accelerator.is_main_process else \"disabled\")"),
+        ("e = Experiment('key')", "e = Experiment('key', disabled=not accelerator.is_main_process)"),
+        ("e = Experiment(disabled=m)", "e = Experiment(disabled=m or not accelerator.is_main_process)"),
     ],
 )
 def test_one_run_is_recorded(begun: str, by_one: str) -> None:
-    changed("-" + begun, "+" + by_one, imports="import wandb\nm = None", before=begun, end="wandb.log({'a': 1})")
+    imports = "import swanlab\nimport wandb\nfrom comet_ml import Experiment\nm = None"
+    changed("-" + begun, "+" + by_one, imports=imports, before=begun, end="wandb.log({'a': 1})")
 
 
-def test_a_run_that_may_be_begun_anyhow_is_reported() -> None:
-    result = changed(imports="import wandb\noptions = {}", before="wandb.init(**options)")
+@pytest.mark.parametrize("begun", ["wandb.init(**options)", "mlflow.start_run()", "run = aim.Run()"])
+def test_a_run_that_may_be_begun_anyhow_is_reported(begun: str) -> None:
+    result = changed(imports="import aim\nimport mlflow\nimport wandb\noptions = {}", before=begun)
     assert any(n.rule == "experiments" for n in result.notes)
 
 

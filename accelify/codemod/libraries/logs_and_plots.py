@@ -93,6 +93,19 @@ effects=shows+asks_network mutates=self
     <run>: watch
 + traits=sweeps
     wandb: agent sweep
++ traits=begins_run+off_by_mode
+    wandb swanlab: init
++ traits=begins_run+off_by_flag
+    comet_ml: Experiment OfflineExperiment
++ traits=begins_run
+    comet_ml: ExistingExperiment start
+    neptune: init init_run create_experiment
+    neptune.new: init
+    mlflow: start_run
+    aim: Run
+    clearml: Task.init
+    dvclive: Live
+    trackio: init
 
 # --- plots ---
 effects=plots returns=figure

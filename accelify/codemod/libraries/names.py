@@ -450,6 +450,18 @@ def reads_variables(name: str | None) -> bool:
     return _has_trait(name, Trait.READS_VARIABLES)
 
 
+def begins_run(name: str | None) -> bool:
+    """`wandb.init`, `mlflow.start_run`: they begin a run of a tracker."""
+    return _has_trait(name, Trait.BEGINS_RUN)
+
+
+def switched_off_by(name: str | None) -> tuple[str, str] | None:
+    """The keyword with which a run of a tracker sends nothing, and its value then; None where there is none."""
+    if _has_trait(name, Trait.OFF_BY_MODE):
+        return "mode", '"disabled"'
+    return ("disabled", "True") if _has_trait(name, Trait.OFF_BY_FLAG) else None
+
+
 def sweeps(name: str | None) -> bool:
     """`wandb.agent`, `wandb.sweep`: they run the script several times."""
     return _has_trait(name, Trait.SWEEPS)

@@ -186,6 +186,9 @@ class Trait(Enum):
     SAYS_WHERE = "says_where"  # on which device its object is
     LIKE_ARGUMENT = "like_argument"  # asks its argument for the result, which may be a tensor as well as a number
     SWEEPS = "sweeps"  # runs the script again with other settings
+    BEGINS_RUN = "begins_run"  # a run of a tracker, one of each process that calls it
+    OFF_BY_MODE = "off_by_mode"  # with `mode="disabled"` it goes on to work and sends nothing
+    OFF_BY_FLAG = "off_by_flag"  # with `disabled=True`
 
 
 @dataclass(frozen=True, slots=True)

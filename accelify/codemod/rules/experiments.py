@@ -1,14 +1,16 @@
-"""Keep one record of the run in Weights & Biases.
+"""Keep one record of the run in Weights & Biases, SwanLab and Comet.
 
     wandb.init(project="p")    ->    wandb.init(project="p", mode=None if accelerator.is_main_process else "disabled")
 
-Why: each process would start a run of its own. Where it is disabled, all of `wandb` goes on to work and sends nothing,
-so that no other line needs to change.
-Left alone: sweeps, and runs begun where the accelerator does not reach; a note says so.
+Why: each process would start a run of its own. Where it is disabled, all of the library goes on to work and sends
+nothing, so that no other line needs to change.
+Left alone: sweeps, runs begun where the accelerator does not reach, and libraries whose runs cannot be disabled, as
+MLflow; a note says so.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import partial
 
@@ -36,26 +38,40 @@ def find(script: Script) -> Iterator[Change | Remark]:
                 "start the processes with `accelify launch`"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-        if "wandb.init" not in called:
-            continue
-        accelerator = script.accelerator(call)
-        if accelerator is None or script.path(call) not in script.files or any(k.arg is None for k in call.keywords):
-            message = 'every process logs a run of its own: pass `mode="disabled"` on all but the main process'
-            yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
-            continue
-        keeps = (call.func, *call.args, *(k.value for k in call.keywords))
-        edit = Replace(call, partial(on_main, accelerator=accelerator), keeps, (accelerator.split(".")[0],))
-        yield Change(NAME, script.path(call), call.lineno, "only the main process logs the run", (edit,))
+        if any(map(names.begins_run, called)):
+            yield _on_main(script, call)
 
 
-def on_main(call: cst.CSTNode, accelerator: str) -> cst.BaseExpression:
+def _on_main(script: Script, call: ast.Call) -> Change | Remark:
+    """A run that the main process begins, disabled in the others."""
+    switches = {names.switched_off_by(n) for n in script.program.called(call)}
+    switch = switches.pop() if len(switches) == 1 else None
+    accelerator = script.accelerator(call)
+    if switch is None:
+        state = script.state(call)
+        message = f"every process logs a run of its own: begin it, and log, under `if {state}.is_main_process:` alone"
+        return Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    keyword, off = switch
+    if accelerator is None or script.path(call) not in script.files or any(k.arg is None for k in call.keywords):
+        message = f"every process logs a run of its own: pass `{keyword}={off}` on all but the main process"
+        return Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    keeps = (call.func, *call.args, *(k.value for k in call.keywords))
+    make = partial(on_main, accelerator=accelerator, keyword=keyword, off=off)
+    edit = Replace(call, make, keeps, (accelerator.split(".")[0],))
+    return Change(NAME, script.path(call), call.lineno, "only the main process logs the run", (edit,))
+
+
+def on_main(call: cst.CSTNode, accelerator: str, keyword: str, off: str) -> cst.BaseExpression:
     """`wandb.init(..., mode=None if accelerator.is_main_process else "disabled")`."""
     assert isinstance(call, cst.Call)
-    text = f'{{mode}} if {accelerator}.is_main_process else "disabled"'
-    given = [a for a in call.args if a.keyword is not None and a.keyword.value == "mode"]
-    mode = snippets.expression(text, mode=given[0].value if given else cst.Name("None"))
+    given = [a for a in call.args if a.keyword is not None and a.keyword.value == keyword]
+    if off == "True":
+        text = f"{{value}} or not {accelerator}.is_main_process" if given else f"not {accelerator}.is_main_process"
+    else:
+        text = f"{{value}} if {accelerator}.is_main_process else {off}"
+    value = snippets.expression(text, value=given[0].value if given else cst.Name("None"))
     if given:
-        return call.with_changes(args=[a.with_changes(value=mode) if a is given[0] else a for a in call.args])
+        return call.with_changes(args=[a.with_changes(value=value) if a is given[0] else a for a in call.args])
     bare = cst.SimpleWhitespace("")
-    flag = cst.Arg(mode, keyword=cst.Name("mode"), equal=cst.AssignEqual(bare, bare))
+    flag = cst.Arg(value, keyword=cst.Name(keyword), equal=cst.AssignEqual(bare, bare))
     return call.with_changes(args=snippets.with_last(call.args, flag))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.preparing.grouping import Group, Grouper, Item, trains
 from accelify.codemod.preparing.handed_back import handed_back, is_handed_through
 from accelify.codemod.preparing.optimizer_models import Owners, is_plain
@@ -79,6 +80,7 @@ class Preparer:
         """Find the items and group them; `shared` are further loops that each process takes its share of."""
         self._optimizers()
         self._models_without_name()
+        self._models_that_switch()
         if not self.training.steps:
             self._models_without_optimizer()
         self.needed |= {node_of(i.frame) for i in self._items}
@@ -242,6 +244,43 @@ class Preparer:
     def _bound_line(self, expression: ast.expr) -> int:
         named = [self.program.position(c[0].node) for c in self.tracer.chains(expression) if c]
         return max(named, default=self.program.position(expression)).line
+
+    def _models_that_switch(self) -> None:
+        """Models that no optimizer has, but whose statistics the training updates, for the evaluation to use."""
+        switches = [
+            (call.func.attr, call.func.value)
+            for call in self.program.calls
+            if isinstance(call.func, ast.Attribute) and methods.switches_mode(call.func.attr)
+            if self.program.frame(call) in self.program.reachable and is_plain(call.func.value)
+        ]
+        evaluated = {v for method, model in switches if method == "eval" for v in self.program.values(model)}
+        for method, model in switches:
+            values = {v for v in self.program.values(model) if self.roles.is_module(v)}
+            if method == "eval" or not values or not values <= evaluated or values & self.found.models:
+                continue
+            if not self._run_in_steps(values) or not self._keeps_statistics:
+                continue
+            for binding in map(self._outermost, self.tracer.chains(model)):
+                if binding.kind in ("assign", "parameter") and not self._is_part(binding):
+                    self.found.models |= values
+                    self._items.append(self._item("model", binding))
+
+    def _is_part(self, binding: Binding) -> bool:
+        """Whether what is bound is a part of a model, or prepared already."""
+        cls = binding.scope.parent if binding.scope.is_method else None
+        is_inside = cls is not None and self.program.flow.is_module_class(cls)
+        return is_inside or any(i.text == binding.text for i in self._items)
+
+    @cached_property
+    def _keeps_statistics(self) -> bool:
+        """Whether a model of the program may have a layer that does, as models of libraries may."""
+        named = {n for call in self.program.calls for n in self.program.called(call)}
+        return any(table.kind_made_by(n) == "normalization" or names.may_differ_in_training(n) for n in named)
+
+    def _run_in_steps(self, models: Set[Value]) -> bool:
+        """Whether the code that trains runs a model."""
+        calls = (c for frame in self.training.frames for c in self.program.calls_in(frame))
+        return any(not models.isdisjoint(self.program.values(c.func)) for c in calls)
 
     def _models_without_optimizer(self) -> None:
         """Models that the script updates by hand."""

@@ -132,6 +132,32 @@ def test_models_that_no_optimizer_steps_are_not_prepared() -> None:
     assert "other" not in {i.text for i in found.items}
 
 
+FROZEN = """\
+encoder = nn.Sequential(nn.Linear(4, 4), nn.{layer}(4))
+for weight in encoder.parameters():
+    weight.requires_grad = False
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "modes", "is_prepared"),
+    [
+        ("BatchNorm1d", ("encoder.train()", "encoder.eval()"), True),
+        ("BatchNorm1d", ("encoder.train(True)", "encoder.train(False)\nencoder.eval()"), True),
+        ("BatchNorm1d", ("encoder.eval()", "encoder.eval()"), False),
+        ("LayerNorm", ("encoder.train()", "encoder.eval()"), False),
+    ],
+)
+def test_a_frozen_model_whose_statistics_change_is_prepared(
+    layer: str, modes: tuple[str, str], is_prepared: bool
+) -> None:
+    step = (
+        "loss = nn.functional.mse_loss(model(encoder(x)), y)\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()"
+    )
+    facts = training(before=FROZEN.format(layer=layer), epoch=modes[0], step=step, end=f"{modes[1]}\nencoder(rows)")
+    assert ("encoder" in [i.text for i in facts.script.preparation.items]) is is_prepared
+
+
 def test_a_loader_without_a_name_is_wrapped() -> None:
     found = Facts(script().replace("for x, y in loader:", "for x, y in DataLoader(rows):")).script.preparation
     assert [(kind, ast.unparse(node)) for kind, node in found.wrapped] == [("loader", "DataLoader(rows)")]

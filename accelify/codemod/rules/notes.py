@@ -30,6 +30,7 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import Scope, main_guard, names_in
+from accelify.codemod.training.draws import late_parameters
 from accelify.codemod.training.loops import Loops
 from accelify.codemod.training.losses import Losses, losses_of
 
@@ -117,6 +118,12 @@ def find(script: Script) -> Iterator[Remark]:
             "batches of all processes (batch i of process r is number i * num_processes + r)"
         )
         yield Remark(NAME, script.path(picked), picked, message, Tier.REVIEW, about=f"`{ast.unparse(picked)}`")
+    for call in late_parameters(script.program) if script.distribution is None else ():
+        message = (
+            "this is made in the first forward pass, from random numbers of each process's own: call the model once "
+            "before `prepare`, which makes all processes' weights equal"
+        )
+        yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _not_parsed(script)

@@ -7,10 +7,11 @@ import ast
 import pytest
 
 from accelify.codemod.result import Status
-from accelify.codemod.training.draws import Passes, Workers, asks_environment, draws, function_draws
+from accelify.codemod.training.draws import Passes, Workers, asks_environment, draws, function_draws, late_parameters
 from accelify.codemod.training.loops import Loops
-from tests.codemod.facts import Facts
+from tests.codemod.facts import Facts, texts
 from tests.codemod.pairs import run
+from tests.codemod.training_scripts import script
 
 IMPORTS = """\
 from torchvision import transforms as T
@@ -290,3 +291,48 @@ def test_a_worker_in_a_file_that_the_accelerator_does_not_reach() -> None:
     facts = Facts(beside("Process(target=work, args=(queue, np.random.randint(2e9))).start()"))
     (seed,) = Workers(facts.program).seeds()
     assert ast.unparse(seed.node) == "np.random.randint(2000000000.0)"
+
+
+LATE = """\
+class Cell:
+    def __init__(self, net):
+        self.net = net
+    def give(self):
+        p = nn.Parameter(torch.rand(4))
+        self.net.register_parameter('w', p)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 4)
+        self.w = None
+    def weights(self):
+        {weights}
+    def unused(self):
+        self.late = nn.Linear(4, 4)
+    def forward(self, x):
+        {forward}
+        return self.out(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("weights", "forward", "found"),
+    [
+        ("pass", "if self.w is None: self.w = nn.Parameter(torch.rand(4))", ["nn.Parameter(torch.rand(4))"]),
+        ("p = nn.Parameter(torch.rand(4)); self.w = p", "self.weights()", ["nn.Parameter(torch.rand(4))"]),
+        (
+            "p = nn.Parameter(torch.rand(4)); self.register_parameter('w', p)",
+            "self.weights()",
+            ["nn.Parameter(torch.rand(4))"],
+        ),
+        ("pass", "if self.w is None: self.w = nn.Linear(4, 4)", ["nn.Linear(4, 4)"]),
+        ("self.w = nn.Parameter(torch.rand(4))", "pass", []),
+        ("pass", "p = nn.Parameter(torch.rand(4)); x = x * p", []),
+        ("pass", "c = Cell(self); c.w = nn.Parameter(torch.rand(4))", []),
+        ("pass", "self.w = torch.rand(4)", []),
+        ("self.cell = Cell(self)", "self.weights(); self.cell.give()", ["nn.Parameter(torch.rand(4))"]),
+    ],
+)
+def test_what_a_forward_pass_makes(weights: str, forward: str, found: list[str]) -> None:
+    text = script(before=LATE.format(weights=weights, forward=forward)).replace("nn.Linear(4, 1)", "Net()")
+    assert texts(late_parameters(Facts(text).program)) == found

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from accelify.codemod import records
-from accelify.codemod.checks import CHECKS
+from accelify.codemod import records, rules
+from accelify.codemod.checks import CHECKS, COMMENTS, pages
 from accelify.codemod.checks.finding import Finding
 from accelify.codemod.checks.processes import Processes
 from accelify.codemod.edits.values import Change, Plan
@@ -19,6 +19,7 @@ from accelify.codemod.files.disk import Disk
 from accelify.codemod.files.exemptions import exemption
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
+from accelify.codemod.files.suppressions import unknown_rule
 from accelify.codemod.libraries.vocabulary import may_share_processes
 from accelify.codemod.options import Selection
 from accelify.codemod.result import FileResult, Note, Status, Tier
@@ -45,12 +46,27 @@ def check_file(path: str, options: CheckOptions, project: Project | None = None)
         message = finding.message + (_FIXABLE if finding.fix else "")
         note = Note(records.line_of(finding.node) or 1, finding.rule, Tier.REVIEW, message)
         by_path.setdefault(parsed.path, []).append(note)
+    by_path[path] += _of_comments(named, options.selection)
     results = [
         FileResult(file, Status.UNCHANGED, notes=records.notes_in_order(notes)) for file, notes in by_path.items()
     ]
-    known = {name for name, _ in CHECKS}
+    known = {*pages()}
     found = placed(results, project.notebooks())
     return tuple(replace(r, notes=tuple(n for n in r.notes if n.rule in known)) for r in found)
+
+
+def _of_comments(parsed: Parsed, selection: Selection) -> list[Note]:
+    """Notes on comments for accelify that cannot be read, or that name no rule."""
+    if parsed.suppressions.of_file is not None:
+        return []
+    said = list(parsed.suppressions.faults)
+    known = {*rules.pages(), *pages()} if parsed.suppressions.all else set()
+    for comment in parsed.suppressions.all:
+        said += [
+            (comment.line, unknown_rule(comment, name, known)) for name in sorted((comment.rules or set()) - known)
+        ]
+    kept = [(line, message) for line, message in said if exemption(parsed, COMMENTS, line, selection) is None]
+    return [Note(line, COMMENTS, Tier.REVIEW, message) for line, message in kept]
 
 
 def check_source(path: str, data: bytes, options: CheckOptions) -> FileResult:

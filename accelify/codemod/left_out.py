@@ -11,12 +11,11 @@ from dataclasses import replace
 
 from accelify.codemod.edits.values import Attempt, Change, Found, Obstacle, Plan, Remark
 from accelify.codemod.files.exemptions import Exemption, exemption
-from accelify.codemod.files.suppressions import Suppression
+from accelify.codemod.files.suppressions import Suppression, unknown_rule
 from accelify.codemod.options import Options
 from accelify.codemod.rules import optional_rules, pages
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
-from accelify.errors import did_you_mean
 
 NAME = "suppressions"
 
@@ -96,5 +95,5 @@ def _useless(comment: Suppression) -> str:
     known = pages()
     strange = [rule for rule in sorted(comment.rules or ()) if rule not in known]
     if strange:
-        return f"`{comment.text}`: there is no rule {strange[0]!r}{did_you_mean(strange[0], known)}"
+        return unknown_rule(comment, strange[0], known)
     return f"`{comment.text}` suppresses nothing here: remove it"

@@ -101,7 +101,7 @@ def _print(outcome: Batch, form: str, file: Path | None, fixed: int, *, quiet: b
     results = outcome.results()
     paint = plain if file is not None else paint_for(sys.stdout)
     if form == "text":
-        said = [(False, as_text(statistics(results)))] if counted else list(checks.lines(results, paint))
+        said = [(False, as_text(statistics(results), "problems"))] if counted else list(checks.lines(results, paint))
         if not quiet:
             said += [(False, f"{r.path}: {r.because}\n") for r in results if outcome.only_named and r.because]
             said.append((False, checks.summary(results, fixed)))

@@ -34,7 +34,7 @@ def render(
 
 def _summary(results: Sequence[FileResult]) -> dict[str, int]:
     counts = {status.value: sum(result.status is status for result in results) for status in Status}
-    notes = sum(len(result.notes) for result in results if result.status is Status.MIGRATED)
+    notes = sum(len(result.notes) for result in results if result.status is not Status.DECLINED)
     return {**counts, "notes": notes}
 
 

@@ -45,15 +45,15 @@ def general(message: str) -> str:
     return _OWN.sub(lambda match: "N" if match[0].isdigit() else "`...`", message)
 
 
-def as_text(counts: Statistics) -> str:
-    """A table for people, the most frequent first."""
-    return "\n".join(_lines(counts)) + "\n"
+def as_text(counts: Statistics, notes: str = "notes") -> str:
+    """A table for people, the most frequent first; `notes` is what its notes are called."""
+    return "\n".join(_lines(counts, notes)) + "\n"
 
 
-def _lines(counts: Statistics) -> Iterator[str]:
+def _lines(counts: Statistics, notes: str) -> Iterator[str]:
     rows: list[tuple[str, list[tuple[int, str]]]] = [
         ("changes", [(count, rule) for rule, count in _ordered(counts.changes)]),
-        ("notes", [(count, rule) for rule, count in _ordered(counts.notes)]),
+        (notes, [(count, rule) for rule, count in _ordered(counts.notes)]),
         ("declined", [(count, f"{rule}: {reason}") for (rule, reason), count in _ordered(counts.declined)]),
         ("errors", [(counts.errors, "files failed")] if counts.errors else []),
     ]

@@ -44,3 +44,13 @@ def test_what_scripts_import_is_parsed_once(tmp_path: Path, monkeypatch: pytest.
     results = batch.check_paths([str(tmp_path)], CheckOptions(), 1).results()
     assert sorted(parsed) == ["a.py", "b.py", "c.py", "shared.py"]
     assert [len(r.notes) for r in results] == [1, 1, 1, 0]
+
+
+def test_comments_that_do_nothing() -> None:
+    comments = ["ignore[every_rank_write]", "ignoer", "ignore[checkpoints]", "ignore[every_rank_writes]", "ignore"]
+    text = "".join(f"x = {number}  # accelify: {comment}\n" for number, comment in enumerate(comments))
+    (result,) = batch.check_stdin("train.py", ("import torch\n" + text).encode(), CheckOptions()).results()
+    assert [(note.rule, note.line) for note in result.notes] == [("unknown_comment", 2), ("unknown_comment", 3)]
+    assert "did you mean 'every_rank_writes'?" in result.notes[0].message
+    (result,) = batch.check_stdin("train.py", f"# accelify: skip-file\n{text}".encode(), CheckOptions()).results()
+    assert result.notes == ()

@@ -48,7 +48,20 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 )
 
 
+COMMENTS = "unknown_comment"
+_COMMENTS_PAGE = """A comment for accelify that cannot be read, or names no rule.
+
+    torch.save(x, path)  # accelify: ignore[every_rank_write]
+    ->
+    torch.save(x, path)  # accelify: ignore[every_rank_writes]
+
+Why: the comment does nothing, and whoever reads it believes that it does.
+Left alone: comments that leave nothing out, as a file may be imported by one where they do.
+"""
+
+
 def pages() -> dict[str, str]:
     """The page of each check."""
     modules = {name: sys.modules[find.__module__] for name, find in CHECKS}
-    return {name: inspect.cleandoc(module.__doc__ or "") for name, module in modules.items()}
+    found = {name: inspect.cleandoc(module.__doc__ or "") for name, module in modules.items()}
+    return {**found, COMMENTS: inspect.cleandoc(_COMMENTS_PAGE)}

@@ -11,10 +11,11 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from accelify.codemod.files.notebook import Notebook
+from accelify.errors import did_you_mean
 
 _MARK = "accelify:"
 _COMMENT = re.compile(r"#\s*accelify:\s*(?P<what>.*)")
@@ -53,6 +54,11 @@ class Suppressions:
     def of(self, rule: str, line: int) -> Suppression | None:
         """The comment that rules out a rule on a line."""
         return next((each for each in self.all if each.rules_out(rule, line)), None)
+
+
+def unknown_rule(comment: Suppression, rule: str, known: Iterable[str]) -> str:
+    """What is said of a comment with a rule that is none of those known."""
+    return f"`{comment.text}`: there is no rule {rule!r}{did_you_mean(rule, known)}"
 
 
 def suppressions(text: str, tree: ast.Module, notebook: Notebook | None = None) -> Suppressions:

@@ -75,7 +75,8 @@ def _fix(processes: Processes, call: ast.Call, rows: tuple[Row, ...]) -> tuple[E
 def _is_of_shard(processes: Processes, call: ast.Call) -> bool:
     """Whether what is written comes from the batches of one process's shard, while it goes over them."""
     values = processes.once(RankValues)
-    is_inside = any(loop in values.loops for loop in processes.program.loops_round(call))
+    around = [n for n in processes.program.loops_round(call) if isinstance(n, (ast.For, ast.AsyncFor))]
+    is_inside = any(loop in values.loops and values.is_sharded_by_then(loop) for loop in around)
     return is_inside and any(map(values.ranks.is_own, call.args))
 
 

@@ -48,6 +48,11 @@ class RankValues:
             return all(self._is_prepared(v) or (isinstance(v, Made) and v.node in plain) for v in made)
         return bool(made) and all(isinstance(v, Made) and v.node in sampled for v in made)
 
+    def is_sharded_by_then(self, loop: Loop) -> bool:
+        """Whether the loader of a loop is seen to come from a `prepare`, or to have a sampler, where it stands."""
+        parts = (n for source in self.trained.sources(loop.iter) for n in ast.walk(source))
+        return any(part in self.prepares or part in self.sampled for part in parts)
+
     @cached_property
     def sampled(self) -> set[ast.AST]:
         """The loaders whose sampler shards their data, wherever there are several processes."""

@@ -20,6 +20,7 @@ from accelify.codemod.checks.rank_values import RankValues
 from accelify.codemod.checks.training import Loop, Trained
 from accelify.codemod.libraries import vocabulary
 from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.metrics.reports import updated_text
 
 NAME = "skipped_backward"
 _SKIPS = (
@@ -58,10 +59,10 @@ def _deciding(processes: Processes, backward: ast.Call, loop: Loop, names: set[s
     for each in (n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.If)):
         if processes.frame(each) is not processes.frame(backward) or processes.program.loops_round(each)[0] is not loop:
             continue
-        last = each.body[-1]
-        if each.test in tests and isinstance(last, ast.Continue):
+        end = each.body[-1]
+        if each.test in tests and isinstance(end, ast.Continue):
             yield each, _SKIPS
-        elif isinstance(last, _ENDING):
+        elif isinstance(end, _ENDING):
             yield each, _LEAVES
         elif each.test in tests and processes.program.inside(backward, each) and not _is_made_otherwise(each, names):
             yield each, _SKIPS
@@ -82,6 +83,13 @@ def _asks_for(trained: Trained, values: RankValues, loop: Loop, test: ast.expr, 
     texts = [ast.unparse(source) for source in trained.sources(test)]
     is_reduced = any(map(vocabulary.may_be_reduced, texts))
     is_counted = any(isinstance(n, ast.Constant) and n.value is None for n in ast.walk(test))
-    rank = values.ranks.of(test) if loop in values.loops else None
-    is_own = bool(read & names) if rank is None else rank.is_own and bool(rank.of(Mark.BATCH, Mark.RUNNING))
+    is_own = _is_of_its_batches(values, loop, test) if loop in values.loops else bool(read & names)
     return is_own and not is_reduced and not is_counted
+
+
+def _is_of_its_batches(values: RankValues, loop: Loop, test: ast.expr) -> bool:
+    """Whether a condition is about this process's batch, or about what the loop adds up of them."""
+    rank, read = values.ranks.of(test), {ast.unparse(n) for n in ast.walk(test) if isinstance(n, ast.expr)}
+    added = (o.node for o in rank.of(Mark.RUNNING) if values.program.inside(o.node, loop))
+    is_added = any(updated_text(values.ranks.chains, node) in read for node in added)
+    return rank.is_own and (bool(rank.of(Mark.BATCH)) or is_added)

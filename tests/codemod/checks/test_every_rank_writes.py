@@ -133,3 +133,16 @@ def test_a_log_of_each_process() -> None:
     assert message.startswith("every process writes a log of its own into this folder")
     leaves(NAME, text + "writer = SummaryWriter('runs') if rank == 0 else None\n")
     leaves(NAME, text + "writer = SummaryWriter(f'runs/{rank}')\n")
+
+
+def test_a_loader_that_is_prepared_afterwards() -> None:
+    text = (
+        ACCELERATE
+        + "from torch.utils.data import DataLoader\ndef keep(rows):\n    for i, x in enumerate(rows):\n"
+        + "        torch.save(x, f'{i}.pt')\nrows = DataLoader(data)\n"
+    )
+    before, after = "keep(rows)\n", "rows = accelerator.prepare(rows)\n"
+    ((_, message),) = found(NAME, text + before + after + "for x in rows:\n    accelerator.backward(net(x))\n")
+    assert "in the main process only" in message
+    ((_, message),) = found(NAME, text + after + before)
+    assert "put the rank into the name" in message

@@ -130,3 +130,9 @@ def test_options_that_also_hold_what_is_one_process_s_own(own: str) -> None:
     leaves(NAME, text + "    net(x).sum().backward()\n    if step > args.steps:\n        break\n")
     handed_on = "    if args.half:\n        scaled(loss)\n    else:\n        loss.backward()\n"
     leaves(NAME, text + "    loss = net(x).sum()\n" + handed_on)
+
+
+def test_what_the_loop_adds_up_decides() -> None:
+    text = SHARDED.replace("for step", "total = 0\nfor step") + "    loss = net(x).sum()\n    loss.backward()\n"
+    reports(NAME, text + "    total += loss.item()\n    if total > 9:  # <- here\n        break\n")
+    leaves(NAME, text + "    total += 1\n    if total > 9:\n        break\n")

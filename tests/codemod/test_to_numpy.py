@@ -6,7 +6,7 @@ import pytest
 
 from accelify.codemod.rules import to_numpy
 from tests.codemod.facts import Facts, texts
-from tests.codemod.pairs import changed, migrated, script
+from tests.codemod.pairs import changed, migrated, run, script
 
 NUMPY = "import numpy as np"
 
@@ -139,3 +139,29 @@ def test_losses_and_guesses_are_followed_to_the_model_that_made_them() -> None:
         """)
     assert "right = torch.max(out, 1)[1].data.cpu().numpy() == y.data.cpu().numpy()\n" in text
     assert "print(loss.data.cpu().numpy(), right, kept.numpy())\n" in text
+
+
+@pytest.mark.parametrize("lengths", ["list(n)", "n.tolist()"])
+def test_numbers_in_a_list_may_come_from_anywhere(lengths: str) -> None:
+    text = f"""\
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.data import DataLoader
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(3, 4, batch_first=True)
+    def forward(self, x, n):
+        n, order = n.sort(descending=True)
+        return self.rnn(pack_padded_sequence(x[order], {lengths}, batch_first=True))[1]
+loader = DataLoader(torch.load("rows.pt"), batch_size=4)
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, n in loader:
+    loss = model(x.cuda(), n.cuda()).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert not any("if it is a tensor" in n.message for n in run(text).notes)

@@ -353,6 +353,8 @@ def devices_of(
     may_be_there = [t for t in read if lattice.may_be_there(t, brought.origins)]
     own_reads = [t for t in may_be_there if placed.is_tensor(t)]
     doubtful = {*_read_on_host(program, kept_on_cpu)}.intersection(may_be_there).difference(own_reads)
+    kinds = own.effects.kinds
+    doubtful = {t for t in doubtful if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     out_of_reach = () if by_hand else (*_out_of_reach(program, moves, files, access), *_elsewhere(program, files))

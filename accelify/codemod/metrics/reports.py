@@ -102,8 +102,10 @@ class Reports:
         running = {o for o in origins if o.mark is Mark.RUNNING}
         yield from sorted(running, key=_by_place)
         if not running and sink.way is not Way.HANDED_OVER:
-            marks = (Mark.BATCH, Mark.CHOSEN, *([Mark.DRAW] if self.ranks.shards.drawn else []))
-            yield from sorted({o for o in origins if o.mark in marks}, key=_by_place)[:1]
+            found = {o for o in origins if o.mark in (Mark.BATCH, Mark.CHOSEN)}
+            if self.ranks.shards.drawn:  # before its loops, all ranks draw alike
+                found |= {o for o in origins if o.mark is Mark.DRAW and self._loop_round(o.node) is not None}
+            yield from sorted(found, key=_by_place)[:1]
 
     def _report(self, sink: Sink, origin: Origin) -> None:
         is_drawn = self.is_all_drawn or self.ranks.loop_of(origin.node) in self.ranks.shards.drawn

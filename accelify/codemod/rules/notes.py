@@ -288,8 +288,8 @@ def _questions(script: Script) -> Iterator[Remark]:
         is_alone = call in script.written.guarding.covered
         if asks and not is_alone and script.program.frame(call) in script.program.reachable:
             message = (
-                "every process waits for input here, but only process 0 has a terminal: read the input there and "
-                "broadcast it"
+                "every process waits for input here, but only process 0 has a terminal: ask under "
+                "`if accelerator.is_main_process:`, and broadcast the answer if it is used"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 

@@ -215,3 +215,18 @@ def test_what_a_module_only_remembers_of_its_last_batch() -> None:
 def test_what_chooses_the_data_of_later_rounds(drawn: str, is_reported: bool) -> None:
     found = reports(begin="weights = torch.ones(8)", batch="weights[y] = loss.detach()", end=drawn)
     assert ("weights[y]" in {r.text for r in found}) is is_reported
+
+
+@pytest.mark.parametrize(
+    ("shown", "reported"),
+    [("print(loss.item())", ["loss"]), ("print(start)", []), ("print(holder.weights)", [])],
+)
+def test_what_is_drawn_before_the_training_is_every_rank_s(shown: str, reported: list[str]) -> None:
+    """Only in the loop each rank draws for itself."""
+    before = "class Holder:\n    def __init__(self):\n        self.weights = torch.randn(3)\n"
+    before += "start, holder = torch.randn(3), Holder()\n"
+    text = DRAWN.format(drawn="np.random.randint(0, 64, 8)", update="pass", shown="pass")
+    text = text.replace("total, kept", f"{before}total, kept").replace(
+        "    optimizer.step()", f"    {shown}\n    optimizer.step()"
+    )
+    assert [r.text for r in script_of(text).metrics.reports if r.about is About.DRAWN] == reported

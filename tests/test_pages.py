@@ -263,6 +263,13 @@ def test_every_link_leads_to_a_file() -> None:
                 assert (page.parent / link).exists(), f"{name_of(page)}: {link}"
 
 
+def test_every_message_that_troubleshooting_quotes_exists() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = {words.strip(" .") for words in re.findall(r'^### "(.+?)"', page, re.MULTILINE)}
+    said = [path.read_text(encoding="utf-8") for path in (ROOT / "accelify").rglob("*.py")]
+    assert [words for words in quoted if not any(words in text for text in said)] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):

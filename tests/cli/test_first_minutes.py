@@ -110,3 +110,5 @@ def test_completion_for_fish_and_for_an_unknown_shell(here: Path) -> None:
 def test_completion_completes() -> None:
     done = accelify(_ACCELIFY_COMPLETE="bash_complete", COMP_WORDS="accelify rewrite --ch", COMP_CWORD="2")
     assert "plain,--check" in done.stdout
+    done = accelify(_ACCELIFY_COMPLETE="bash_complete", COMP_WORDS="accelify explain batch", COMP_CWORD="2")
+    assert done.stdout == "plain,batch_size\n"

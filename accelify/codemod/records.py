@@ -33,13 +33,17 @@ def notes_elsewhere(made: Plan, changed: Collection[str], lines: Lines) -> tuple
     """The notes of files that do not change, which name their places themselves."""
     found = []
     left = [r for r in made.remarks if r.path not in changed]
-    for first, line, message, shows in sorted(_told(left, lines), key=lambda t: (t[0].path, t[1], t[0].rule, t[2])):
+    for first, line, message, shows in sorted(
+        _told(left, lines, is_elsewhere=True), key=lambda t: (t[0].path, t[1], t[0].rule, t[2])
+    ):
         evidence = made.evidence(first.path, line_of(first.node))
         found.append(Note(1, first.rule, first.tier, f"{first.path}:{line}: {message}", evidence, shows=shows))
     return tuple(dict.fromkeys(found))
 
 
-def _told(remarks: Iterable[Remark], lines: Lines) -> Iterator[tuple[Remark, int, str, tuple[str, ...]]]:
+def _told(
+    remarks: Iterable[Remark], lines: Lines, *, is_elsewhere: bool = False
+) -> Iterator[tuple[Remark, int, str, tuple[str, ...]]]:
     """The notes: line, words (`...; also `n` (line 12), line 20`), and the places that show values of one process."""
     alike: dict[tuple[str, Tier, str], list[Remark]] = {}
     for remark in remarks:
@@ -49,7 +53,8 @@ def _told(remarks: Iterable[Remark], lines: Lines) -> Iterator[tuple[Remark, int
         path, line = first.path, _line(first.path, first.node, lines)
 
         def named(place: Place, about: str = "", path: str = path) -> str:
-            found = f"line {_line(*place, lines)}" if place[0] == path else f"{place[0]}:{_line(*place, lines)}"
+            is_here = place[0] == path and not is_elsewhere
+            found = f"line {_line(*place, lines)}" if is_here else f"{place[0]}:{_line(*place, lines)}"
             return f"{about} ({found})" if about else found
 
         listed = dict.fromkeys(named((r.path, r.node), r.about) for r in others)

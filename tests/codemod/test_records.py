@@ -33,7 +33,7 @@ def test_other_messages_and_files_stay_apart() -> None:
 def test_a_note_of_a_file_that_does_not_change_names_it() -> None:
     plan = Plan(remarks=[remark(2, "stays", "data.py"), remark(3, "stays", "data.py")])
     (note,) = notes_elsewhere(plan, {"train.py"}, DOWN)
-    assert note.message == "data.py:2: stays; also line 3"
+    assert note.message == "data.py:2: stays; also data.py:3"
 
 
 def test_files_that_do_not_change_share_a_note() -> None:

@@ -86,7 +86,7 @@ def test_a_folder_s_notebooks_change_with_the_scripts_that_they_import(here: Pat
     loop = "from steps import train_epoch\ntrain_epoch(model, loader, optimizer, device)"
     Path("steps.py").write_text(STEPS)
     Path("book.ipynb").write_bytes(written(content(*CELLS[:4], loop)))
-    Path("plain.ipynb").write_text("no JSON, and nothing of interest")
+    Path("plain.ipynb").write_bytes(written(content("nothing = 1")))
     done = accelify("rewrite", "--output-format", "json", ".")
     assert done.returncode == 0, done.stdout
     files = {file["path"]: file for file in json.loads(done.stdout)["files"]}

@@ -98,9 +98,22 @@ def _sources(data: Iterable[Data]) -> Iterator[ast.expr]:
 def _sizes(program: Program, roles: Roles, loops: Loops, data: Iterable[Data]) -> Iterator[ast.expr]:
     for source in _sources(data):
         built = [c for v in loops.owners(source) if roles.is_loader(v) for c in _built_at(program, v)]
+        built = _held_there(program, source, built)
         yield from sorted(map(_size, built), key=program.position)
         if not built:
             yield source
+
+
+def _held_there(program: Program, source: ast.expr, built: list[ast.Call]) -> list[ast.Call]:
+    """Those of some calls that a variable may hold where it is read, if it is given one of them each time."""
+    owner = program.scope(source).owner(source.id) if isinstance(source, ast.Name) else None
+    if not isinstance(source, ast.Name) or owner is None:
+        return built
+    tracer = program.once(Tracer)
+    given = [
+        tracer.assigned(w) for w in program.reaching(source, tracer.writes(owner, source.id)) if isinstance(w, ast.Name)
+    ]
+    return [c for c in built if c in given] if given and all(g in built for g in given) else built
 
 
 def _built_at(program: Program, loader: Value) -> Iterator[ast.Call]:

@@ -174,3 +174,10 @@ def test_a_model_that_is_told_the_size(made: str, size: str, batch: str, given: 
 def test_a_loader_that_may_keep_smaller_batches_back(more: str) -> None:
     assert fixed("Net(size)", loader=f"DataLoader(rows, batch_size=size, {more})") == []
     assert fixed("Net(size)", loader="DataLoader(rows, batch_size=size, drop_last=False)") == ["size"]
+
+
+def test_another_loader_of_the_same_name_has_a_size_of_its_own() -> None:
+    shown = "loader = DataLoader(rows, batch_size=1)\nfor x, y in loader: break"
+    assert texts(found(Facts(script(before=shown))).loaders) == ["2"]
+    either = "if p:\n    loader = DataLoader(rows, batch_size=4)"
+    assert texts(found(Facts(script(model=either))).loaders) == ["2", "4"]

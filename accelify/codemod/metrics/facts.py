@@ -99,6 +99,11 @@ class Measured:
         listed = [s for d in self.training.data if d.loop is loop for s in d.sources]
         return bool(listed) and all(map(self._is_asked, listed))
 
+    def asks_prepared_loaders(self, loop: Loop) -> bool:
+        """Whether each batch of a loop is got by `next`, from a loader that is prepared whoever calls the loop."""
+        listed = [s for d in self.training.data if d.loop is loop and d.kind == "loaders" for s in d.sources]
+        return self._asks_for_batches(loop) and bool(listed) and all(map(self._is_sharded_loader, listed))
+
     def _is_asked(self, source: ast.expr) -> bool:
         parent = self.program.parent(source)
         if isinstance(parent, ast.Attribute):
@@ -165,7 +170,8 @@ def metrics_of(
         loops = []
     sums = measured.sums(shared)
     reductions = tuple(_in_all_phases(reduction, sharded) for loop in loops for reduction in sums.of(loop))
-    metering = Metering(program, measured.tracer, measured.prepared, Harmless(program, measured.roles))
+    asking = frozenset(n for n in loops if measured.asks_prepared_loaders(n))
+    metering = Metering(program, measured.tracer, measured.prepared, Harmless(program, measured.roles), asking)
     metered = tuple(metering.of(n) for n in loops if n not in {d.loop for d in sharded})
     reduced = [(r.anchor, name) for r in reductions for name in r.names]
     reduced += [(loop, name) for loop, names in _put_together(sharded, metered) for name in names]

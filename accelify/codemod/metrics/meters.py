@@ -31,9 +31,18 @@ class Metered:
 class Metering:
     """Find the meters and lists that are read once their loop is over."""
 
-    def __init__(self, program: Program, tracer: Tracer, prepared: Prepared, harmless: Harmless) -> None:
+    def __init__(
+        self,
+        program: Program,
+        tracer: Tracer,
+        prepared: Prepared,
+        harmless: Harmless,
+        asking: frozenset[Loop] = frozenset(),
+    ) -> None:
+        """`asking`: the loops that get their batches from prepared loaders by `next`."""
         self.program = program
         self.tracer = tracer
+        self.asking = asking
         self.prepared = prepared
         self.meters = Meters(program)
         self.lists = Lists(program, tracer, harmless)
@@ -99,7 +108,7 @@ class Metering:
 
     def _is_of_all(self, place: str, meter: Meter, loop: Loop) -> bool:
         """Whether a meter is made just outside of a loop that is always shared, and what it had last is not read."""
-        is_shared = loop in self.prepared.loops or self.prepared.is_sharded_sequence(loop)
+        is_shared = loop in self.asking or loop in self.prepared.loops or self.prepared.is_sharded_sequence(loop)
         frame, name = self.program.frame(loop), _variable_of(place)
         writes = self.tracer.writes(frame, name)
         if not is_shared or len(writes) != 1 or not isinstance(writes[0], ast.Name):

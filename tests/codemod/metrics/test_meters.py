@@ -6,7 +6,9 @@ import pytest
 
 from accelify.codemod.metrics.meters import Elements, Lists, Metering
 from accelify.codemod.training.harmless import Harmless
+from tests.codemod.facts import Facts
 from tests.codemod.metrics.loops import in_loop
+from tests.codemod.training_scripts import STEP, script
 
 
 def lists(body: str, end: str, before: str = "losses = []") -> tuple[str, ...]:
@@ -108,3 +110,24 @@ def test_a_meter_of_its_own_or_in_a_container(before: str, place: str) -> None:
 )
 def test_meters_that_are_left_alone(before: str, body: str, end: str) -> None:
     assert metered(body, end, before) == []
+
+
+AGAIN = "try:\n    x, y = next(batches)\nexcept StopIteration:\n    batches = iter(loader); x, y = next(batches)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ("x, y = next(batches)", ["m"]),
+        (AGAIN, ["m"]),
+        ("x, y = rows, labels", []),  # all data, on every process
+        ("x, y = next(others)", []),  # drawn by each process
+    ],
+)
+def test_a_meter_of_a_loop_that_asks_for_its_batches(asked: str, names: list[str]) -> None:
+    step = f"{STEP}m.update(loss.item(), len(x))\n"
+    before = f"{METER}others = draw_forever()"
+    epoch = "m = Meter(); batches = iter(loader)"
+    text = script(before=before, epoch=epoch, batch=asked, step=step, end_of_epoch="print(m.avg)")
+    facts = Facts(text.replace("for x, y in loader:", "for i in range(8):"))
+    assert [name for metered in facts.script.metrics.metered for name, _ in metered.together] == names

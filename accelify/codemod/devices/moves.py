@@ -140,16 +140,16 @@ class Moves:
             return False
         values = self.program.values(value)
         name = target.id if isinstance(target, ast.Name) else target.attr
-        is_option = isinstance(value, ast.Attribute) and self._is_option(value)
+        is_setting = is_option(value) and (isinstance(value, ast.Subscript) or self._is_from_outside(value))
         if values and all(self.roles.is_device(v) for v in values):
-            if isinstance(value, ast.Name) or (isinstance(value, ast.Attribute) and not is_option):
+            if isinstance(value, ast.Name) or (isinstance(value, ast.Attribute) and not is_setting):
                 return False
             return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
-        return name == "device" and is_option and last_name(value) in ("device", "dev")
+        return name == "device" and is_setting and last_name(value) in ("device", "dev")
 
-    def _is_option(self, value: ast.Attribute) -> bool:
-        """Whether an attribute is a setting from outside: `args.device`."""
-        return all(isinstance(v, (Member, Argument)) for v in self.program.values(value)) and is_option(value)
+    def _is_from_outside(self, value: ast.expr) -> bool:
+        """Whether an attribute is a setting that the script does not give a value: `args.device`."""
+        return all(isinstance(v, (Member, Argument)) for v in self.program.values(value))
 
     @cached_property
     def _devices(self) -> dict[str, list[ast.expr]]:

@@ -128,3 +128,17 @@ def test_a_needless_move_stays_only_where_its_device_is_the_process_s_own(device
     devices = Facts(OPTION.format(device=device)).script.devices
     assert all(devices.is_needless(m) for m in devices.moves)
     assert {devices.may_stay(m) for m in devices.moves} == {may_stay}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_device"),
+    [
+        ("config['device']", True),
+        ("config['train']['device']", True),
+        ("config['size']", False),
+        ("read('device')", False),
+    ],
+)
+def test_a_device_of_the_settings_is_one(given: str, is_device: bool) -> None:
+    facts = training(imports="from settings import config, read", before=f"device = {given}", batch="x.to(device)")
+    assert bool(facts.script.devices.known.bindings) is is_device

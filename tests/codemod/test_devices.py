@@ -655,3 +655,11 @@ def placed(model, ids):
     assert result.status is Status.MIGRATED
     assert '    kind = "cuda"\n    return torch.device(kind), ids\n' in result.after.decode()
     assert told(result, "no longer selects the GPU: use `accelify launch --gpu-ids`") == 1
+
+
+@pytest.mark.parametrize("first", ["f'cuda:{3}' if torch.cuda.is_available() else 'cpu'", "'cuda:0'"])
+def test_a_device_in_two_steps_is_taken_in_one(first: str) -> None:
+    before = f"device = {first}\ndevice = torch.device(device)"
+    after = migrated(script(before=before, end="print(torch.zeros(2, device=device))"))
+    assert after.count("device = accelerator.device") == 2  # with that of the plain script
+    assert "torch.device" not in after

@@ -127,6 +127,9 @@ def _bound_to(
         reason = "the accelerator has chosen the device"
         yield Change(NAME, path, again.lineno, reason, (Remove(again),), gives=gives)
         return
+    if _is_said_again(script, statement):
+        yield Change(NAME, path, statement.lineno, reason, (Remove(statement),), gives=gives)
+        return
     if not script.changes_nothing(statement.value):
         yield Change(NAME, path, statement.lineno, reason, (Insert(statement, "after", code),), gives=gives)
         return
@@ -340,3 +343,14 @@ def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:
         ast.unparse(s.targets[0]) for s in before if isinstance(s, ast.Assign) and script.devices.known.is_binding(s)
     }
     return choice if ast.unparse(statement.targets[0]) in targets else None
+
+
+def _is_said_again(script: Script, statement: ast.Assign) -> bool:
+    """Whether a statement makes a device of the name of one, `device = torch.device(device)`, which it is by then."""
+    target, block = statement.targets[0], script.program.block(statement)
+    above = block[block.index(statement) - 1] if block.index(statement) else None
+    is_bound = isinstance(above, ast.Assign) and script.devices.known.is_binding(above)
+    if not isinstance(above, ast.Assign) or not is_bound or not script.changes_nothing(statement.value):
+        return False
+    is_same = isinstance(target, ast.Name) and ast.unparse(above.targets[0]) == target.id
+    return is_same and target.id in names_read_in(statement.value) and not _kind(script, above)  # type: ignore[attr-defined]  # a name

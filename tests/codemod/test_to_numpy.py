@@ -165,3 +165,10 @@ for x, n in loader:
     optimizer.step()
 """
     assert not any("if it is a tensor" in n.message for n in run(text).notes)
+
+
+def test_what_may_be_no_tensor_is_noted_where_it_is_put_into_the_list() -> None:
+    text = script(imports=f"{NUMPY}\nfrom elsewhere import pad", before="seen = []", end="print(np.array(seen))")
+    text = text.replace("batch_size=2", "batch_size=2, collate_fn=pad")
+    facts = Facts(text.replace("for x, y in loader:", "for x, y, names in loader:\n        seen.extend(names)"))
+    assert texts(facts.script.devices.maybe_brought_back) == ["names"]

@@ -349,10 +349,11 @@ def devices_of(
         named = sorted({*(a for a in found if access.at(a)), *others} - settled, key=program.position)
     homemade = tensor if not brought.bringing else None
     read = frozenset(_read_on_host(program, read_on_cpu))
-    read |= frozenset(put for node in read for put in put_into(program, node))
+    listed = frozenset(put for node in read for put in put_into(program, node))
+    read |= listed
     may_be_there = [t for t in read if lattice.may_be_there(t, brought.origins)]
     own_reads = [t for t in may_be_there if placed.is_tensor(t)]
-    doubtful = {*_read_on_host(program, kept_on_cpu)}.intersection(may_be_there).difference(own_reads)
+    doubtful = {*_read_on_host(program, kept_on_cpu), *listed}.intersection(may_be_there).difference(own_reads)
     kinds = own.effects.kinds
     doubtful = {t for t in doubtful if kinds.of(t) != {"list"}}  # the numbers in one are read wherever they are
     back = sorted({*brought.read, *own_reads}, key=program.position)

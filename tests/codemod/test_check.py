@@ -8,6 +8,7 @@ import pytest
 
 from accelify.codemod import batch
 from accelify.codemod.check import CheckOptions
+from accelify.codemod.checks import pages
 from accelify.codemod.files import project
 from accelify.codemod.result import Status
 
@@ -54,3 +55,8 @@ def test_comments_that_do_nothing() -> None:
     assert "did you mean 'every_rank_writes'?" in result.notes[0].message
     (result,) = batch.check_stdin("train.py", f"# accelify: skip-file\n{text}".encode(), CheckOptions()).results()
     assert result.notes == ()
+
+
+def test_each_page_has_a_bad_and_a_good_example() -> None:
+    parts = ("->", "Why: ", "Left alone: ")
+    assert [(name, part) for name, page in pages().items() for part in parts if part not in page] == []

@@ -3,6 +3,9 @@
     model, loader = accelerator.prepare(model, loader)
     scheduler = get_scheduler("linear", optimizer, num_training_steps=len(loader) * epochs)
     scheduler = accelerator.prepare(scheduler)
+    ->
+    scheduler = get_scheduler("linear", optimizer, num_training_steps=len(loader) * epochs)
+    model, loader, scheduler = accelerator.prepare(model, loader, scheduler)
 
 Why: a prepared schedule advances once for each process in every step, so that its length is that of one process. The
 length of a prepared loader is that of N: the schedule is over after 1/N of the training. Read the length before

@@ -110,6 +110,15 @@ class Measured:
             return methods.takes_the_next(parent.attr)
         return isinstance(parent, ast.Call) and "next" in self.program.called(parent)
 
+    def is_of_whole_phase(self, node: ast.AST, sharded: Collection[ast.AST]) -> bool:
+        """Whether a place is reached only where a loop that trains in another phase evaluates all of the data."""
+        phases = [self.training.phases.get(loop) for loop in self.program.loops_round(node) if loop not in sharded]
+        return any(
+            phase is not None and self.program.inside(branching, phase.loop) and phase.is_over(branching.test, holds)
+            for phase in phases
+            for branching, holds in self.program.branches_round(node)
+        )
+
     def _is_sharded_loader(self, node: ast.expr) -> bool:
         return bool(self.program.values(node)) and self.prepared.is_loader(node)
 
@@ -179,7 +188,8 @@ def metrics_of(
     shared_at_times = [*shared, *measured.loops_shared_for_some(files, {*shared, *evaluations})]
     ranks = Ranks(measured.chains, measured.shards(shared_at_times), settled)
     losses = [loss for backward in measured.training.backwards for loss in losses_of(program, backward)]
-    reports = tuple(Reports(ranks, settled.holds, losses).find())
+    found = Reports(ranks, settled.holds, losses).find()
+    reports = tuple(r for r in found if not measured.is_of_whole_phase(r.node, evaluations))
     return Metrics(measured, sharded, shared, reductions, metered, ranks, reports)
 
 

@@ -230,3 +230,44 @@ def test_what_is_drawn_before_the_training_is_every_rank_s(shown: str, reported:
         "    optimizer.step()", f"    {shown}\n    optimizer.step()"
     )
     assert [r.text for r in script_of(text).metrics.reports if r.about is About.DRAWN] == reported
+
+
+PHASED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+rows = TensorDataset(torch.randn(8, 4), torch.randn(8, 1))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+best, seen = 1e9, []
+def run(phase, loader):
+    global best
+    for x, y in loader:
+        loss = nn.functional.mse_loss(model(x), y)
+        if phase == "train":
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            {trained}
+        {other}:
+            {evaluated}
+run("train", DataLoader(rows, batch_size=2))
+run("val", DataLoader(rows, batch_size=4))
+print(best, seen)
+"""
+
+
+@pytest.mark.parametrize(
+    ("trained", "other", "evaluated", "reported"),
+    [
+        ("pass", 'elif phase == "val"', "best = min(best * 2, loss.item())", []),
+        ("pass", "else", "best = min(best * 2, loss.item())", []),
+        ("seen.append(loss.item())", "else", "pass", [About.LIST]),
+        ("best = min(best * 2, loss.item())", "else", "seen.append(loss.item())", [About.RUNNING]),
+    ],
+)
+def test_what_a_phase_over_all_data_computes_is_of_all(
+    trained: str, other: str, evaluated: str, reported: list[About]
+) -> None:
+    text = PHASED.format(trained=trained, other=other, evaluated=evaluated)
+    assert [r.about for r in Facts(text).script.metrics.reports] == reported

@@ -11,6 +11,7 @@ from typing import Any  # what is gathered is whatever the user's script made
 import torch
 
 from accelify.errors import AccelifyError
+from accelify.runtime.data import graphs
 from accelify.runtime.data.passes import Left, LoaderPass, LoaderPasses, Step
 from accelify.runtime.data.untrimmed_variables import untrimmed_beside
 from accelify.runtime.world import tensors
@@ -208,6 +209,8 @@ def _trim_rows(tree: Any, step: Step | None, rank: int) -> Any:
     count = step.valid[rank]
 
     def trim(leaf: Any) -> Any:
+        if graphs.is_batch(leaf):
+            return graphs.first(leaf, count)
         return leaf[:count] if isinstance(leaf, list) or (hasattr(leaf, "ndim") and leaf.ndim) else leaf
 
     return tensors.map_leaves(trim, tree, is_leaf=tensors.is_list_of_objects)
@@ -251,7 +254,9 @@ def _lengths(tree: Any) -> Iterator[tuple[Any, int]]:
     found: list[tuple[Any, int]] = []
 
     def look(leaf: Any) -> Any:
-        if isinstance(leaf, list) or (hasattr(leaf, "ndim") and leaf.ndim):
+        if graphs.is_batch(leaf):
+            found.append((leaf, leaf.num_graphs))
+        elif isinstance(leaf, list) or (hasattr(leaf, "ndim") and leaf.ndim):
             found.append((leaf, len(leaf)))
         return leaf
 

@@ -146,3 +146,14 @@ def test_a_module_that_prepares_what_a_script_imports_shares_its_accelerator() -
     assert "from data import loader\nfrom data import accelerator\n" in after
     assert "Accelerator(" not in after
     assert "= Accelerator()" in results["data.py"].after.decode()
+
+
+@pytest.mark.parametrize("asked", ["device == 'cuda'", "device.startswith('cuda')", "'cuda' in device"])
+def test_a_device_that_a_file_beside_takes_for_text_stays_text(tmp_path: Path, asked: str) -> None:
+    choice = "'cuda' if torch.cuda.is_available() else 'cpu'\n    seed(device)\n"
+    text = SCRIPT.replace('torch.device("cuda" if torch.cuda.is_available() else "cpu")\n', choice)
+    (tmp_path / "train.py").write_text(text.replace("from net", "from util import seed\nfrom net"))
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "util.py").write_text(f"def seed(device):\n    if {asked}:\n        print(device)\n")
+    (result,) = (r for r in rewrite_together((str(tmp_path / "train.py"),), Options()) if r.path.endswith("train.py"))
+    assert "device = accelerator.device.type\n" in result.after.decode()

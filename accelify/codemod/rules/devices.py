@@ -302,7 +302,7 @@ def _must_be_text(script: Script, statement: ast.Assign) -> bool:
     texts = {v for v in script.program.values(value) if isinstance(v, Constant)}
     if not texts or len(texts) < len(script.program.values(value)):
         return False
-    nodes = (n for path in script.files for n in script.program.flow.parsed_of[path].parents)
+    nodes = (n for parsed in script.program.files for n in parsed.parents)
     return any(texts & script.program.values(held) for node in nodes for held in _texts_in(script, node))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from accelify.codemod.libraries import methods, names, table
-from accelify.codemod.libraries.row import Rows
+from accelify.codemod.libraries.row import Row, Rows
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.definitions import Definition
 from accelify.codemod.semantics.effects.effects import Effects
@@ -133,7 +134,7 @@ class Losses:
         if any(name.startswith("torch.nn.functional.") for name in called):
             return _adds_up(call)
         if "torch.sum" in called:
-            return len(call.args) == 1 and not call.keywords and self._is_over_rows(call.args[0])
+            return len(call.args) == 1 and not call.keywords and self._adds_rows(call.args[0], depth)
         callees = self.program.flow.callees.get(call)
         if callees:  # one that is given nothing knows no batch: a penalty on the weights
             is_given = bool(call.args or call.keywords)
@@ -145,7 +146,35 @@ class Losses:
         if operator is not None and len(call.args) == 1:
             return self._is_sum_of(operator, call.func.value, call.args[0], depth)
         is_plain = call.func.attr == "sum" and not call.args and not call.keywords
-        return is_plain and self._is_over_rows(call.func.value)
+        return is_plain and self._adds_rows(call.func.value, depth)
+
+    def _adds_rows(self, summed: ast.expr, depth: int) -> bool:
+        """Whether the sum of a value is one over the rows; that of one number is the number."""
+        if self._is_one_number(summed, depth):
+            return self.is_sum(summed, depth - 1)
+        return self._is_over_rows(summed)
+
+    def _is_one_number(self, node: ast.expr, depth: int) -> bool:
+        """Whether a tensor is added up or averaged already; what is assigned in place keeps its shape."""
+        if not depth or self.program.once(Effects).kinds.of(node) == {"number"}:
+            return bool(depth)
+        if isinstance(node, ast.BinOp):
+            return all(self._is_one_number(side, depth - 1) for side in (node.left, node.right))
+        if isinstance(node, ast.Name):
+            found = [d.node for d in self._definitions(node)]
+            return bool(found) and all(self._holds_one_number(target, depth - 1) for target in found)
+        if not isinstance(node, ast.Call) or node.keywords:
+            return False
+        rows = [table.function(name) for name in sorted(self.program.called(node))]
+        if isinstance(node.func, ast.Attribute) and not any(rows):
+            return not node.args and _is_total([table.member("tensor", node.func.attr)])
+        return len(node.args) == 1 and _is_total(rows)
+
+    def _holds_one_number(self, target: ast.AST, depth: int) -> bool:
+        statement, value = self.program.statement(target), self._assigned(target)
+        if isinstance(statement, ast.AugAssign):
+            value = statement.target
+        return value is not None and self._is_one_number(value, depth)
 
     def _is_over_rows(self, node: ast.expr) -> bool:
         """Whether what is summed may be of a batch: no losses that the script put side by side, and no weights."""
@@ -191,6 +220,11 @@ class Losses:
         values = self.program.values(node)
         is_parameters = bool(values) and all(isinstance(v, Parameters) for v in values)
         return is_parameters or self.program.once(Effects).kinds.of(node) == {"parameter"}
+
+
+def _is_total(rows: Sequence[Row | None]) -> bool:
+    """Whether all that a call may be makes one number of all rows."""
+    return bool(rows) and all(row is not None and row.rows in (Rows.SUM, Rows.MEAN) for row in rows)
 
 
 def _adds_up(call: ast.Call) -> bool:

@@ -85,6 +85,10 @@ SUM = "F.mse_loss(x, y, reduction='sum')"
         (f"loss = 0\nfor part in parts:\n    loss += {SUM}\nloss = loss / len(x)", False),
         (f"loss = {SUM}\nif mean:\n    loss /= len(x)", True),
         (f"loss = {SUM}\nuse_it(loss)\nloss = F.mse_loss(x, y)", False),
+        ("kld = torch.sum(y**2)\nkld /= len(x)\nloss = F.mse_loss(x, y) + 3 * kld.sum()", False),
+        ("kld = torch.sum(y**2)\nkld = kld / len(x)\nloss = torch.sum(kld)", False),
+        ("kld = y.pow(2).sum()\nloss = kld.sum()", True),
+        ("kld = torch.sum(y**2, 1)\nkld /= 2\nloss = kld.sum()", True),
     ],
 )
 def test_what_divides_a_sum_before_it_is_used(code: str, is_sum: bool) -> None:

@@ -161,7 +161,7 @@ def _rewrite(
     if obstacles:
         return _declined(named, obstacles, made.evidence)
     results = _carried_out(made, files, project, named, options)
-    if not with_callers or any(r.status is Status.DECLINED for r in results):
+    if any(r.status is Status.DECLINED for r in results):
         return results
     return _with_outside_callers(results, made, files, named, project, options)
 
@@ -226,7 +226,7 @@ def _with_outside_callers(
     project: Project,
     options: Options,
 ) -> list[FileResult]:
-    """The results with those of files that call what changes as it was; else a note that names them."""
+    """The results with those of files that call what changes as it was, or changes for these; else a note on them."""
     from accelify.codemod.outside_callers import outside_callers
 
     outside = outside_callers(made, files, project)

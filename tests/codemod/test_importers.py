@@ -354,6 +354,38 @@ def test_another_script_by_another_name_changes_with_it(tmp_path: Path) -> None:
     assert b"fit(model, loader, optimizer, accelerator)" in found["train_b.py"].after
 
 
+OPTIMIZER = """\
+import torch
+
+class Optimizer:
+    def __init__(self, parameters):
+        self.inner = torch.optim.SGD(parameters, lr=0.1)
+
+    def zero_grad(self):
+        self.inner.zero_grad()
+
+    def step(self):
+        self.inner.step()
+"""
+
+
+def test_so_does_a_script_that_calls_what_changes_only_for_the_caller(tmp_path: Path) -> None:
+    main = MAIN.format(imports="import engine\nfrom own import Optimizer", call="engine.train")
+    main = main.replace("torch.optim.SGD(model.parameters(), lr=0.1)", "Optimizer(model.parameters())")
+    third = (
+        "import torch\nfrom own import Optimizer\n\nmodel = torch.nn.Linear(2, 1)\n"
+        "own = Optimizer(model.parameters())\nfor _ in range(3):\n"
+        "    own.zero_grad()\n    model(torch.ones(4, 2)).mean().backward()\n    own.step()\n"
+    )
+    found = rewritten(tmp_path, "engine.py", engine=ENGINE, own=OPTIMIZER, main=main, third=third)
+    assert b"def __init__(self, parameters, accelerator):" in found["own.py"].after
+    assert b"own = Optimizer(model.parameters(), accelerator)" in found["third.py"].after
+    other = "import accelerate\nimport own\n\nprint(accelerate.Accelerator(), own.Optimizer([]))\n"
+    found = rewritten(tmp_path, "engine.py", third=other)
+    assert "third.py" not in found
+    assert any("third.py calls `Optimizer`" in n.message for r in found.values() for n in r.notes)
+
+
 def test_another_script_that_cannot_change_is_named(tmp_path: Path) -> None:
     other = "import accelerate\nimport engine\n\nprint(accelerate.Accelerator())\nengine.train(None, [], None, None)\n"
     found = rewritten(tmp_path, "train_a.py", engine=ENGINE, train_a=CALLER, train_b=other)

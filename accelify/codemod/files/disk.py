@@ -59,7 +59,7 @@ class Disk:
     def may_import(self, path: str, name: str) -> bool:
         """Whether a script may import a module: it has its name in an import, or trains and has it anywhere."""
         data = self._search(path)
-        imports = rb"^\s*(from|import)\b[^\n]*\b" + re.escape(name.encode()) + rb"\b"
+        imports = rb"(?:^|\r)\s*(?:from|import)\b(?:[^\r\n]*|[^\r\n(]*\([^)]*)\b" + re.escape(name.encode()) + rb"\b"
         found = (may_train(data) and name.encode() in data) or re.search(imports, data, re.M) is not None
         self.asked[f"imports {name}", path] = str(found)
         return found

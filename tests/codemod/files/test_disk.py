@@ -71,6 +71,12 @@ def test_where_parts_end_counts() -> None:
     assert digest([b"a", b"bc"]) != digest([b"ab", b"c"])
 
 
+@pytest.mark.parametrize("text", ['"""x"""\rfrom lib import x\r', "from p import (  # x\n    a,\n    lib,\n)\n"])
+def test_an_import_may_end_its_lines_in_any_way(text: str) -> None:
+    Path("a.py").write_text(text, newline="")
+    assert Disk().may_import("a.py", "lib")
+
+
 def test_a_word_is_all_that_is_asked_for() -> None:
     Path("a.py").write_text("import lib\nx = 1\n")
     disk = Disk()

@@ -263,6 +263,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
     measured = Measured(program, roles, tracer, training, layout.prepared, options, code.chains)
     wrapping = Wrappers(program, set(files), run.run, layout.preparation.models)
     wrappers = tuple(wrapping.find())
+    metrics = metrics_of(measured, files, access, layout.sharded, by_hand=by_hand)
     return Script(
         program=program,
         roles=roles,
@@ -284,9 +285,9 @@ def _script(code: _Code, layout: _Layout) -> Script:
             own, files, access, own.tensor() if not by_hand else None, layout.cpu, layout.placed, by_hand=by_hand
         ),
         precision=layout.precision,
-        metrics=metrics_of(measured, files, access, layout.sharded, by_hand=by_hand),
+        metrics=metrics,
         written=written_of(
-            *(program, roles, tracer, code.effects, files, access, run, options),
+            *(roles, metrics.ranks, files, access, run, options),
             together=_together(code, layout) if not by_hand else None,
         ),
         effects=code.effects,

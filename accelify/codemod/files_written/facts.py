@@ -11,13 +11,13 @@ from accelify.codemod.files_written.caches import Caches
 from accelify.codemod.files_written.clocks import Clocks
 from accelify.codemod.files_written.guarding import Guarding
 from accelify.codemod.files_written.one_process import OneProcess
+from accelify.codemod.files_written.own_paths import OwnPaths
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.files_written.saves import Save, save_of
+from accelify.codemod.metrics.rank import Ranks
 from accelify.codemod.options import Options, Runtime
 from accelify.codemod.preparing.placing import Access
-from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.provenance import Tracer
 from accelify.codemod.training.facts import Run
 from accelify.codemod.training.roles import Roles
 
@@ -40,10 +40,8 @@ class Written:
 
 
 def written_of(
-    program: Program,
     roles: Roles,
-    tracer: Tracer,
-    effects: Effects,
+    ranks: Ranks,
     files: frozenset[str],
     access: Access,
     run: Run,
@@ -52,12 +50,16 @@ def written_of(
 ) -> Written:
     """The table of some files; `together` is what the processes do together, None in a script that says so itself."""
     by_hand, runtime = together is None, options.runtime
+    program, effects, tracer = ranks.program, ranks.chains.effects, ranks.chains.tracer
+    own_paths = OwnPaths(OneProcess(program, roles, effects, set(files), access.at), ranks)
+    own = frozenset() if by_hand else frozenset(filter(own_paths.is_written, program.calls))
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
     reached = run.run | program.run_from(run.leading)
     saves = tuple(
         save_of(program, call, saver(call), runtime.module)
         for call in program.calls
         if "torch.save" in program.called(call)
+        and call not in own
         and (program.path(call) in files or program.frame(call) in reached)
         and effects.of_call(call).files_written
     )
@@ -68,7 +70,7 @@ def written_of(
     first = [*(() if by_hand else caches.find()), *dict.fromkeys(s for _, statements in called for s in statements)]
     outer = tuple(s for s in first if not any(s is not o and program.inside(s, o) for o in first))
     uncached = tuple(choice for choice, statements in called if not statements)
-    guarding = Guarding(alone, stored, outer, uncached, _left_out(program, files, options))
+    guarding = Guarding(alone, stored, outer, uncached, own, _left_out(program, files, options))
     return Written(guarding, stored, saves, saver, Clocks(program, tracer))
 
 

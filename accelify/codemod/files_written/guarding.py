@@ -31,6 +31,7 @@ class Guarding:
         stored: Files,
         cached: tuple[ast.stmt, ...] = (),
         uncached: tuple[ast.If, ...] = (),
+        own: frozenset[ast.Call] = frozenset(),
         left_out: Iterable[ast.stmt] = (),
     ) -> None:
         self.program = alone.program
@@ -39,7 +40,14 @@ class Guarding:
         self.files = alone.files
         self.cached = cached  # one process runs them first
         self.uncached = uncached  # where one should, and cannot be made to
-        self._refused = set(left_out)  # and what turns out not to be guarded safely
+        self.own = own  # the calls that write to a file of one rank's own
+        self._refused = set(left_out) | set(self._reaching_own())  # and what turns out not to be guarded safely
+
+    def _reaching_own(self) -> Iterator[ast.stmt]:
+        """The statements that write to files of each rank's own, by whatever they call."""
+        for call in self.program.calls if self.own else ():
+            if any(use.call in self.own for use in self.alone.effects.of_call(call).files_written):
+                yield self.program.statement(call)
 
     # What is found.
 
@@ -62,7 +70,11 @@ class Guarding:
         """The calls that may read a file, or look at it, after the process that writes it has done so."""
         written: dict[object, list[ast.Call]] = {}
         for call in self.program.calls:
-            if not self.is_cached(call) and (self.alone.becomes_a_save(call) or self.alone.writes(call)):
+            if (
+                call not in self.own
+                and not self.is_cached(call)
+                and (self.alone.becomes_a_save(call) or self.alone.writes(call))
+            ):
                 for path in self._paths(self.alone.effects.of_call(call).files_written):
                     written.setdefault(self.place_of(path), []).append(call)
         for call in self.program.calls:
@@ -157,6 +169,7 @@ class Guarding:
             and self.alone.writes(call)
             and not self.alone.becomes_a_save(call)
             and not self.is_cached(call)
+            and call not in self.own
         ]
 
     def _is_run(self, call: ast.Call) -> bool:
@@ -178,7 +191,7 @@ class Guarding:
     def _with_what_all_open(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements that write to a file which every process opens, and so empties: all of them, or none."""
         everywhere = self._with_functions(covered)
-        kept = set(self._unguarded(everywhere)) - set(self._handed_on(everywhere))
+        kept = self.own.union(self._unguarded(everywhere)).difference(self._handed_on(everywhere))
         opened = {call for call in kept if self.alone.opens_to_write(call)}
         if not opened:
             return

@@ -1,0 +1,107 @@
+"""Which writes go to files of one rank's own, by names that come from its items of a sharded loop?
+
+    for name, x in loader:
+        cv2.imwrite(f"{name}.png", x)
+
+Every rank has other names, and so writes other files. A value that a model has given is no such name: of
+`f"{loss:.3f}.pt"`, whatever it is on other ranks, one file is meant.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from enum import Enum, auto
+
+from accelify.codemod.files_written.one_process import OneProcess
+from accelify.codemod.metrics.rank import Mark, Ranks
+from accelify.codemod.semantics.definitions import Definition, Kind
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
+_TEXT = frozenset({"string", "path"})
+
+
+class _Part(Enum):
+    """What a part of a path comes from."""
+
+    ITEM = auto()
+    MODEL = auto()
+
+
+_Parts = frozenset[_Part]
+_NONE: _Parts = frozenset()
+
+
+class OwnPaths:
+    """Follow the parts of a path to the loops that they come from."""
+
+    def __init__(self, alone: OneProcess, ranks: Ranks) -> None:
+        self.alone = alone
+        self.program = alone.program
+        self.ranks = ranks
+        self.chains = ranks.chains
+
+    def is_written(self, call: ast.Call) -> bool:
+        """Whether a call writes to such a file; where its path is unknown, all that may be it has to be its own."""
+        return any(
+            any(self._holds_item(p) for p in use.paths) and all(self._is_of_a_batch(p) for p in use.paths)
+            for use in self.alone.effects.of_call(call).files_written
+            if not use.is_folder and use.call is call
+        )
+
+    def _is_of_a_batch(self, node: ast.expr) -> bool:
+        return bool(self.ranks.of(node).of(Mark.BATCH))
+
+    def _holds_item(self, path: ast.expr) -> bool:
+        return self._is_of_a_batch(path) and _Part.ITEM in self._parts(path, frozenset())
+
+    def _parts(self, node: ast.expr, seen: frozenset[Definition]) -> _Parts:
+        if isinstance(node, ast.Constant) or not self._is_of_a_batch(node):
+            return _NONE
+        if isinstance(node, ast.Name):
+            found = [self._given(d, seen | {d}) for d in self.chains.definitions(node) if d not in seen]
+        elif isinstance(node, ast.Call) and self.alone.runs_together(node):
+            return frozenset({_Part.MODEL})
+        else:
+            found = [self._parts(n, seen) for n in _expressions(node)]
+        parts = _NONE.union(*found)
+        is_text = isinstance(node, ast.JoinedStr) or self.chains.kinds.of(node) <= _TEXT
+        return parts if is_text or _Part.MODEL not in parts else frozenset({_Part.MODEL})
+
+    def _given(self, definition: Definition, seen: frozenset[Definition]) -> _Parts:
+        """The parts of what a definition gives its variable."""
+        node = definition.node
+        if definition.kind is Kind.PARAMETER:
+            scope, name = definition.variable.scope, definition.variable.name
+            calls = self.program.calls_of(scope) if scope is not None else ()
+            given = [self.chains.given(c, scope, name) for c in calls if scope is not None]
+            return _NONE.union(*(self._parts(g, seen) for g in given if g is not None))
+        if definition.kind is Kind.LOOP:
+            holder = next(a for a in self.program.ancestors(node) if isinstance(a, _LOOPS))
+            return (
+                frozenset({_Part.ITEM}) if holder in self.ranks.loops else self._parts(self._source(holder, node), seen)
+            )
+        statement = self.program.statement(node)
+        value = getattr(statement, "value", None)
+        return self._parts(value, seen) if isinstance(value, ast.expr) else frozenset({_Part.MODEL})
+
+    def _source(self, holder: ast.For | ast.AsyncFor | ast.comprehension, target: ast.AST) -> ast.expr:
+        """What a loop takes the values of one of its variables from: `y` for `a` in `for a, b in zip(y, z)`."""
+        source, several = holder.iter, holder.target
+        while isinstance(source, ast.Call) and isinstance(several, ast.Tuple):
+            at = next((i for i, e in enumerate(several.elts) if target in ast.walk(e)), 0)
+            called = self.program.called(source)
+            at, several = (0 if "enumerate" in called else at), several.elts[at]
+            if not called & {"enumerate", "zip"} or at >= len(source.args):
+                break
+            source = source.args[at]
+        return source
+
+
+def _expressions(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions right below one."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            yield child
+        elif isinstance(child, (ast.keyword, ast.comprehension)):
+            yield from _expressions(child)

@@ -1,0 +1,51 @@
+"""Facts about paths of a rank's own: made of its items of a sharded loop, and not of what a model makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from accelify.codemod.files_written.own_paths import OwnPaths
+from tests.codemod.facts import texts
+from tests.codemod.training_scripts import STEP, training
+
+IMPORTS = "import cv2, os\nimport numpy as np\nimport torch.nn.functional as F\n"
+KEEP = "def keep(image, path):\n    cv2.imwrite(path, image)\n"
+
+
+def own(*lines: str, before: str = "") -> list[str]:
+    """The calls that write to files of a rank's own, made in a round of the training loop."""
+    step = "out = model(x)\n" + STEP + "\n".join(lines)
+    script = training(imports=IMPORTS, before=before, step=step).script
+    paths = OwnPaths(script.written.guarding.alone, script.metrics.ranks)
+    found = [call for call in script.program.calls if paths.is_written(call)]
+    assert script.written.guarding.covered.isdisjoint(found)
+    assert not any(save.call in found for save in script.written.saves)
+    return texts(sorted(found, key=script.program.position))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["f'{y[0]}.png'", "'%s.png' % y[0]", "os.path.join('out', y[0] + '.png')", "'{}.png'.format(y)", "f'{y}_{out}'"],
+)
+def test_an_item_of_a_shard_names_a_file_of_the_rank(path: str) -> None:
+    assert own(f"cv2.imwrite({path}, out)") == [f"cv2.imwrite({path}, out)"]
+
+
+def test_through_variables_loops_and_functions() -> None:
+    for zipped in ("name, image in zip(y, out)", "i, (name, image) in enumerate(zip(y, out))"):
+        assert own(f"for {zipped}:", "    cv2.imwrite(name, image)") == ["cv2.imwrite(name, image)"]
+    assert own("name = f'{y}.png'", "cv2.imwrite(name, out)") == ["cv2.imwrite(name, out)"]
+    assert own("keep(out, f'{y}.png')", before=KEEP) == ["cv2.imwrite(path, image)"]
+
+
+def test_weights_and_open_files() -> None:
+    assert own("torch.save(out, f'{y}.pt')") == ["torch.save(out, f'{y}.pt')"]
+    text = ("with open(f'{y}.txt', 'w') as f:", "    f.write(str(out))")
+    assert own(*text) == ["open(f'{y}.txt', 'w')", "f.write(str(out))"]
+
+
+@pytest.mark.parametrize(
+    "path", ["'last.png'", "f'{epoch}.png'", "f'{loss:.3f}.png'", "f'{F.mse_loss(out, y)}.png'", "f'{len(y)}.png'"]
+)
+def test_other_values_name_one_file_for_all(path: str) -> None:
+    assert own(f"cv2.imwrite({path}, out)", f"torch.save(out, {path})") == []

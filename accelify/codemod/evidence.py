@@ -25,7 +25,9 @@ class Evidence:
         told: dict[str, str] = {}
         for node in sorted(self._read_at(path, line), key=lambda n: (n.col_offset, -(n.end_col_offset or 0))):
             text = ast.unparse(node)
-            kinds = [] if text in told else sorted({self._told(value) for value in self.program.values(node)} - {""})
+            kinds = (
+                [] if text in told else sorted({self._described(value) for value in self.program.values(node)} - {""})
+            )
             if kinds:
                 told[text] = f"{text}: {'; or '.join(kinds)}{self._standing(node)}"
         return tuple(told.values())
@@ -49,7 +51,7 @@ class Evidence:
             return "; prepared"
         return "; always from a prepared loader" if prepared.is_batch(node) else ""
 
-    def _told(self, value: Value) -> str:
+    def _described(self, value: Value) -> str:
         """What a value is, and where from; nothing for what does not matter to a migration."""
         roles = self.script.roles
         if isinstance(value, Element) and roles.is_loader(value.owner):

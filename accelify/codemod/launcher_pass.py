@@ -77,12 +77,17 @@ class LauncherPass:
             return result
         line, data = self.line(result.path), self.originals[result.path].data
         notes = [
-            replace(n, line=line(n.line), message=self._told(n.message), evidence=tuple(map(self._told, n.evidence)))
+            replace(
+                n,
+                line=line(n.line),
+                message=self._with_own_lines(n.message),
+                evidence=tuple(map(self._with_own_lines, n.evidence)),
+            )
             for n in result.notes
         ]
         return replace(result, before=data, after=data, notes=records.notes_in_order(notes))
 
-    def _told(self, text: str) -> str:
+    def _with_own_lines(self, text: str) -> str:
         """A text with the lines that the places in it have in the user's files."""
         paths = "|".join(map(re.escape, self.applied))
         return re.sub(rf"(?<![\w/])({paths}):(\d+)", lambda m: f"{m[1]}:{self.line(m[1])(int(m[2]))}", text)
@@ -95,9 +100,11 @@ class LauncherPass:
             note = Note(1, "gate", Tier.ADVICE, records.fault(next(iter(left))))
             return FileResult(result.path, Status.DECLINED, original.data, original.data, notes=(note,))
         changes = records.changes_of(self.plan, result.path, applied.dropped)
-        changes += [replace(c, line=line(c.line), evidence=tuple(map(self._told, c.evidence))) for c in result.changes]
+        changes += [
+            replace(c, line=line(c.line), evidence=tuple(map(self._with_own_lines, c.evidence))) for c in result.changes
+        ]
         notes = records.notes_of(self.plan, result.path, {result.path: line_after(original.text, text)})
-        notes += [replace(n, evidence=tuple(map(self._told, n.evidence))) for n in result.notes]
+        notes += [replace(n, evidence=tuple(map(self._with_own_lines, n.evidence))) for n in result.notes]
         return replace(
             result,
             status=Status.MIGRATED,

@@ -25,7 +25,7 @@ def notes_of(made: Plan, path: str, lines: Lines) -> list[Note]:
     """The notes of a file; those that say the same of several places are one, at the first of these."""
     return [
         Note(line, first.rule, first.tier, message, made.evidence(path, line_of(first.node)), shows=shows)
-        for first, line, message, shows in _told([r for r in made.remarks if r.path == path], lines)
+        for first, line, message, shows in _numbered_notes([r for r in made.remarks if r.path == path], lines)
     ]
 
 
@@ -34,14 +34,14 @@ def notes_elsewhere(made: Plan, changed: Collection[str], lines: Lines) -> tuple
     found = []
     left = [r for r in made.remarks if r.path not in changed]
     for first, line, message, shows in sorted(
-        _told(left, lines, is_elsewhere=True), key=lambda t: (t[0].path, t[1], t[0].rule, t[2])
+        _numbered_notes(left, lines, is_elsewhere=True), key=lambda t: (t[0].path, t[1], t[0].rule, t[2])
     ):
         evidence = made.evidence(first.path, line_of(first.node))
         found.append(Note(1, first.rule, first.tier, f"{first.path}:{line}: {message}", evidence, shows=shows))
     return tuple(dict.fromkeys(found))
 
 
-def _told(
+def _numbered_notes(
     remarks: Iterable[Remark], lines: Lines, *, is_elsewhere: bool = False
 ) -> Iterator[tuple[Remark, int, str, tuple[str, ...]]]:
     """The notes: line, words (`...; also `n` (line 12), line 20`), and the places that show values of one process."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from accelify.codemod.accelerate_pass import plan_from_accelerate
 from accelify.codemod.edits.values import Obstacle, Place, Plan, Remark
-from accelify.codemod.files.cells import told
+from accelify.codemod.files.cells import with_places
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
 from accelify.codemod.launcher_pass import LauncherPass, hand_start_to_launcher
@@ -35,7 +35,7 @@ def why(path: str, line: int, options: Options, cell: int | None = None) -> Iter
     if found is None:
         raise CannotRead(path, reason=f"there is no line {line} of Python in cell {cell}: write FILE:CELL:LINE")
     for fact in _why(project, parsed, found, options):
-        yield told(fact, project.notebooks(), notebook)
+        yield with_places(fact, project.notebooks(), notebook)
 
 
 def _why(project: Project, parsed: Parsed, line: int, options: Options) -> Iterator[str]:

@@ -56,7 +56,7 @@ class Launched:
             if reads and all(n in self.edits.gone for n in reads):
                 yield parameter.arg
 
-    def told(self, spawn: Spawn) -> Iterator[tuple[str, str]]:
+    def ranks_and_sizes(self, spawn: Spawn) -> Iterator[tuple[str, str]]:
         """The parameters that tell a process its number, or how many there are, with what gives it now."""
         first, *rest = spawn.worker.parameters
         yield first.arg, self.launching.words[(spawn.worker, first.arg)]

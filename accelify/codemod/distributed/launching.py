@@ -42,7 +42,7 @@ class Launching(Conditions):
             for n in self.place.nodes()
             if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(n.targets[0], (ast.Name, ast.Attribute))
         ]
-        self._told()
+        self._name_ranks_and_sizes()
         self._guards()
         for _ in range(ROUNDS):
             before = len(self.words) + len(self.on)
@@ -61,7 +61,7 @@ class Launching(Conditions):
         if key is not None:
             into.setdefault(key, word)
 
-    def _told(self) -> None:
+    def _name_ranks_and_sizes(self) -> None:
         """What is handed to the library as a rank, or as the number of processes."""
         for spawn in self.spawns:
             self._name(self.words, spawn.count, SIZE)

@@ -21,7 +21,7 @@ def placed(results: Iterable[FileResult], notebooks: Mapping[str, Notebook]) -> 
     return [_placed(result, notebooks) for result in results] if notebooks else list(results)
 
 
-def told(text: str, notebooks: Mapping[str, Notebook], own: Notebook | None = None) -> str:
+def with_places(text: str, notebooks: Mapping[str, Notebook], own: Notebook | None = None) -> str:
     """A text with the places in it as users count them; `own` is where a line stands whose file is not named."""
 
     def place_of(match: re.Match[str]) -> str:
@@ -42,7 +42,7 @@ def _placed(result: FileResult, notebooks: Mapping[str, Notebook]) -> FileResult
         after = parse(result.path, result.after).decoded.notebook
 
     def say(text: str, notebook: Notebook | None) -> str:
-        return told(text, notebooks, notebook)
+        return with_places(text, notebooks, notebook)
 
     def moved(found: Found, notebook: Notebook | None) -> Found:
         found = replace(found, evidence=tuple(say(e, own) for e in found.evidence))

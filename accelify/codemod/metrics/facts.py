@@ -141,7 +141,7 @@ class Measured:
         if not self.prepared.is_sharded_sequence(loop):
             return None
         frame = self.program.frame(loop)
-        return Ways(self.program, self.tracer).only_if(frame, self.training.told.get(frame, frozenset()))
+        return Ways(self.program, self.tracer).only_if(frame, self.training.ways.get(frame, frozenset()))
 
     def shared_loops(self, files: frozenset[str], evaluations: Sequence[ast.For]) -> tuple[Loop, ...]:
         """The loops of some files whose items are sharded, but for those that evaluate."""

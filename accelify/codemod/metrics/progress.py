@@ -48,24 +48,24 @@ def _is_length(metrics: Metrics, total: ast.expr, loop: ast.AST) -> bool:
 
 def shrunken_schedules(metrics: Metrics) -> Iterator[ast.expr]:
     """The `T_max=len(loader)` of schedulers that step once an epoch: in one process the loader is N times as long."""
-    for given, is_by_batch in _told(metrics):
+    for given, is_by_batch in _scheduler_arguments(metrics):
         if not any(is_by_batch) and _has_length(metrics, given) and not _counts_all(metrics, given):
             yield given
 
 
-def _told(metrics: Metrics) -> Iterator[tuple[ast.expr, list[bool]]]:
+def _scheduler_arguments(metrics: Metrics) -> Iterator[tuple[ast.expr, list[bool]]]:
     """A scheduler's arguments beside its optimizer, and of each of its steps, whether it is in a loop sharded."""
     for call, steps in _stepped_schedulers(metrics).items():
-        shares = [_is_in_a_share(metrics, step, DEPTH) for step in steps]
-        yield from ((given, shares) for given in [*call.args[1:], *(k.value for k in call.keywords)])
+        are_sharded = [_is_sharded(metrics, step, DEPTH) for step in steps]
+        yield from ((given, are_sharded) for given in [*call.args[1:], *(k.value for k in call.keywords)])
 
 
-def _is_in_a_share(metrics: Metrics, call: ast.AST, depth: int) -> bool:
+def _is_sharded(metrics: Metrics, call: ast.AST, depth: int) -> bool:
     """Whether a loop that is sharded makes a call, itself or by functions that it calls."""
     if any(metrics.measured.program.inside(call, loop) for loop in metrics.shared_loops):
         return True
     callers = metrics.measured.program.flow.callers.get(metrics.measured.program.frame(call), ()) if depth else ()
-    return any(_is_in_a_share(metrics, caller, depth - 1) for caller in callers)
+    return any(_is_sharded(metrics, caller, depth - 1) for caller in callers)
 
 
 class StepCounts:
@@ -87,7 +87,7 @@ class StepCounts:
                 if place is not None:
                     yield place
         for call, steps in _stepped_schedulers(self.metrics).items():
-            if any(_is_in_a_share(self.metrics, s, DEPTH) and self._counts_each(s) for s in steps):
+            if any(_is_sharded(self.metrics, s, DEPTH) and self._counts_each(s) for s in steps):
                 given = [*call.args[1:], *(k.value for k in call.keywords)]
                 overlong = [g for g in given if _has_length(self.metrics, g) and _counts_all(self.metrics, g)]
                 if overlong or not any(self._is_count(g) or self._ends_training(g) for g in given):
@@ -263,7 +263,7 @@ class StepCounts:
 
     def _steps_behind(self, node: ast.Assign | ast.AugAssign, depth: int = DEPTH) -> ast.AST | None:
         """Where a count of steps says what is set, or whether: the place itself, or a call under a condition."""
-        each_step = isinstance(node, ast.AugAssign) and _is_in_a_share(self.metrics, node, depth)
+        each_step = isinstance(node, ast.AugAssign) and _is_sharded(self.metrics, node, depth)
         if each_step and not self._is_chosen(node):
             return None if self._is_by_count(node.value) else node
         if self.counts(node.value):
@@ -387,7 +387,7 @@ def _stepped_schedulers(metrics: Metrics) -> dict[ast.Call, list[ast.Call]]:
 
 
 def overlong_rounds(metrics: Metrics) -> Iterator[ast.expr]:
-    """The `len(data) // batch_size` of `for step in range(...)`, each of which takes the next batch of a share."""
+    """The `len(data) // batch_size` of `for step in range(...)`, each of which takes the next batch of a shard."""
     for loop in metrics.shared_loops:
         call = loop.iter if isinstance(loop, ast.For) else None
         if not isinstance(call, ast.Call) or "range" not in metrics.measured.program.called(call) or not call.args:

@@ -74,7 +74,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
             rule=NAME,
             path=script.path(reduction.loop),
             line=reduction.anchor.end_lineno or reduction.anchor.lineno,
-            reason=f"{', '.join(reduction.names)}: the {reduction.how} over {_whole(script, reduction, trim)}",
+            reason=f"{', '.join(reduction.names)}: the {reduction.how} over {_of_whom(script, reduction, trim)}",
             edits=tuple(edits),
             tier=Tier.REVIEW,
         )
@@ -104,7 +104,7 @@ def _sharded(script: Script, evaluation: ShardedEvaluation) -> Change:
     inserted = (Insert(evaluation.loop, "after", line, order=order) for order, line in enumerate(code, start))
     sharded = Replace(
         evaluation.source,
-        partial(_share, function=f"{accelerator}.shard", phase=evaluation.phase),
+        partial(_loader_shard, function=f"{accelerator}.shard", phase=evaluation.phase),
         keeps=(evaluation.source,),
         reads=(accelerator.split(".")[0],),
     )
@@ -146,7 +146,7 @@ def _metered(script: Script, metered: Metered) -> Iterator[Change]:
         yield Change(NAME, path, loop.end_lineno or loop.lineno, f"{names}: of {whole}", edits, Tier.REVIEW)
 
 
-def _share(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.CSTNode:
+def _loader_shard(node: cst.CSTNode, function: str, phase: Phase | None) -> cst.CSTNode:
     """`accelerator.shard(loader, even=False)`, in a loop that also trains where it does not."""
     assert isinstance(node, cst.BaseExpression)
     share = f"{function}({{loader}}, even=False)"
@@ -207,7 +207,7 @@ def _said(mean: ast.Assign) -> str:
     return ", ".join(map(ast.unparse, [mean.targets[0], mean.value.func, *mean.value.args]))
 
 
-def _whole(script: Script, reduction: Reduction, trim: Trim | None) -> str:
+def _of_whom(script: Script, reduction: Reduction, trim: Trim | None) -> str:
     if script.prepared.has_no_length(reduction.loop):
         return "all processes, but for an incomplete last round, which the loop leaves out"
     if reduction.how.startswith("m") and reduction.how != "mean":

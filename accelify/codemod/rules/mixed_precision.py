@@ -47,7 +47,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
         yield Obstacle(NAME, script.path(node), node, message)
         return
     if found.stays is not None:
-        yield from _told(script, found)
+        yield from _left(script, found)
         return
     yield from _of_apex(script, found)
     for place in found.autocasts:
@@ -102,7 +102,7 @@ def _level(script: Script, found: Precision) -> Iterator[Remark]:
         yield Remark(NAME, script.path(at), at, "; ".join(said), Tier.REVIEW)
 
 
-def _told(script: Script, found: Precision) -> Iterator[Remark]:
+def _left(script: Script, found: Precision) -> Iterator[Remark]:
     assert found.stays is not None
     node, reason = found.stays
     node_line = script.program.line(node)

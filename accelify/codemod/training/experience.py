@@ -1,4 +1,4 @@
-"""What was made of what an environment told: the experience of one process, which no other has."""
+"""What was made of what an environment returned: the experience of one process, which no other has."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Experience:
         self.tracer = tracer
 
     def holds(self, node: ast.AST) -> bool:
-        """Whether an expression reads what an environment told, or what was made of it."""
-        return bool(self._told) and (self._asks(node) or any(slot in self._told for slot in self._read(node)))
+        """Whether an expression reads what an environment returned, or what was made of it."""
+        return bool(self._observed) and (self._asks(node) or any(slot in self._observed for slot in self._read(node)))
 
     @cached_property
     def asks(self) -> bool:
@@ -35,7 +35,7 @@ class Experience:
         return any(asks_environment(self.program, call) for call in self.program.calls)
 
     @cached_property
-    def _told(self) -> set[Slot]:
+    def _observed(self) -> set[Slot]:
         if not self.asks:
             return set()
         leads: dict[Slot, set[Slot]] = defaultdict(set)

@@ -97,14 +97,14 @@ def _is_trial(program: Program, training: Training) -> bool:
 
 def with_phases(program: Program, tracer: Tracer, training: Training) -> Training:
     """The training code with the conditions under which its loops train, and the loaders that they do that on."""
-    found = [_told(program, tracer, training, data) for data in training.data]
+    found = [_with_phase(program, tracer, training, data) for data in training.data]
     phases: dict[ast.AST, Phase] = {
         data.loop: phase for data, phase in found if phase is not None and data.loop is not None
     }
     return replace(training, data=tuple(data for data, _ in found), phases=phases)
 
 
-def _told(program: Program, tracer: Tracer, training: Training, data: Data) -> tuple[Data, Phase | None]:
+def _with_phase(program: Program, tracer: Tracer, training: Training, data: Data) -> tuple[Data, Phase | None]:
     loop = data.loop
     if data.kind != "loaders" or not isinstance(loop, ast.For) or data.sources != (loop.iter,) or loop.orelse:
         return data, None
@@ -115,7 +115,7 @@ def _told(program: Program, tracer: Tracer, training: Training, data: Data) -> t
         return data, replace(phase, key=key)
     found = None if phase is None else phases.loaders(phase)
     if found is None:
-        ways = training.told.get(program.frame(loop), frozenset())
+        ways = training.ways.get(program.frame(loop), frozenset())
         phase, found = None, phases.by_callers(loop, calls, ways)
     trained, evaluated = ({_place(c) for e in listed for c in tracer.chains(e)} for listed in found or ((), ()))
     is_one = any(_may_be_one(a, b) for a in trained for b in evaluated)

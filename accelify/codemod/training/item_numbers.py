@@ -63,7 +63,7 @@ class ItemNumbers:
     def never_counted(self, loop: Loop, is_own: Callable[[ast.expr], bool]) -> Iterator[Whole]:
         """The conditions that wait for as many rounds as there are items in all; `is_own` knows loaders."""
         rounds = self._calculated(self._round_numbers(loop), loop)
-        told = self._told(loop)
+        told = self._arguments_behind(loop)
         for node in nodes_in(loop):
             if not isinstance(node, ast.If):
                 continue
@@ -114,7 +114,7 @@ class ItemNumbers:
             found |= names_in(loop.target.elts[0]) if any("enumerate" in names for names in called) else set()
         return found
 
-    def _told(self, loop: Loop) -> set[str]:
+    def _arguments_behind(self, loop: Loop) -> set[str]:
         """The variables by which what a loop goes over is made: `n` of `list(batches(n))`."""
         if not isinstance(loop, ast.For):
             return set()

@@ -60,7 +60,7 @@ class Training:
     """The training code of a program.
 
     backwards, steps: the calls. loops: those round each backward pass, through callers, from the inside out. data: what
-    they learn from. frames: the functions on the way to the backward passes. told: the ways from each of them, with
+    they learn from. frames: the functions on the way to the backward passes. ways: the ways on from each of them, with
     what depends on its parameters. phases: the loops that do more than train, with what tells when they do. nested: the
     backward passes that train something for one batch alone; those within another training are not among `backwards`.
     """
@@ -70,7 +70,7 @@ class Training:
     loops: Mapping[ast.Call, tuple[Loop, ...]]
     data: tuple[Data, ...]
     frames: frozenset[Scope]
-    told: Mapping[Scope, frozenset[Way]]
+    ways: Mapping[Scope, frozenset[Way]]
     phases: Mapping[ast.AST, Phase] = field(default_factory=dict)
     nested: tuple[Nested, ...] = ()
 
@@ -109,9 +109,9 @@ class Loops:
         if set(apart) == set(backwards) and not others:  # what lasts has no backward pass
             nested, apart = tuple(replace(n, is_within=False) for n in nested), {}
         kept = [b for b in backwards if b not in apart]
-        told: dict[Scope, set[Way]] = {}
+        merged: dict[Scope, set[Way]] = {}
         for frame, wanted in (pair for backward in kept for pair in ways[backward].items()):
-            told.setdefault(frame, set()).update(wanted)
+            merged.setdefault(frame, set()).update(wanted)
         known = dict.fromkeys(d for backward in kept for d in data[backward])
         return Training(
             backwards=tuple(kept),
@@ -119,8 +119,8 @@ class Loops:
             loops={backward: loops[backward] for backward in kept},
             # The others belong to helpers that nothing calls.
             data=tuple(d for d in known if d.loop is not None) or tuple(known),
-            frames=frozenset(told),
-            told={frame: frozenset(wanted) for frame, wanted in told.items()},
+            frames=frozenset(merged),
+            ways={frame: frozenset(wanted) for frame, wanted in merged.items()},
             nested=nested,
         )
 
@@ -143,10 +143,10 @@ class Loops:
 
     # Loops round a place, through callers.
 
-    def stack(self, node: ast.AST, told: dict[Scope, set[Way]] | None = None) -> list[Loop]:
+    def stack(self, node: ast.AST, ways: dict[Scope, set[Way]] | None = None) -> list[Loop]:
         """The loops that hold a node, in its function and in those that call it, from the inside out.
 
-        told: gets the functions on the way, each with the ways that lead on from it.
+        ways: gets the functions on the way, each with the ways that lead on from it.
         """
         found: list[Loop] = []
         seen: set[tuple[Scope, Way]] = set()
@@ -157,8 +157,8 @@ class Loops:
                 if loop not in found:
                     found.append(loop)
             frame = self._function_round(current)
-            if told is not None:
-                told.setdefault(self.program.frame(current), set()).add(way)
+            if ways is not None:
+                ways.setdefault(self.program.frame(current), set()).add(way)
             if frame is not None and sum(f is frame for f, _ in seen) >= _MOST_WAYS:
                 way = ()  # conditions upon conditions: any call may get here
             if frame is None or (frame, way) in seen:
@@ -429,7 +429,7 @@ class Sources:
         return (kind, source) if kind is not None and self._uses_items(loop) else None
 
     def is_own_experience(self, loop: Loop, source: ast.expr) -> bool:
-        """Whether what a loop shards is what this process's own environment told it."""
+        """Whether what a loop shards is what this process's own environment returned."""
         if not isinstance(loop, ast.For):
             return False
         counters = _with_derived(names_in(loop.target), list(nodes_in(loop)))

@@ -166,7 +166,7 @@ class Phases:
 
     def loaders(self, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """What a loop goes over where it trains, and where it evaluates; None where these cannot be told apart."""
-        return self._told(phase.loop.iter, phase, _DEPTH)
+        return self._stands_for(phase.loop.iter, phase, _DEPTH)
 
     def by_callers(
         self, loop: ast.For, training: list[ast.Call], ways: Iterable[Way]
@@ -189,7 +189,7 @@ class Phases:
             (evaluated if never else trained).append(argument)
         return trained, evaluated
 
-    def _told(self, node: ast.expr, phase: Phase, depth: int) -> tuple[list[ast.expr], list[ast.expr]] | None:
+    def _stands_for(self, node: ast.expr, phase: Phase, depth: int) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """What an expression stands for where a loop trains, and where it evaluates."""
         node = self.tracer.inside(node)
         if isinstance(node, ast.IfExp) and (said := phase.said(node.test)) is not None:
@@ -202,7 +202,7 @@ class Phases:
             return self._given(frame, node.id, phase)
         values = [self.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)]
         if len(values) == 1 and len(writes) == 1 and values[0] is not None and depth:
-            return self._told(values[0], phase, depth - 1)
+            return self._stands_for(values[0], phase, depth - 1)
         return self._chosen(writes, phase)
 
     def _given(self, frame: Scope, name: str, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:

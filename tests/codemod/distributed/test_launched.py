@@ -28,7 +28,7 @@ def test_what_is_started() -> None:
     found = launched(facts)
     (spawn,) = found.launching.spawns
     assert ast.unparse(found.started(spawn)) == "worker"
-    assert list(found.told(spawn)) == [("gpu", "get_rank"), ("size", "get_world_size")]
+    assert list(found.ranks_and_sizes(spawn)) == [("gpu", "get_rank"), ("size", "get_world_size")]
 
 
 def test_the_function_by_its_keyword() -> None:

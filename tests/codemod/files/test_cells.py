@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from accelify.codemod.files.cells import placed, told
+from accelify.codemod.files.cells import placed, with_places
 from accelify.codemod.files.notebook import Notebook
 from accelify.codemod.files.parse import parse
 from accelify.codemod.result import FileResult, Note, Status, Tier
@@ -31,10 +31,10 @@ def test_places_in_a_text() -> None:
     _, found = notebook()
     line = line_of(found, "y = 2")
     books = {"a.ipynb": found}
-    assert "cell 2" in told(f"a.ipynb:{line}: odd", books)
-    assert told("b.py:3: odd", books) == "b.py:3: odd"
-    assert told(f"see line {line}", books) == f"see line {line}"
-    assert told(f"see line {line}", books, found) == "see cell 2, line 2"
+    assert "cell 2" in with_places(f"a.ipynb:{line}: odd", books)
+    assert with_places("b.py:3: odd", books) == "b.py:3: odd"
+    assert with_places(f"see line {line}", books) == f"see line {line}"
+    assert with_places(f"see line {line}", books, found) == "see cell 2, line 2"
 
 
 def test_notes_are_placed_in_their_cells() -> None:

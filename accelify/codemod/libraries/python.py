@@ -77,8 +77,9 @@ traits=keeps_signature
 # --- iteration ---
 role=iteration passes=enumerate returns=iterator
     -: enumerate
-role=iteration passes=zip returns=iterator
+role=iteration passes=zip returns=iterator traits=stops
     -: zip
+role=iteration passes=zip returns=iterator
     itertools: zip_longest
 role=iteration passes=same returns=iterator
     -: iter
@@ -96,7 +97,9 @@ role=iteration passes=filter returns=iterator effects=calls
 role=iteration passes=chain returns=iterator
     itertools: chain chain.from_iterable
 role=iteration passes=same returns=iterator
-    itertools: cycle islice
+    itertools: cycle
+role=iteration passes=same returns=iterator traits=stops
+    itertools: islice
 returns=iterator
     -: range xrange aiter
     itertools: count repeat product permutations combinations combinations_with_replacement tee pairwise compress

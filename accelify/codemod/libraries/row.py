@@ -168,6 +168,7 @@ class Trait(Enum):
     COUPLES = "couples"  # compares rows of what it is given with each other, or with all rows of another's
     MULTIPLIES = "multiplies"  # the product of two matrices
     COUNTS = "counts"  # yields numbers in their order
+    STOPS = "stops"  # yields no more items of one argument than another says or has
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else
     DOWNLOADS = "downloads"  # fetches a file, or unpacks one: one process does so for all
     FETCHES = "fetches"  # downloads what is missing, unasked, into a folder that all processes see

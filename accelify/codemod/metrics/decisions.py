@@ -14,7 +14,7 @@ _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 
 
 def decided_apart(metrics: Metrics) -> Iterator[ast.If | ast.While]:
-    """The conditions of steps that one rank may take and another not."""
+    """The conditions of steps, and of what is prepared, that may hold on one rank and not on another."""
     steps = _Steps(metrics)
     program = metrics.measured.program
     for parsed in program.files:
@@ -63,13 +63,16 @@ def _divides_whole_batches(measured: Measured, loader: ast.Call) -> bool:
 
 
 class _Steps:
-    """What all ranks do together: backward passes, steps of optimizers, reductions."""
+    """What all ranks do together: backward passes, steps of optimizers, reductions, preparing."""
 
     def __init__(self, metrics: Metrics) -> None:
         training = metrics.measured.training
         self.program = metrics.measured.program
         self.nodes: set[ast.AST] = {*training.backwards, *training.steps, *(r.anchor for r in metrics.reductions)}
         self.nodes |= set(metrics.evaluations)
+        preparation = metrics.measured.prepared.preparation
+        self.nodes |= {group.anchor for group in preparation.groups if group.anchor is not None}
+        self.nodes |= {node for _, node in preparation.wrapped}
         self.frames = {self.program.frame(n) for n in self.nodes}
         self._runs: dict[Scope, bool] = {}
 

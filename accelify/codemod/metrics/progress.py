@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Collection, Iterator
 
 from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.facts import Loop, Metrics
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.metrics.sinks import SHOWING
@@ -176,9 +177,26 @@ class StepCounts:
             if isinstance(node, (ast.If, ast.While)) and ends and self._is_at_counts(node.test):
                 yield node
 
+    def caps(self) -> Iterator[ast.expr]:
+        """The numbers of batches, alike in all processes, after which the head of a loop over a loader ends it."""
+        for loop in self.metrics.shared_loops:
+            if not self.metrics.measured.prepared.is_sharded_sequence(loop):
+                calls = (n for n in ast.walk(loop.iter) if isinstance(n, ast.Call))
+                found = (n for call in calls for n in self._stops(call))
+                yield from (n for n in found if not self._is_count(n) and not _is_none(n))
+
+    def _stops(self, call: ast.Call) -> list[ast.expr]:
+        """`n` of `islice(loader, n)` and of `zip(range(n), loader)`."""
+        stopping = [row for row in self.chains.kinds.called(call) or () if row.has(Trait.STOPS)]
+        if any(row.passes == "zip" for row in stopping):
+            ranges = [a for a in call.args if isinstance(a, ast.Call) and "range" in self.program.called(a) and a.args]
+            return [r.args[min(1, len(r.args) - 1)] for r in ranges]
+        return [call.args[min(2, len(call.args) - 1)]] if stopping and len(call.args) > 1 else []
+
     def _ends_training(self, number: ast.expr) -> bool:
         """Whether the training ends at the very number of steps that a schedule is made for."""
-        ends = {origin for limit in self.limits() for origin in self._origins(limit.test)}
+        stops = (*(limit.test for limit in self.limits()), *self.caps())
+        ends = {origin for stop in stops for origin in self._origins(stop)}
         return not ends.isdisjoint(self._origins(number))
 
     def _origins(self, node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
@@ -356,6 +374,10 @@ def _ends_with_its_data(loop: ast.AST) -> bool:
 def _raises(node: ast.If) -> bool:
     """Whether a branch of a condition ends in an error."""
     return any(branch and isinstance(branch[-1], ast.Raise) for branch in (node.body, node.orelse))
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_remainder(node: ast.expr) -> bool:

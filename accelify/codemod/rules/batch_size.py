@@ -38,7 +38,8 @@ def find(script: Script) -> Iterator[Remark]:
     first = _in_named_file(script, places)
     others = [place for place in places if place != first]
     counts = StepCounts(script.metrics)
-    ends = tuple((script.path(node), node) for node in counts.limits() if script.distribution is None)
+    limits: list[ast.AST] = [*counts.limits(), *counts.caps()] if script.distribution is None else []
+    ends = tuple((script.path(node), node) for node in limits)
     lengths = [n for n in counts.shown() if script.path(n) in script.files]
     counted = tuple(place for n in (*counts.intervals(), *lengths) if (place := (script.path(n), n)) not in ends)
     checked = tuple((script.path(node), node) for node in counts.checks() if script.distribution is None)

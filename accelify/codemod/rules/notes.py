@@ -243,7 +243,7 @@ def _goes_over_all(script: Script, node: ast.AST, loop: ast.AST) -> bool:
 
 
 def _uneven(script: Script) -> Iterator[Remark]:
-    """Steps that one process may take and another not: they would wait for each other."""
+    """What one process may do and another not, though all must do it together: they would wait for each other."""
     for node in decided_apart(script.metrics):
         message = "this is decided from one process's own data: "
         if script.run.ends_apart:
@@ -253,8 +253,8 @@ def _uneven(script: Script) -> Iterator[Remark]:
             )
         else:
             message += (
-                "if processes take different numbers of steps, they wait for each other and hang; decide from a "
-                "value that is reduced across processes"
+                "processes that decide differently wait for each other and hang; decide from a value that is reduced "
+                "across processes"
             )
         yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 

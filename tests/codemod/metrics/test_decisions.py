@@ -28,6 +28,14 @@ def test_conditions_of_steps(step: str, found: int) -> None:
     assert len(list(decided_apart(training(step=step).script.metrics))) == found
 
 
+@pytest.mark.parametrize(
+    ("test", "found"), [("loss.item() < 3", 1), ("epoch == 7", 0), ("sum(p.sum() for p in model.parameters()) < 3", 0)]
+)
+def test_a_new_optimizer_is_prepared_by_all(test: str, found: int) -> None:
+    anew = f"    if {test}:\n        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)\n"
+    assert len(list(decided_apart(Facts(script() + anew).script.metrics))) == found
+
+
 OPTIONS = """\
 import argparse
 import torch

@@ -247,6 +247,22 @@ def test_limits_of_steps_and_samples(test: str, outer: str, found: list[str]) ->
     assert [f"if {ast.unparse(node.test)}" for node in StepCounts(Facts(text).script.metrics).limits()] == found
 
 
+@pytest.mark.parametrize(
+    ("head", "found"),
+    [
+        ("islice(loader, 4)", ["4"]),
+        ("islice(loader, 2, 4)", ["4"]),
+        ("islice(loader, None)", []),
+        ("islice(loader, len(loader) // 2)", []),
+        ("zip(range(2, 4), loader)", ["4"]),
+        ("enumerate(loader)", []),
+    ],
+)
+def test_numbers_of_batches_in_the_head_of_a_loop(head: str, found: list[str]) -> None:
+    text = f"from itertools import islice\n{script()}".replace("in loader:", f"in {head}:")
+    assert [ast.unparse(n) for n in StepCounts(Facts(text).script.metrics).caps()] == found
+
+
 ASKED = """\
 {begin}
 {loop}

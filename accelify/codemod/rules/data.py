@@ -26,8 +26,8 @@ from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.draws import Workers
-from accelify.codemod.training.item_numbers import ItemNumbers, Whole, sets_learning_rate
-from accelify.codemod.training.loops import Loops
+from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind, sets_learning_rate
+from accelify.codemod.training.loops import Loop, Loops
 from accelify.codemod.training.own_generators import OwnGenerators
 
 NAME = "data"
@@ -71,6 +71,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             tier=Tier.REVIEW,
         )
         assert data.loop is not None
+        yield from _behind(script, data.loop, source)
     for loop in script.metrics.shared_loops:
         yield from _numbered(script, loop)
     for data in script.training.data:
@@ -90,6 +91,19 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             "`accelerator.prepare`), or every process trains on the same data"
         )
         yield Remark(NAME, script.path(backward), backward, message, Tier.REVIEW)
+
+
+def _behind(script: Script, loop: Loop, source: ast.expr) -> Iterator[Remark]:
+    """What a loop reads of its iterator, which has gone on to the items of the other processes."""
+    reads = [(script.path(node), node) for node in read_behind(script.program, loop, source)]
+    for path, node in reads[:1]:
+        read = ast.unparse(node)
+        message = (
+            f"`{read}` is set while the items of this loop are made{' (also {0})' if reads[1:] else ''}, and "
+            "`shard` takes an item for each process before it hands one on: most processes read what belongs to "
+            "another's item here. Let the iterator yield it together with the item"
+        )
+        yield Remark(NAME, path, node, message, Tier.REVIEW, lines=(tuple(reads[1:]),), about=f"`{read}`")
 
 
 def _pass(script: Script, asked: ast.expr) -> Iterator[Obstacle]:

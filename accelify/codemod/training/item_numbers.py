@@ -2,6 +2,7 @@
 
 Each process has items of its own, so what asks for an item's number (`i` of `for i in range(0, n, 8)`) says something
 else on every rank. And each counts fewer rounds than one process would: a round's number never gets to `len(data)`.
+What the iterator sets while it makes an item, too, is that of a later item by the time the item is used.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from accelify.codemod.libraries import methods, names
+from accelify.codemod.semantics.effects.effects import Effects
+from accelify.codemod.semantics.effects.summary import Place
 from accelify.codemod.semantics.program import LOOPS, Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import names_in
-from accelify.codemod.semantics.values import Made
+from accelify.codemod.semantics.scopes import Scope, names_in
+from accelify.codemod.semantics.values import Generated, Instance, Made
 from accelify.codemod.training.loops import Loop, Training, nodes_in
 from accelify.codemod.training.roles import Roles
 
@@ -35,6 +38,45 @@ class Whole:
     node: ast.If
     steers: bool
     batches: ast.expr | None = None
+
+
+def read_behind(program: Program, loop: Loop, source: ast.expr) -> Iterator[ast.Name | ast.Attribute]:
+    """What a loop reads of the state that its iterator sets for each item, and has set for later ones: `data.where`."""
+    making = set(_making(program, source))
+    written = {(maker, place) for maker in making for place in _set_for_each(program, maker)}
+    calls = (n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Call))
+    called = {f for call in calls for f in program.flow.callees.get(call, ())}
+    frames = sorted(program.run_from(called) - making, key=lambda f: f.qualified_name) if written else []
+    nodes = dict.fromkeys(n for part in (*loop.body, *(f.node for f in frames)) for n in ast.walk(part))
+    for node in (n for n in nodes if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)):
+        if any(_is_at(program, node, maker, place) for maker, place in written):
+            yield node
+
+
+def _making(program: Program, source: ast.expr) -> Iterator[Scope]:
+    """The project's functions that make the items of something."""
+    for value in (v for n in ast.walk(source) if isinstance(n, ast.expr) for v in program.values(n)):
+        if isinstance(value, Generated):
+            yield value.scope
+        elif isinstance(value, Instance):
+            found = (program.flow.method(value.cls, name) for name in ("__iter__", "__next__", "__getitem__"))
+            yield from (method for method in found if method is not None)
+
+
+def _set_for_each(program: Program, maker: Scope) -> frozenset[Place]:
+    """What a function writes for each item: a generator in its loops, `__next__` altogether."""
+    loops = [n for s in maker.body for n in ast.walk(s) if isinstance(n, LOOPS)] if maker.generates else maker.body
+    return program.once(Effects).of(*loops).writes if maker.generates or maker.name != "__iter__" else frozenset()
+
+
+def _is_at(program: Program, node: ast.Name | ast.Attribute, maker: Scope, place: Place) -> bool:
+    """Whether a read is of a place that a function writes: an attribute of its object, a variable of its module."""
+    if isinstance(node, ast.Name):
+        is_outer = place.scope is not None and place.scope is not maker and not place.path
+        return is_outer and node.id == place.name and program.scope(node).owner(node.id) is place.scope
+    is_attribute = place.scope is maker and place.path[:1] == (f".{node.attr}",) and maker.is_method
+    objects = [v for v in program.values(node.value) if isinstance(v, Instance)] if is_attribute else []
+    return any(program.flow.method(v.cls, maker.name) is maker for v in objects)
 
 
 class ItemNumbers:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from accelify.codemod.training.item_numbers import ItemNumbers
+from accelify.codemod.training.item_numbers import ItemNumbers, read_behind
 from tests.codemod.facts import Facts, texts
 
 BEFORE = """\
@@ -115,3 +117,55 @@ def test_a_loop_that_ends_after_the_full_batches(condition: str, batches: str | 
     loop_node = facts.statement("for step")
     (found,) = numbers.never_counted(loop_node, lambda e: getattr(e, "id", "") == "loader")  # type: ignore[arg-type]  # a loop
     assert (texts([found.batches]) if found.batches is not None else [None]) == [batches]
+
+
+BEHIND = """\
+import torch
+where = 0
+class Sessions:
+    def __init__(self):
+        self.where = self.epoch = 0
+    def __iter__(self):
+        self.epoch += 1
+        for k in range(0, 16, 4):
+            self._move(k)
+            yield data[k:k + 4]
+    def _move(self, k):
+        self.where = k
+class Counted:
+    def __iter__(self):
+        return self
+    def __next__(self):
+        self.where = self.where + 1
+        return data[self.where]
+def lines():
+    global where
+    for k in range(9):
+        where = k
+        yield k
+def used():
+    return sessions.where
+sessions, counted = Sessions(), Counted()
+for x in {source}:
+    use({read})
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "read", "found"),
+    [
+        ("sessions", "sessions.where", ["sessions.where"]),
+        ("enumerate(sessions)", "sessions.where", ["sessions.where"]),
+        ("sessions", "used()", ["sessions.where"]),
+        ("sessions", "sessions.epoch", []),  # the same for all items
+        ("sessions", "counted.where", []),
+        ("counted", "counted.where", ["counted.where"]),
+        ("lines()", "where", ["where"]),
+        ("range(9)", "where", []),
+    ],
+)
+def test_state_that_the_iterator_has_set_for_later_items(source: str, read: str, found: list[str]) -> None:
+    facts = Facts(BEHIND.format(source=source, read=read))
+    loop = facts.statement(f"for x in {source}")
+    assert isinstance(loop, ast.For)
+    assert texts(read_behind(facts.program, loop, loop.iter)) == found

@@ -433,3 +433,30 @@ def test_a_function_without_the_accelerator_waits_between_a_save_and_a_load(
     results = {r.path: r.after.decode() for r in rewrite_together(("train.py",), Options())}
     assert results["keeping.py"].count("    accelify.runtime.wait_for_everyone()\n") == waits
     assert "accelerator.wait_for_everyone()" not in results["train.py"] or not waits
+
+
+def test_a_function_without_the_accelerator_loads_to_the_processs_own_gpu() -> None:
+    text = """\
+import torch
+from torch import nn
+def restore(p, m):
+    s = torch.load(p)
+    m.load_state_dict(s["m"])
+def keep(p, m):
+    torch.save({"m": m.state_dict()}, p)
+def main():
+    model = nn.Linear(3, 3).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    restore('a.pt', model)
+    for x in torch.utils.data.DataLoader(rows):
+        loss = model(x.cuda()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    keep("a.pt", model)
+main()
+"""
+    after = run(text).after.decode()
+    loaded = 's = torch.load(p, map_location={"cuda:0": str(accelify.runtime.PartialState().device)})'
+    assert loaded in after
+    assert after.count("import accelify.runtime\n") == 1

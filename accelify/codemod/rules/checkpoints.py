@@ -35,7 +35,6 @@ _MAY_NOT_BE_DONE = "waits until the main process has written this file"
 
 def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
     """A change for each `torch.save`, and for each load of what was saved."""
-    imported: set[Scope] = set()
     guarding = script.written.guarding
     for save in script.written.saves:
         if save.call in guarding.covered or guarding.is_cached(save.call):
@@ -44,7 +43,7 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
             message = "Accelerate's `save` takes none of these options of `torch.save`"
             yield Obstacle(NAME, script.path(save.call), save.call, message)
         elif save.saver is not None:
-            yield from _saved(script, save, save.saver, imported)
+            yield from _saved(script, save, save.saver)
         else:
             around = [a for a in script.program.ancestors(save.call) if isinstance(a, ast.If)]
             if script.distribution is None or not any(asks_for_one(a.test) for a in around):
@@ -69,21 +68,33 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
     saved = [s.call.args[1] for s in script.written.saves if len(s.call.args) > 1]
     texts, known = set(map(ast.unparse, saved)), {n for path in saved for n in stored.names(path)}
     for load in script.program.calls:
-        accelerator = script.accelerator(load)
         is_plain = "torch.load" in script.program.called(load) and len(load.args) == 1
-        if not is_plain or accelerator is None or script.path(load) not in script.files:
+        if not is_plain or not _knows_its_device(script, load):
             continue
         is_said = any(k.arg in ("map_location", None) for k in load.keywords)
         is_saved = ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known
         is_taken = _is_taken(script, load) or (load in called and not script.devices.is_unnamed)
         if not is_said and (load in called or (is_saved and (is_taken or _holds_weights(script, load)))):
-            device = f"{accelerator}.device"
+            state, root = script.state(load), script.program.frame(load).root
+            device = f"{state}.device"
             # What was saved from the CPU, as the state of a random number generator is, stays there.
             place = device if is_taken else f'{{"cuda:0": str({device})}}'
             keeps = (load.func, *load.args, *[k.value for k in load.keywords])
-            edits = (Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=(accelerator.split(".")[0],)),)
+            loaded = Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=(state.split(".")[0],))
+            library = script.access.import_edit(root, f"import {script.options.runtime.module}")
+            edits: tuple[Edit, ...] = (loaded,) if script.accelerator(load) is not None else (loaded, library)
             reason = "it was saved from process 0's GPU; each process loads it to its own device"
             yield Change(NAME, script.path(load), load.lineno, reason, edits)
+
+
+def _knows_its_device(script: Script, load: ast.Call) -> bool:
+    """Whether the accelerator reaches a load, or is there when training runs its function, on the device of a GPU."""
+    if script.accelerator(load) is not None:
+        return script.path(load) in script.files
+    frame, devices = script.program.frame(load), script.devices
+    is_run = frame in script.run.run and frame in script.program.reachable and frame not in devices.early
+    may_be_gpu = devices.cpu is None and devices.homemade is None
+    return is_run and may_be_gpu and script.written.saver(load) == script.options.runtime.functions
 
 
 def _called_models(script: Script) -> set[ast.AST]:
@@ -142,8 +153,8 @@ def _is_made(script: Script, save: Save) -> bool:
     return save.saver is not None and (not _has_options(save.call) or script.options.runtime.has("save_options"))
 
 
-def _saved(script: Script, save: Save, saver: str, imported: set[Scope]) -> Iterator[Change]:
-    """The save itself, and what copies the file; `imported` are the modules that have the library already."""
+def _saved(script: Script, save: Save, saver: str) -> Iterator[Change]:
+    """The save itself, and what copies the file."""
     call, alone = save.call, f"if {saver}.PartialState().is_main_process:"
     keeps = (*call.args, *[k.value for k in call.keywords])
     saved = Replace(call, partial(saved_by, saver=saver), keeps=keeps, reads=(saver.split(".")[0],))
@@ -154,9 +165,7 @@ def _saved(script: Script, save: Save, saver: str, imported: set[Scope]) -> Iter
         yield Change(NAME, script.path(copy), copy.lineno, reason, (wrapped,))
     root = script.program.frame(call).root
     if saver == script.options.runtime.functions:
-        if root not in imported:
-            edits.append(script.access.import_edit(root, f"import {saver}"))
-        imported.add(root)
+        edits.append(script.access.import_edit(root, f"import {saver}"))
     yield Change(
         NAME, script.path(call), call.lineno, "the main process saves it, completely or not at all", tuple(edits)
     )

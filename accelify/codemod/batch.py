@@ -72,7 +72,8 @@ def rewrite_paths(
     run = _Run(options, jobs or available_cores(), progress, cache)
     broken = run.broken([item.path for item, known in zip(found, looked, strict=True) if _is_unread(item, known)])
     looked = [broken.get(item.path, item) if isinstance(item, FileResult) else item for item in looked]
-    grouped = run.groups(wanted) if wanted else []
+    met = [i.path for i, known in zip(found, looked, strict=True) if _is_unread(i, known) and i.path.endswith(".py")]
+    grouped = run.groups(wanted, met) if wanted else []
     idle = set(wanted).difference(*grouped)
     looked = [_unchanged(item) if item in idle else item for item in looked]
     programs = run.rewrite(grouped)
@@ -301,11 +302,12 @@ def _parse(task: tuple[str, bytes]) -> FileResult:
         return failed(error)
 
 
-def _find_groups(task: tuple[Sequence[str], bool]) -> tuple[list[Paths], Asked]:
+def _find_groups(task: tuple[Sequence[str], bool, Sequence[str]]) -> tuple[list[Paths], Asked]:
     from accelify.codemod.files.project import groups  # parsing costs; a tree without torch does not pay for it
 
     disk = Disk()
-    return groups(*task, disk), disk.asked
+    paths, follow, met = task
+    return groups(paths, follow, disk, met), disk.asked
 
 
 class _Run:
@@ -318,13 +320,13 @@ class _Run:
         self._cache = cache
         self.tracebacks: list[str] = []
 
-    def groups(self, wanted: Sequence[str]) -> list[Paths]:
-        """Which files must be rewritten together."""
-        key = ("groups", wanted, self._options.follow)
+    def groups(self, wanted: Sequence[str], met: Sequence[str]) -> list[Paths]:
+        """Which files must be rewritten together, with their entry scripts among the files met."""
+        key = ("groups", wanted, self._options.follow, met)
         known = self._cache.get(*key)
         if known is not None:
             return [tuple(group) for group in known]
-        outcome = run_here(_find_groups, (wanted, self._options.follow))
+        outcome = run_here(_find_groups, (wanted, self._options.follow, met))
         if isinstance(outcome, Failure):
             return [(path,) for path in wanted]
         found, asked = outcome

@@ -119,6 +119,14 @@ def test_training_is_followed_from_a_script_without_torch() -> None:
     assert declined.notes[0].message.startswith("train.py:8: ")
 
 
+def test_in_a_folder_a_script_without_torch_changes_with_what_it_runs() -> None:
+    Path("train.py").write_text(SCRIPT)
+    Path("net.py").write_text(NET)
+    Path("main.py").write_text(f"import os\nif not os.path.exists('out'):\n    os.makedirs('out')\n{ENTRY}")
+    assert CliRunner().invoke(command, ["."]).exit_code == 0
+    assert "os.makedirs('out', exist_ok=True)" in Path("main.py").read_text()
+
+
 def test_the_command_follows_named_files_only() -> None:
     for name, text in {"main": ENTRY, "train": SCRIPT, "net": NET, "other": "import json\n"}.items():
         Path(f"{name}.py").write_text(text)

@@ -19,6 +19,8 @@ Question = tuple[str, str]  # which kind of question, with the word that it is a
 _MOST_SEARCHED = 2000  # files of a repository that are searched for a name
 _MOST_KEPT = 2**20  # bytes of a file
 _ENDS = (".py", ".ipynb")
+_IMPORT = re.compile(rb"(?:^|\r)\s*(?:from|import)\b([^\r\n(]*(?:\([^)]*)?[^\r\n]*)", re.M)
+_WORD = re.compile(rb"[\w\x80-\xff]+")
 
 
 class Disk:
@@ -59,9 +61,14 @@ class Disk:
     def may_import(self, path: str, name: str) -> bool:
         """Whether a script may import a module: it has its name in an import, or trains and has it anywhere."""
         data = self._search(path)
-        imports = rb"(?:^|\r)\s*(?:from|import)\b(?:[^\r\n]*|[^\r\n(]*\([^)]*)\b" + re.escape(name.encode()) + rb"\b"
-        found = (may_train(data) and name.encode() in data) or re.search(imports, data, re.M) is not None
+        found = (may_train(data) and name.encode() in data) or name in _words_of_imports(data)
         self.asked[f"imports {name}", path] = str(found)
+        return found
+
+    def words_of_imports(self, path: str) -> frozenset[str]:
+        """The words in a script's imports: parts of the modules' names, and what is imported from them."""
+        found = _words_of_imports(self._search(path))
+        self.asked["words", path] = digest(word.encode() for word in sorted(found))
         return found
 
     def is_there(self, path: Path) -> bool:
@@ -106,10 +113,15 @@ _KINDS: dict[str, Callable[[Disk, str, str], object]] = {
     "bytes": _read,
     "has": lambda disk, path, word: disk.has(path, word),
     "imports": lambda disk, path, word: disk.may_import(path, word),
+    "words": lambda disk, path, word: disk.words_of_imports(path),
     "there": lambda disk, path, word: disk.is_there(Path(path)),
     "files": lambda disk, path, word: disk.files(Path(path), word),
     "repository": lambda disk, path, word: disk.repository(Path(path)),
 }
+
+
+def _words_of_imports(data: bytes) -> frozenset[str]:
+    return frozenset(word.decode(errors="replace") for part in _IMPORT.findall(data) for word in _WORD.findall(part))
 
 
 def digest(parts: Iterable[bytes]) -> str:

@@ -86,16 +86,21 @@ class Project:
 
     def leads_to_training(self, path: str) -> bool:
         """Whether a file imports, itself or through others of the project, one that may train."""
-        return any(".backward" in other.text for other in self._imported_by(path))
+        return any(".backward" in other.text for other in self.imported_by(path))
 
     def readers(self, parsed: Parsed, word: str) -> list[Parsed]:
         """The files of the repository that have a word and import a file, themselves or through others."""
         key, path = absolute(parsed.path), Path(parsed.path)
         words = [str(p) for p in self._repository(path) if self.disk.has(str(p), word)] if self._is_on_disk else []
-        found = [p for p in words if key in (absolute(other.path) for other in self._imported_by(p))]
+        found = [p for p in words if key in (absolute(other.path) for other in self.imported_by(p))]
         return [other for p in found if (other := self._try(p)) is not None]
 
-    def _imported_by(self, path: str) -> Iterator[Parsed]:
+    def calls(self, path: str) -> bool:
+        """Whether a file calls anything."""
+        parsed = self._try(path)
+        return parsed is not None and any(isinstance(node, ast.Call) for node in parsed.parents)
+
+    def imported_by(self, path: str) -> Iterator[Parsed]:
         """The files of the project that a file imports, itself or through others."""
         first = self._try(path)
         seen, queue = {absolute(path)}, [first] if first is not None else []
@@ -305,9 +310,14 @@ def _is_of_interest(path: str, project: Project) -> bool:
         return True  # which is said later
 
 
-def groups(paths: Sequence[str], follow: bool, disk: Disk | None = None) -> list[tuple[str, ...]]:
-    """Which files must be rewritten together: those that import one another; those without training are in none."""
-    if not follow or len(paths) == 1:
+def groups(
+    paths: Sequence[str], follow: bool, disk: Disk | None = None, met: Sequence[str] = ()
+) -> list[tuple[str, ...]]:
+    """Which files must be rewritten together: those that import one another; those without training are in none.
+
+    met: other files; each that calls something and leads to one group only is its entry script.
+    """
+    if not follow or (len(paths) == 1 and not met):
         return [(path,) for path in paths]
     project = Project(disk=disk)
     index = {absolute(path): path for path in paths if _is_of_interest(path, project)}
@@ -330,4 +340,10 @@ def groups(paths: Sequence[str], follow: bool, disk: Disk | None = None) -> list
     found: dict[str, list[str]] = {}
     for key, path in index.items():
         found.setdefault(top(key), []).append(path)
+    names = {name for path in index.values() for name in (Path(path).stem, Path(path).resolve().parent.name)}
+    for path in met:
+        if not names.isdisjoint(project.disk.words_of_imports(path)) and project.calls(path):
+            led_to = {top(key) for p in project.imported_by(path) if (key := absolute(p.path)) in parent}
+            if len(led_to) == 1 and project.leads_to_training(path):
+                found[led_to.pop()].append(path)
     return [tuple(group) for group in found.values()]

@@ -88,3 +88,5 @@ def test_a_word_is_all_that_is_asked_for() -> None:
     assert changed(disk) == []
     Path("a.py").write_text("import other\n")
     assert changed(disk) == [("has lib", "a.py"), ("imports lib", "a.py")]
+    assert disk.words_of_imports("a.py") == {"lib"}
+    assert changed(disk)[-1] == ("words", "a.py")

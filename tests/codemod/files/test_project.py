@@ -113,6 +113,24 @@ def test_files_that_must_be_rewritten_together(tmp_path: Path) -> None:
     assert len(groups(paths, follow=False)) == 4
 
 
+def test_an_entry_script_belongs_to_the_one_program_that_it_leads_to(tmp_path: Path) -> None:
+    training = "import torch\ndef fit(loss): loss.backward()\n"
+    texts = {
+        "a.py": training,
+        "b.py": training,
+        "main.py": "from a import fit\nfit(1)\n",
+        "both.py": "import a, b\na.fit(1)\n",
+        "names.py": "from a import fit\n",
+        "other.py": "import json\njson.loads('a')\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in texts]
+    found = groups(paths[:2], True, None, paths[2:])
+    assert [[Path(p).name for p in group] for group in found] == [["a.py", "main.py"], ["b.py"]]
+    assert groups(paths[:2], False, None, paths[2:]) == [(paths[0],), (paths[1],)]
+
+
 def test_two_spellings_of_a_path() -> None:
     assert absolute("a.py") == absolute("./x/../a.py")
     assert absolute("a.py") != absolute("b.py")

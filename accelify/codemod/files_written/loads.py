@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from accelify.codemod.files_written.one_process import opened_round
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.libraries.row import Trait
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 
@@ -70,6 +72,12 @@ def _comes_first(files: Files, load: ast.Call, save: ast.Call) -> bool:
         [save] if program.frame(save) is frame else [c for c in program.calls_in(frame) if leads_to(files, c, save)]
     )
     return bool(saving) and not any(program.reaches(c, load) for c in saving)
+
+
+def lists_files(effects: Effects, node: ast.AST) -> bool:
+    """Whether a call, or one within a statement or an expression, says which files there are: `os.listdir(folder)`."""
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    return any(row.has(Trait.LISTS) for call in calls for row in effects.kinds.called(call) or ())
 
 
 def leads_to(files: Files, call: ast.Call, target: ast.Call) -> bool:

@@ -19,7 +19,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle, Remark, Replace, Wrap
-from accelify.codemod.files_written.loads import is_loaded_later, leads_to, may_be_of
+from accelify.codemod.files_written.loads import is_loaded_later, leads_to, lists_files, may_be_of
 from accelify.codemod.files_written.saves import Save
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.result import Tier
@@ -314,7 +314,19 @@ def _before_asking(script: Script, statement: ast.stmt) -> ast.stmt:
             found = around
         if isinstance(around, ast.If) and script.program.block(around) != [found] and _asks_for_a_file(around.test):
             found = around
+        if isinstance(around, ast.If) and (listing := _listing(script, around)) is not None:
+            found = listing
     return found
+
+
+def _listing(script: Script, choice: ast.If) -> ast.stmt | None:
+    """The statement beside a condition, or itself, that lists the files which the condition asks for."""
+    block, chains = script.program.block(choice), script.metrics.ranks.chains
+    above = block[: block.index(choice)]
+    reads = [n for n in ast.walk(choice.test) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    given = {script.program.statement(d.node) for read in reads for d in chains.definitions(read)}
+    listing = next((s for s in above if s in given and lists_files(script.effects, s)), None)
+    return listing or (choice if lists_files(script.effects, choice.test) else None)
 
 
 def _opens(node: ast.expr) -> bool:

@@ -21,6 +21,7 @@ import libcst as cst
 
 from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Insert, Remark, Replace, Wrap
+from accelify.codemod.files_written.loads import lists_files
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
@@ -92,16 +93,12 @@ def _waits_to_list(script: Script, done: list[ast.stmt]) -> Iterator[Change]:
     writes = [c for c in script.program.calls if c in alone and guarding.alone.writes(c)]
     written = [(call, path) for call in writes for path in _paths(script, call)]
     for call in sorted(script.program.calls if written else (), key=script.program.position):
-        if call in guarding.covered or guarding.is_cached(call) or not _lists(script, call):
+        if call in guarding.covered or guarding.is_cached(call) or not lists_files(script.effects, call):
             continue
         folders = _read_by(script, call)
         before = [w for w, path in written if any(stored.may_hold(folder, path) for folder in folders)]
         for meeting in dict.fromkeys(m for write in before for m in stored.meetings(write, call)):
             yield from _wait(script, meeting, done)
-
-
-def _lists(script: Script, call: ast.Call) -> bool:
-    return any(row.has(Trait.LISTS) for row in script.effects.kinds.called(call) or ())
 
 
 def _wait(script: Script, call: ast.Call, done: list[ast.stmt]) -> Iterator[Change]:

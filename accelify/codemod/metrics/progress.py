@@ -87,12 +87,20 @@ class StepCounts:
                 place = self._steps_behind(node) if self.program.frame(node) in self.program.reachable else None
                 if place is not None:
                     yield place
+        yield from self._given_rates()
         for call, steps in _stepped_schedulers(self.metrics).items():
             if any(_is_sharded(self.metrics, s, DEPTH) and self._counts_each(s) for s in steps):
                 given = [*call.args[1:], *(k.value for k in call.keywords)]
                 overlong = [g for g in given if _has_length(self.metrics, g) and _counts_all(self.metrics, g)]
                 if overlong or not any(self._is_count(g) or self._ends_training(g) for g in given):
                     yield overlong[0] if overlong else call
+
+    def _given_rates(self) -> Iterator[ast.expr]:
+        """The learning rates that optimizers are made with, and that follow a count of steps."""
+        for call in self.program.calls:
+            rates = [k.value for k in call.keywords if k.arg == "lr"]
+            is_made = bool(rates) and any(map(self.metrics.measured.roles.is_optimizer, self.program.values(call)))
+            yield from (rate for rate in rates if is_made and self.counts(rate))
 
     def intervals(self) -> Iterator[ast.AST]:
         """The conditions in training loops that come true at some counts of steps, but for those that step."""

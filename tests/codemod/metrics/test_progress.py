@@ -48,6 +48,13 @@ def rates(**slots: str) -> list[str]:
     return texts(StepCounts(training(**slots).script.metrics).learning_rates())
 
 
+@pytest.mark.parametrize(("rate", "found"), [("rate(done)", ["rate(done)"]), ("0.1 / (epoch + 1)", [])])
+def test_optimizers_that_are_made_with_a_rate_by_the_count_of_steps(rate: str, found: list[str]) -> None:
+    anew = f"done += 1\noptimizer = torch.optim.SGD(model.parameters(), lr={rate})\n"
+    before = "def rate(step):\n    return min(step / 1000, 0.1)\n"
+    assert rates(before=before, set_up="done = 0\n", step=anew + STEP) == found
+
+
 def schedule(steps: str, step: str = STEP, end_of_epoch: str = "") -> tuple[list[str], list[str]]:
     set_up = f"scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, {steps})\n"
     found = training(set_up=set_up, step=step, end_of_epoch=end_of_epoch).script

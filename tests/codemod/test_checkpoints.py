@@ -65,9 +65,13 @@ def test_all_processes_wait_before_they_ask_whether_a_file_is_there() -> None:
     assert after.count("wait_for_everyone") == 1
 
 
-@pytest.mark.parametrize("names", ["names = os.listdir('out')\nif len(names) > 1:\n", "if os.listdir('out'):\n"])
+@pytest.mark.parametrize(
+    "names",
+    ["names = os.listdir('out')\nif len(names) > 1:\n", "names = kept()\nif names:\n", "if os.listdir('out'):\n"],
+)
 def test_all_processes_wait_before_they_list_the_files(names: str) -> None:
-    after = run(script(end=f"import os\n{PATH}\n{SAVE}\n{names}    print(1)\n    {LOAD}")).after.decode()
+    before = "import os\ndef kept():\n    return sorted(os.listdir('out'))\n"
+    after = run(script(before=before, end=f"{PATH}\n{SAVE}\n{names}    print(1)\n    {LOAD}")).after.decode()
     assert f"\naccelerator.wait_for_everyone()\n{names}" in after
     assert after.count("wait_for_everyone") == 1
 

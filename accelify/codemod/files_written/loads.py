@@ -75,9 +75,10 @@ def _comes_first(files: Files, load: ast.Call, save: ast.Call) -> bool:
 
 
 def lists_files(effects: Effects, node: ast.AST) -> bool:
-    """Whether a call, or one within a statement or an expression, says which files there are: `os.listdir(folder)`."""
+    """Whether code asks which files there are, itself or by a function: `os.listdir(folder)`."""
     calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
-    return any(row.has(Trait.LISTS) for call in calls for row in effects.kinds.called(call) or ())
+    asked = {use.call for call in calls for use in effects.of_call(call).files_read}
+    return any(row.has(Trait.LISTS) for call in asked for row in effects.kinds.called(call) or ())
 
 
 def leads_to(files: Files, call: ast.Call, target: ast.Call) -> bool:

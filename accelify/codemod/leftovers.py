@@ -360,11 +360,19 @@ class _Ledger:
         for index, change in enumerate(changes):
             if all(self._is_taken(e, index, first) for e in change.edits):
                 continue
-            edits = tuple(e for e in change.edits if not (isinstance(e, Insert) and (e.node, e.where, e.code) in lines))
-            lines.update((e.node, e.where, e.code) for e in edits if isinstance(e, Insert))
+            edits = tuple(e for e in change.edits if not (isinstance(e, Insert) and self._line(e) in lines))
+            lines.update(self._line(e) for e in edits if isinstance(e, Insert))
             if edits:
                 found.append(change if len(edits) == len(change.edits) else replace(change, edits=edits))
         return found
+
+    def _line(self, insert: Insert) -> tuple[ast.stmt, str, str]:
+        """A new line with its place; what comes after one statement comes before the next."""
+        block = self.program.block(insert.node)
+        following = block[block.index(insert.node) + 1 :]
+        if insert.where == "after" and following:
+            return following[0], "before", insert.code
+        return insert.node, insert.where, insert.code
 
     def _is_taken(self, edit: Edit, index: int, first: dict[ast.AST, int]) -> bool:
         """Whether the node of an edit goes by another change; of two that take out the same, the first does it."""

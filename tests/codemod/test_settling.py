@@ -112,3 +112,12 @@ def test_nothing_is_guarded_where_all_goes() -> None:
     guard = Change("rule", "main.py", 1, "guarded", (Wrap((line(facts, "a()"), line(facts, "b()")), "if main:"),))
     plan = settled(facts, guard, removal(facts, "a()"), removal(facts, "b()"))
     assert not [e for c in plan.changes for e in c.edits if isinstance(e, Wrap)]
+
+
+def test_a_line_that_two_changes_put_in_one_place_is_put_there_once() -> None:
+    facts = Facts("a()\nb()\nc()")
+    first, second = line(facts, "a()"), line(facts, "b()")
+    after = Change("rule", "main.py", 1, "after", (Insert(first, "after", "wait()"),))
+    before = Change("rule", "main.py", 2, "before", (Insert(second, "before", "wait()"),))
+    other = Change("rule", "main.py", 2, "other", (Insert(second, "after", "wait()"),))
+    assert [c.reason for c in settled(facts, after, before, other).changes] == ["after", "other"]

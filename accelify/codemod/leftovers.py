@@ -355,18 +355,18 @@ class _Ledger:
         first: dict[ast.AST, int] = {}
         for node, index in removed:
             first.setdefault(node, index)
-        lines: set[tuple[ast.stmt, str, str]] = set()
+        placed: set[tuple[ast.stmt, str, str]] = set()
         found = []
         for index, change in enumerate(changes):
             if all(self._is_taken(e, index, first) for e in change.edits):
                 continue
-            edits = tuple(e for e in change.edits if not (isinstance(e, Insert) and self._line(e) in lines))
-            lines.update(self._line(e) for e in edits if isinstance(e, Insert))
+            edits = tuple(e for e in change.edits if not (isinstance(e, Insert) and self._placed(e) in placed))
+            placed.update(self._placed(e) for e in edits if isinstance(e, Insert))
             if edits:
                 found.append(change if len(edits) == len(change.edits) else replace(change, edits=edits))
         return found
 
-    def _line(self, insert: Insert) -> tuple[ast.stmt, str, str]:
+    def _placed(self, insert: Insert) -> tuple[ast.stmt, str, str]:
         """A new line with its place; what comes after one statement comes before the next."""
         block = self.program.block(insert.node)
         following = block[block.index(insert.node) + 1 :]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from accelify.codemod.files_written.one_process import OneProcess
+from accelify.codemod.libraries import names
 from accelify.codemod.metrics.rank import Mark, Ranks
 from accelify.codemod.semantics.definitions import Definition, Kind
 
@@ -90,9 +91,11 @@ class OwnPaths:
         source, several = holder.iter, holder.target
         while isinstance(source, ast.Call) and isinstance(several, ast.Tuple):
             at = next((i for i, e in enumerate(several.elts) if target in ast.walk(e)), 0)
-            called = self.program.called(source)
-            at, several = (0 if "enumerate" in called else at), several.elts[at]
-            if not called & {"enumerate", "zip"} or at >= len(source.args):
+            several = several.elts[at]
+            way = next(map(names.iteration, self.program.called(source)), None)
+            if way == "enumerate":
+                at = 0
+            elif way != "zip" or at >= len(source.args):
                 break
             source = source.args[at]
         return source

@@ -85,6 +85,8 @@ class Effects:
         self._aliases = Aliases(program, self.kinds)
         self._libraries = LibraryCalls(program, self.kinds, self._aliases)
         self._direct: dict[ast.AST, _Direct] = {}
+        self._calls: dict[ast.Call, _Direct] = {}
+        self._of_calls: dict[ast.Call, Summary] = {}
         self._bodies: dict[Scope, _Direct] = {}
         self._functions: dict[Scope, Summary] = {}
 
@@ -96,7 +98,9 @@ class Effects:
 
     def of_call(self, call: ast.Call) -> Summary:
         """What a call does once its function and arguments are evaluated."""
-        return self._whole(self._call(call))
+        if call not in self._of_calls:
+            self._of_calls[call] = self._whole(self._call(call))
+        return self._of_calls[call]
 
     def of_function(self, function: Scope) -> Summary:
         """What a call of a function does, in terms of its parameters and of what is outside of it."""
@@ -520,6 +524,11 @@ class Effects:
     # Calls.
 
     def _call(self, node: ast.Call) -> _Direct:
+        if node not in self._calls:
+            self._calls[node] = self._look_at_call(node)
+        return self._calls[node]
+
+    def _look_at_call(self, node: ast.Call) -> _Direct:
         values = self.program.values(node.func)
         found = self._run_by_builtin(node)
         callees = self.flow.callees.get(node) or self._seen_without_flow(node)

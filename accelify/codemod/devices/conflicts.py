@@ -306,7 +306,7 @@ class Shapes:
             return statement.iter
         value = statement.value if isinstance(statement, ast.Assign) else None
         if isinstance(value, ast.Call):
-            return self.whereabouts.following(value)
+            return self.program.iterator(value)
         whole = [p.origin for p in self.whereabouts.of(value) if self.whereabouts.is_batch(p.origin)]
         return self._source(whole[0]) if len(whole) == 1 and isinstance(whole[0], ast.Name) else None
 

@@ -475,7 +475,7 @@ class Lattice:
             is_numbered = isinstance(holder.iter, ast.Call) and "enumerate" in self.program.called(holder.iter)
             return len(path) == int(is_numbered)
         value = holder.value if isinstance(holder, ast.Assign) else None
-        return not path and isinstance(value, ast.Call) and self.following(value) is not None
+        return not path and self.program.iterator(value) is not None
 
     def _part(self, node: ast.expr | None, path: tuple[int, ...], write: ast.Name) -> Places:
         """What a part of a value holds, that `write` gets."""
@@ -484,7 +484,7 @@ class Lattice:
         if isinstance(node, ast.IfExp):
             return self._parts(self._chosen(node), path, write)
         if isinstance(node, ast.Call):
-            following = self.following(node)
+            following = self.program.iterator(node)
             if following is not None:
                 return self._element(following, path, write)
             callees = self.program.flow.callees.get(node)
@@ -499,13 +499,6 @@ class Lattice:
 
     def _parts(self, nodes: Iterable[ast.expr | None], path: tuple[int, ...], write: ast.Name) -> Places:
         return frozenset(p for n in nodes for p in self._part(n, path, write))
-
-    def following(self, call: ast.Call) -> ast.expr | None:
-        """The iterator of `next(iterator)` and of `iterator.next()`."""
-        if "next" in self.program.called(call) and call.args:
-            return call.args[0]
-        is_next = isinstance(call.func, ast.Attribute) and call.func.attr in ("next", "__next__")
-        return call.func.value if is_next else None  # type: ignore[attr-defined]  # checked
 
     def _element(self, node: ast.expr, path: tuple[int, ...], write: ast.Name) -> Places:
         """What going over something yields, at a place of each item."""
@@ -588,7 +581,7 @@ class Lattice:
         callees = self.program.flow.callees.get(node)
         if callees:
             return self._at_call(node, self._all(self._returned(callees)))
-        if self.following(node) is not None:
+        if self.program.iterator(node) is not None:
             return UNKNOWN
         if any(self.roles.is_module(v) for v in self.program.values(node.func)):
             inside = self.tensors.is_in_model(self.program.frame(node))

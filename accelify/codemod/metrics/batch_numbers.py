@@ -73,9 +73,10 @@ def _assigned(loop: Loop) -> Iterator[tuple[ast.expr, Set[str]]]:
 def _asks_a_whole(measured: Measured, call: ast.Call) -> bool:
     """`next(rows)` of a generator of the project's own, which draws nothing and asks no prepared loader."""
     program = measured.program
-    if not call.args or "next" not in program.called(call) or measured.prepared.may_be_loader(call.args[0]):
+    iterator = program.iterator(call)
+    if iterator is None or measured.prepared.may_be_loader(iterator):
         return False
-    made = [v for v in program.values(call.args[0]) if isinstance(v, Generated)]
+    made = [v for v in program.values(iterator) if isinstance(v, Generated)]
     held = program.values(call)
     is_loaded = any(isinstance(v, Element) and measured.roles.is_loader(v.owner) for v in held)
     return bool(made) and not is_loaded and not any(function_draws(program, v.scope) for v in made)

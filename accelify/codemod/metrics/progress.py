@@ -137,7 +137,7 @@ class StepCounts:
         """The expressions that a value is computed from, one step back; not which item of something it is."""
         if isinstance(node, ast.Subscript):
             yield node.value
-        elif isinstance(node, ast.Call) and "next" in self.program.called(node):
+        elif self.program.iterator(node) is not None:
             return
         elif isinstance(node, (ast.Name, ast.Attribute)) and (found := self.chains.definitions(node)):
             for definition in found:
@@ -423,17 +423,19 @@ def overlong_rounds(metrics: Metrics) -> Iterator[ast.expr]:
         if not isinstance(call, ast.Call) or "range" not in metrics.measured.program.called(call) or not call.args:
             continue
         count = call.args[min(1, len(call.args) - 1)]
-        taken = (n for n in ast.walk(loop) if isinstance(n, ast.Call) and "next" in metrics.measured.program.called(n))
-        if _counts_all(metrics, count) and any(_runs_out(metrics, n, loop) for n in taken):
+        if _counts_all(metrics, count) and any(_runs_out(metrics, n, loop) for n in ast.walk(loop)):
             yield count
 
 
-def _runs_out(metrics: Metrics, taken: ast.Call, loop: ast.stmt) -> bool:
+def _runs_out(metrics: Metrics, node: ast.AST, loop: ast.stmt) -> bool:
     """Whether `next(batches)` goes over a loader once: nothing catches its end, and no round begins anew."""
-    if len(taken.args) != 1 or any(isinstance(a, ast.Try) for a in metrics.measured.program.ancestors(taken)):
+    program = metrics.measured.program
+    iterator = program.iterator(node)
+    has_default = isinstance(node, ast.Call) and len(node.args) > 1
+    if iterator is None or has_default or any(isinstance(a, ast.Try) for a in program.ancestors(node)):
         return False
-    begun = [b for chain in metrics.measured.tracer.chains(taken.args[0]) for b in chain if _begins(metrics, b.value)]
-    return bool(begun) and not any(b.statement and metrics.measured.program.inside(b.statement, loop) for b in begun)
+    begun = [b for chain in metrics.measured.tracer.chains(iterator) for b in chain if _begins(metrics, b.value)]
+    return bool(begun) and not any(b.statement and program.inside(b.statement, loop) for b in begun)
 
 
 def _begins(metrics: Metrics, value: ast.expr | None) -> bool:

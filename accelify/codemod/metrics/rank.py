@@ -1004,8 +1004,8 @@ class Ranks:
 
     def _takes_a_batch(self, call: ast.Call) -> bool:
         """`next(iter(loader))`"""
-        is_next = isinstance(call.func, ast.Name) and call.func.id == "next" and bool(call.args)
-        return is_next and self.shards.is_loader(call.args[0])
+        iterator = self.program.iterator(call)
+        return iterator is not None and self.shards.is_loader(iterator)
 
     def _is_length_of_loader(self, call: ast.Call) -> bool:
         is_length = isinstance(call.func, ast.Name) and call.func.id == "len" and len(call.args) == 1

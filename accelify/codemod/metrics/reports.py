@@ -200,7 +200,7 @@ class Reports:
 
     def _reads(self, node: ast.AST) -> Iterator[ast.expr]:
         """The names and attributes in an expression; not of what gives the next batch."""
-        if isinstance(node, ast.Call) and "next" in self.program.called(node):
+        if self.program.iterator(node) is not None:
             return
         if isinstance(node, (ast.Name, ast.Attribute)):
             yield node

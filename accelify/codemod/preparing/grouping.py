@@ -98,7 +98,8 @@ class Grouper:
         bound = [w for n in names for w in self.program.reaching(n, self._writes(self.program.frame(n), n.id))]
         statements = {self.program.statement(w) for w in bound}
         return any(isinstance(v, Element) for n in names for v in self.program.values(n)) and any(
-            isinstance(s, (ast.For, ast.AsyncFor)) or (isinstance(s, ast.Assign) and _is_next(s.value))
+            isinstance(s, (ast.For, ast.AsyncFor))
+            or (isinstance(s, ast.Assign) and any(map(self.program.iterator, ast.walk(s.value))))
             for s in statements
         )
 
@@ -315,13 +316,6 @@ def trains(program: Program, training: Training, statement: ast.stmt) -> bool:
     if any(call in training.backwards for call in calls):
         return True
     return any(callee in training.frames for call in calls for callee in program.flow.callees.get(call, ()))
-
-
-def _is_next(value: ast.expr) -> bool:
-    """`next(batches)`, and parts of it."""
-    return any(
-        isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "next" for n in ast.walk(value)
-    )
 
 
 def _read_in(statement: ast.AST) -> Iterator[ast.expr]:

@@ -150,7 +150,7 @@ class Prepared:
         if parts is not None:
             return bool(parts) and all(self.is_batch(p, depth - 1) for p in parts)
         if isinstance(root, ast.Call):
-            asked = _asked(root)
+            asked = self.program.iterator(root)
             return asked is not None and self.is_loader(asked)
         if not isinstance(root, ast.Name):
             return False
@@ -206,9 +206,9 @@ class Prepared:
         while True:
             if isinstance(node, (ast.Attribute, ast.Subscript)):
                 node = node.value
-            elif brings_to_cpu(node):
+            elif brings_to_cpu(node) or self.program.iterator(node) is not None:
                 return node
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _asked(node) is None:
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 node = node.func.value
             elif isinstance(node, ast.Call) and node.args and any("Variable" in n for n in self.program.called(node)):
                 node = node.args[0]
@@ -325,13 +325,6 @@ def _is_in_an_object(node: ast.expr) -> bool:
         else:
             node = node.value
     return False
-
-
-def _asked(call: ast.Call) -> ast.expr | None:
-    """The iterator of `next(iterator)` and of `iterator.__next__()`."""
-    if isinstance(call.func, ast.Attribute):
-        return call.func.value if methods.takes_the_next(call.func.attr) and not call.args else None
-    return call.args[0] if isinstance(call.func, ast.Name) and call.func.id == "next" and call.args else None
 
 
 def brings_to_cpu(node: ast.expr) -> bool:

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
-from accelify.codemod.libraries import table
+from accelify.codemod.libraries import methods, table
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.control_flow import ControlFlow, Position, position
 from accelify.codemod.semantics.dataflow.flow import Flow
@@ -262,6 +262,14 @@ class Program:
     def called(self, call: ast.Call) -> frozenset[str]:
         """The library names that a call may go to."""
         return self.externals(call.func)
+
+    def iterator(self, node: ast.AST | None) -> ast.expr | None:
+        """The iterator that `next(batches)`, `batches.__next__()` or `batches.next()` takes an item of."""
+        if not isinstance(node, ast.Call):
+            return None
+        if isinstance(node.func, ast.Attribute) and not node.args and methods.takes_the_next(node.func.attr):
+            return node.func.value
+        return node.args[0] if node.args and "next" in self.called(node) else None
 
     @cached_property
     def calls(self) -> list[ast.Call]:

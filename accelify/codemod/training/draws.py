@@ -89,7 +89,7 @@ class Passes:
 
     def generators(self, loops: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, Scope]]:
         """The generators of the project's own that some loops ask by `next`, each with the name it has there."""
-        for call in filter(_takes_next, self.program.calls):
+        for call in filter(self.program.iterator, self.program.calls):
             source = call.args[0] if call.args else call.func.value if isinstance(call.func, ast.Attribute) else call
             made = [o for o in self.owners(source) if isinstance(o, Generated)]
             if made and any(loop in loops for loop in self.stack(call)):
@@ -154,13 +154,6 @@ class Passes:
         """`while True:` round what is yielded."""
         is_endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
         return is_endless and _yields(node) and not any(isinstance(n, ast.Break) for n in ast.walk(node))
-
-
-def _takes_next(call: ast.Call) -> bool:
-    """`next(batches)`, `batches.__next__()`"""
-    if isinstance(call.func, ast.Attribute):
-        return methods.takes_the_next(call.func.attr) and not call.args
-    return isinstance(call.func, ast.Name) and call.func.id == "next" and bool(call.args)
 
 
 def _yields(node: ast.AST) -> bool:

@@ -234,7 +234,7 @@ class Loops:
     def yielded_from(self, generator: Scope) -> Iterator[ast.expr]:
         """The loaders whose batches a generator function yields, as it names them."""
         for node in ast.walk(generator.node):
-            asked = _asked_for_one(node.value) if isinstance(node, ast.Yield) else None
+            asked = self.program.iterator(node.value) if isinstance(node, ast.Yield) else None
             source = node.value if isinstance(node, ast.YieldFrom) else asked
             if source is not None and any(self.roles.is_loader(v) for v in self.owners(source)):
                 yield source
@@ -293,7 +293,7 @@ class Loops:
     def _asked_of_others(self, loops: Sequence[Loop]) -> Iterator[ast.expr]:
         """What some loops ask for a batch by `next`, where it is neither known nor of the project's own."""
         for call in self.program.calls:
-            asked = call.args[0] if call.args and "next" in self.program.called(call) else None
+            asked = self.program.iterator(call)
             if not isinstance(asked, (ast.Name, ast.Attribute)) or not any(loop in loops for loop in self.stack(call)):
                 continue
             made = [o.root if isinstance(o, Member) else o for o in self.owners(asked)]
@@ -313,10 +313,7 @@ class Loops:
         """`next(iterator)` of a loader, in the loops or in what they call."""
         found = []
         for call in self.program.calls:
-            is_next = (isinstance(call.func, ast.Name) and call.func.id == "next" and call.args) or (
-                isinstance(call.func, ast.Attribute) and methods.takes_the_next(call.func.attr) and not call.args
-            )
-            if not is_next or not any(
+            if self.program.iterator(call) is None or not any(
                 isinstance(v, Element) and (self.roles.is_loader(v.owner) or self._is_given(v.owner))
                 for v in self.program.values(call)
             ):
@@ -381,12 +378,6 @@ def _asked_of(call: ast.Call) -> ast.expr:
 
 
 __all__ = ["LOOPS", "Data", "Loop", "Loops", "Training"]
-
-
-def _asked_for_one(node: ast.expr | None) -> ast.expr | None:
-    """The iterator of `next(batches)`."""
-    is_next = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next" and node.args
-    return node.args[0] if isinstance(node, ast.Call) and is_next else None
 
 
 def _yields(loop: ast.For | ast.AsyncFor) -> bool:

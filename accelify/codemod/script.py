@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from accelify.codemod.devices.facts import Devices
 from accelify.codemod.distributed.findings import Distribution
+from accelify.codemod.edits.values import Insert
 from accelify.codemod.files_written.facts import Written
 from accelify.codemod.metrics.facts import Metrics
 from accelify.codemod.options import Options
@@ -79,6 +80,12 @@ class Script:
     def state(self, node: ast.AST) -> str:
         """What tells a process at a node which of all it is: the accelerator, or what can be asked anywhere."""
         return self.accelerator(node) or f"{self.options.runtime.module}.PartialState()"
+
+    def library_import(self, node: ast.AST, library: str) -> tuple[Insert, ...]:
+        """The import that code at a node needs to ask a library where the accelerator does not reach."""
+        if self.accelerator(node) is not None:
+            return ()
+        return (self.access.import_edit(self.program.frame(node).root, f"import {library}"),)
 
     def changes_nothing(self, node: ast.expr) -> bool:
         """Whether an expression may go: nothing is different after it was evaluated but that it gave a value."""

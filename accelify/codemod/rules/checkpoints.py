@@ -75,16 +75,15 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
         is_saved = ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known
         is_taken = _is_taken(script, load) or (load in called and not script.devices.is_unnamed)
         if not is_said and (load in called or (is_saved and (is_taken or _holds_weights(script, load)))):
-            state, root = script.state(load), script.program.frame(load).root
+            state = script.state(load)
             device = f"{state}.device"
             # What was saved from the CPU, as the state of a random number generator is, stays there.
             place = device if is_taken else f'{{"cuda:0": str({device})}}'
             keeps = (load.func, *load.args, *[k.value for k in load.keywords])
             loaded = Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=(state.split(".")[0],))
-            library = script.access.import_edit(root, f"import {script.options.runtime.module}")
-            edits: tuple[Edit, ...] = (loaded,) if script.accelerator(load) is not None else (loaded, library)
+            library = script.library_import(load, script.options.runtime.module)
             reason = "it was saved from process 0's GPU; each process loads it to its own device"
-            yield Change(NAME, script.path(load), load.lineno, reason, edits)
+            yield Change(NAME, script.path(load), load.lineno, reason, (loaded, *library))
 
 
 def _knows_its_device(script: Script, load: ast.Call) -> bool:
@@ -163,9 +162,7 @@ def _saved(script: Script, save: Save, saver: str) -> Iterator[Change]:
         reason = "the process that wrote this file copies it"
         wrapped = Wrap((script.program.statement(copy),), alone)
         yield Change(NAME, script.path(copy), copy.lineno, reason, (wrapped,))
-    root = script.program.frame(call).root
-    if saver == script.options.runtime.functions:
-        edits.append(script.access.import_edit(root, f"import {saver}"))
+    edits += script.library_import(call, saver)
     yield Change(
         NAME, script.path(call), call.lineno, "the main process saves it, completely or not at all", tuple(edits)
     )

@@ -24,7 +24,6 @@ from accelify.codemod.edits.values import Change, Insert, Obstacle, Remark, Repl
 from accelify.codemod.preparing.seeds import Seeded
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
-from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.draws import Workers
 from accelify.codemod.training.item_numbers import ItemNumbers, Whole, read_behind, sets_learning_rate
 from accelify.codemod.training.loops import Loop, Loops
@@ -290,15 +289,10 @@ def _own_generators(script: Script) -> Iterator[Change | Obstacle]:
             yield Obstacle(NAME, script.path(seed), seed, message)
             continue
         yield _parted(script, seed, accelerator, "training data are drawn from this generator", is_again=is_again)
-    imported: set[Scope] = set()
     for given in dict.fromkeys(Workers(script.program).seeds()):
-        reason, state, root = _OF_WORKER, script.state(given.node), script.program.scope(given.node).root
-        change = _parted(script, given.node, state, reason, is_again=not given.is_drawn)
-        if script.accelerator(given.node) is None and root not in imported:
-            imported.add(root)
-            line = script.access.import_edit(root, f"import {script.options.runtime.module}")
-            change = replace(change, edits=(*change.edits, line))
-        yield change
+        change = _parted(script, given.node, script.state(given.node), _OF_WORKER, is_again=not given.is_drawn)
+        library = script.library_import(given.node, script.options.runtime.module)
+        yield replace(change, edits=(*change.edits, *library))
 
 
 def _parted(script: Script, seed: ast.expr, state: str, reason: str, *, is_again: bool) -> Change:

@@ -234,11 +234,9 @@ def _one_name(script: Script, clock: ast.Call) -> Change | Remark:
         if script.options.runtime.has("broadcast_object_list"):
             message += f", as `{speaker}.broadcast_object_list([name])[0]` does"
         return Remark(NAME, path, clock, message, Tier.REVIEW)
-    edits: list[Edit] = [Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))]
-    if is_function:
-        edits.append(script.access.import_edit(root, f"import {speaker}"))
+    spoken = Replace(clock, partial(agreed, speaker=speaker), (clock,), (name,))
     reason = "all processes use the clock of process 0, so that they share one folder"
-    return Change(NAME, path, clock.lineno, reason, tuple(edits))
+    return Change(NAME, path, clock.lineno, reason, (spoken, *script.library_import(clock, speaker)))
 
 
 def _may_agree(script: Script, clock: ast.Call) -> bool:

@@ -11,6 +11,7 @@ from accelify.verify.judging import training
 from accelify.verify.judging.contents import CHECKPOINTS
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.judging.launched import times
+from accelify.verify.judging.parts import MIXES_ROWS, agree_on_parts, agree_undivided
 from accelify.verify.runs import Limits, Order, Runner
 from accelify.verify.scratch import CannotVerify, Project, Rewritten
 from accelify.verify.trace import Backward, Run, Trace
@@ -96,8 +97,28 @@ class Experiment:
         evidence = Evidence(
             first, one, baseline, many, notes, made, cannot_split, launched, again=again, own_values=own
         )
-        evidence = self._with_operations(evidence)
+        evidence = self._with_operations(self._with_parts(evidence))
         return self._with_pretend_gpus(evidence) if self._request.on_gpus else evidence
+
+    def _with_parts(self, evidence: Evidence) -> Evidence:
+        """The evidence, where losses differ, with why parts of a batch may give other ones than the whole of it."""
+        many = evidence.many
+        differs = training.losses(evidence).status is Status.DIFFERS
+        if not differs or evidence.cannot_split or many.hang or many.error is not None:
+            return evidence
+        is_double = IN_FLOAT64 in evidence.made_comparable
+        is_comparable = is_double or bool(_made_comparable(evidence.original))
+        parts = []
+        for rank in range(many.world):
+            label = f"original, on rank {rank}'s rows"
+            order = self._of_original(label, comparable=is_comparable, float64=is_double)
+            order = replace(order, part=(rank, many.world), whole=self._evaluated)
+            parts.append(self._start(order, steps=1))
+        if not agree_on_parts(evidence, parts):
+            return evidence
+        order = replace(self._many(is_comparable, is_double), split=False, undivided=True)
+        undivided = self._start(replace(order, label=f"{order.label}, on the same batches"))
+        return replace(evidence, mixes_rows=MIXES_ROWS) if agree_undivided(evidence, undivided) else evidence
 
     def _with_operations(self, evidence: Evidence) -> Evidence:
         """The evidence with the operations of the first step, where losses differ and these may say why."""

@@ -54,7 +54,8 @@ class Order:
 
     changed: what is put over files of the project. launched: ranks draw, and take batches, as `accelify launch` has
     them. bare: nothing is watched. pretend: on pretend GPUs. whole: data sets, by number, whose batches ranks take
-    whole, as launched, though others are divided. operations: those of the first step are recorded.
+    whole, as launched, though others are divided. part: the rank whose rows of each batch one process is to take, and
+    of how many ranks. operations: those of the first step are recorded.
     """
 
     label: str
@@ -72,6 +73,7 @@ class Order:
     pretend: bool = False
     operations: bool = False
     whole: tuple[int, ...] = ()
+    part: tuple[int, int] | None = None
     module: str | None = None
     synthetic: int = 0
     seed: int = 0
@@ -177,6 +179,7 @@ class Runner:
             "pretend": order.pretend,
             "operations": order.operations,
             "whole": order.whole,
+            "part": order.part,
             "module": order.module,
             "synthetic": order.synthetic,
             "seed": order.seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from accelify.verify.judging import data, endings, outputs, training
+from accelify.verify.judging import data, endings, launched, outputs, training
 from accelify.verify.judging.evidence import Evidence
 from accelify.verify.scratch import OwnValue
 from accelify.verify.trace import (
@@ -294,3 +294,35 @@ def test_an_end_by_error_is_that_of_the_rank_whose_fault_it_is() -> None:
     own = replace(traced(1), end=End("error", 1, "ValueError: no", "train.py:8"))
     row = endings.ending(Run("original", (traced(),)), Run("many", (lost, own)))
     assert (row.words, row.at) == ("rank 1 fails: ValueError: no", "train.py:8")
+
+
+def test_what_is_drawn_with_replacement_may_come_to_two_ranks() -> None:
+    drawn, again = ((0, 3, 3, 1), (2, 2, 0, 1)), (((5, 1, 1, 2),), ((5, 4, 0, 0),))
+    original = traced(passes=passing(*drawn))
+    many = evidence(original, *(traced(rank, passes=passing(*batches)) for rank, batches in enumerate(again)))
+    row = launched.samples(many)
+    words = "Data is drawn from with replacement: each pass takes as many samples"
+    assert (row.status, row.words) == (Status.HOLDS, words)
+    same = evidence(original, *(traced(rank, passes=passing(*again[0])) for rank in range(2)))
+    assert launched.samples(same).status is Status.DIFFERS
+    each_all = evidence(
+        original, *(traced(rank, passes=passing(*drawn, *batches)) for rank, batches in enumerate(again))
+    )
+    assert launched.samples(each_all).status is Status.DIFFERS
+
+
+def test_samples_that_a_rank_makes_for_itself_are_its_own_where_it_sees_all_of_them() -> None:
+    def made(rank: int, *batches: tuple[int, ...]) -> Trace:
+        natures = [Nature("own draw", "a.py:3")]
+        seeds = [("torch", str(rank), "a.py:2")]
+        samples = {("Data", str(index)): {f"{rank}"} for index in range(4)}
+        return traced(rank, passes=passing(*batches), natures=natures, seeds=seeds, samples=samples)
+
+    original = made(0, (0, 1), (2, 3))
+    whole = evidence(original, *(made(rank, (0, 1), (2, 3)) for rank in range(2)))
+    row = data.samples(whole)
+    assert (row.status, row.at) == (Status.NATURE, "a.py:2")
+    assert row.words.endswith("(a.py:2), makes samples of them, and learns from all of its samples")
+    assert data.samples(replace(whole, launched=whole.many).as_launched).status is Status.NATURE
+    sharded = evidence(original, made(0, (0, 1)), made(1, (2, 3)))
+    assert data.samples(sharded).status is Status.DIFFERS

@@ -76,7 +76,7 @@ def _watched(recorder: Recorder, order: dict[str, Any], ending: Ending) -> Abstr
             float64.install()
         natures.install(recorder, order["comparable"], order["rank"], notes_states=order["launched"])
         training.install(recorder, order["steps"], reach, ending.stop)
-        samples.install(recorder, reach, order["whole"])
+        samples.install(recorder, reach, order["whole"], order["part"])
         prints.install(recorder, reach)
     folders = order["root"], order["protected"], order["own"], order["temporary"]
     writes.install(recorder, reach, *folders, looks_into=not order["bare"])

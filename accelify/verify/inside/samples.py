@@ -67,8 +67,11 @@ class Samples:
         self._recorder.write("pass end", dataset=dataset, number=number, draws=draws)
 
 
-def install(recorder: Recorder, reach: Reach, whole: Sequence[int]) -> None:
-    """Record every DataLoader's passes from here on; batches of the data sets of these numbers are taken whole."""
+def install(recorder: Recorder, reach: Reach, whole: Sequence[int], part: Sequence[int] | None) -> None:
+    """Record every DataLoader's passes from here on; batches of the data sets of these numbers are taken whole.
+
+    part: a rank, and of how many: a process alone takes that rank's rows of all other batches.
+    """
     samples = Samples(recorder, reach)
     if whole:
         _take_whole(samples, whole)
@@ -82,6 +85,8 @@ def install(recorder: Recorder, reach: Reach, whole: Sequence[int]) -> None:
 
     def drawn(self: Any) -> Any:
         indices = next_index(self)
+        if part is not None and isinstance(indices, list) and self._verified[0] not in whole:
+            indices = _rows_of(indices, *part)
         self._drawn.append(indices)
         return indices
 
@@ -106,6 +111,14 @@ def install(recorder: Recorder, reach: Reach, whole: Sequence[int]) -> None:
     kind._next_index = drawn
     kind.__next__ = handed
     kind._reset = again
+
+
+def _rows_of(indices: list[Any], rank: int, world: int) -> list[Any]:
+    """A rank's rows of a batch, as the runtime divides it."""
+    from accelify.runtime.data.sharding import Sharding, _bounds
+
+    start, stop, _ = _bounds(len(indices), Sharding(rank=rank, size=world))
+    return indices[start:stop]
 
 
 def _take_whole(samples: Samples, whole: Sequence[int]) -> None:

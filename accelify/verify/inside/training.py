@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any, NoReturn  # torch's hooks are untyped
 
 import torch
@@ -54,7 +55,8 @@ class Training:
         if self._by_hand is not None and self.passes:
             self._step_by_hand(self._by_hand)
         losses = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        value = sum(float(loss.detach().to(torch.float64).sum()) for loss in losses)
+        with torch._C.DisableTorchFunction():  # no operation of the script's
+            value = _sum_of(losses)
         dtype = str(losses[0].dtype).removeprefix("torch.") if losses else "float32"
         self.passes += 1
         self._reach.learned()
@@ -140,6 +142,13 @@ def count_steps(recorder: Recorder, steps: int | None, stop: Callable[[], NoRetu
             stop()
 
     register_optimizer_step_post_hook(after_step)
+
+
+def _sum_of(losses: list[torch.Tensor]) -> float:
+    """The sum of what goes backward together: of single numbers as the script would add them, to the last bit."""
+    if losses and all(loss.numel() == 1 for loss in losses):
+        return float(reduce(torch.add, [loss.detach().reshape(()) for loss in losses]))
+    return sum(float(loss.detach().to(torch.float64).sum()) for loss in losses)
 
 
 def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:

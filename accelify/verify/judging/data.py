@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from accelify.verify.judging.evidence import Evidence, told_same_data, training_passes
+from accelify.verify.judging.evidence import (
+    OWN_RANDOM_NUMBERS,
+    Evidence,
+    told_same_data,
+    training_passes,
+    why_by_nature,
+)
 from accelify.verify.judging.words import (
     DIFFERS,
     HOLDS,
@@ -85,7 +91,11 @@ def _of_other_data(evidence: Evidence) -> Row | None:
 def samples(evidence: Evidence) -> Row:
     """Every index as often as in the original, and on one rank only."""
     baseline, many = evidence.baseline, evidence.many
-    if (other := _of_other_data(evidence)) is not None:
+    if (other := _of_other_data(evidence.compared or evidence)) is not None:
+        own = why_by_nature(evidence.compared or evidence) or ""
+        if own.startswith(OWN_RANDOM_NUMBERS) and _learns_from_all(evidence):
+            words = f"{own}, makes samples of them, and learns from all of its samples"
+            return make_row("samples", many, NATURE, words, other.at)
         return other
     theirs = training_passes(baseline.ranks[0])
     seen = batches = filled = 0
@@ -116,6 +126,26 @@ def samples(evidence: Evidence) -> Row:
     return make_row(
         "samples", many, HOLDS, f"{counted(seen, 'sample')}, each as often as in the original and on one rank{more}"
     )
+
+
+def _learns_from_all(evidence: Evidence) -> bool:
+    """Whether each rank takes whole passes for itself, so that none of its data are left for another rank to see."""
+    whole = 0
+    for key, passed in training_passes(evidence.baseline.ranks[0]).items():
+        parts = [trace.get(key) for trace in map(training_passes, evidence.many.ranks)]
+        if passed.is_over and any(part is None or (part.is_over and _seen(part) != _seen(passed)) for part in parts):
+            return False
+        whole += passed.is_over
+    return whole > 0
+
+
+def _seen(*parts: Pass) -> Counter[object]:
+    return Counter(index for part in parts for batch in part.batches for index in batch or ())
+
+
+def repeats(passed: Pass) -> bool:
+    """Whether a pass draws with replacement: its own order has an index twice."""
+    return max(_seen(passed).values(), default=1) > 1
 
 
 def _is_reordered(evidence: Evidence, key: tuple[int, int]) -> bool:
@@ -171,13 +201,16 @@ def _sharded(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
 
 def sees_each(passed: Pass, parts: Sequence[Pass]) -> bool:
     """Whether the ranks together see what the original sees, but for rows that fill up the last round."""
-    theirs = Counter(index for batch in passed.batches for index in batch or ())
-    ours = Counter(index for part in parts for batch in part.batches for index in batch or ())
+    theirs, ours = _seen(passed), _seen(*parts)
     round_of_all = sum(len(part.batches[0] or ()) for part in parts if part.batches)
     lost, extra = theirs - ours, ours - theirs
-    if not passed.is_over:  # the original was stopped in it: what it would have seen is not known, but that it is once
-        extra = ours - Counter(dict.fromkeys(ours, max(theirs.values(), default=1)))
     is_over = passed.is_over and all(part.is_over for part in parts)
+    if repeats(passed):  # how many are seen is known, and that ranks do not see the same ones
+        taken, wanted = ours.total(), theirs.total()
+        is_alike = all(part.batches == parts[0].batches for part in parts) and len(parts) > 1
+        return not is_alike and (not is_over or abs(taken - wanted) < max(round_of_all, 1))
+    if not passed.is_over:  # the original was stopped in it: what it would have seen is not known, but that it is once
+        extra = ours - Counter(dict.fromkeys(ours, 1))
     # With drop_last, full batches that do not make up a round are left out.
     is_full = len({len(batch or ()) for batch in passed.batches}) == 1
     is_dropped = is_full and not extra and sum(lost.values()) < round_of_all

@@ -31,6 +31,8 @@ class Evidence:
     operations: tuple[Run, Run] | None = None  # of the original and of one process, where their losses differ
     operations_of_ranks: Run | None = None  # where only those of several processes do
     own_values: tuple[OwnValue, ...] = ()  # which the notes of the rewrite name
+    mixes_rows: str | None = None  # why parts of a batch give other losses than the whole one, where that is shown
+    compared: Evidence | None = None  # beside the launched run: what was compared, in which samples are looked into
 
     @property
     def dtype(self) -> str:
@@ -42,7 +44,15 @@ class Evidence:
     def as_launched(self) -> Evidence:
         """The launched run in the place of the one that was made comparable."""
         assert self.launched is not None
-        return replace(self, baseline=self.original, many=self.launched, made_comparable=(), cannot_split=None)
+        return replace(
+            self,
+            baseline=self.original,
+            many=self.launched,
+            made_comparable=(),
+            cannot_split=None,
+            mixes_rows=None,
+            compared=self,
+        )
 
 
 def why_by_nature(evidence: Evidence) -> str | None:
@@ -65,7 +75,7 @@ def why_by_nature(evidence: Evidence) -> str | None:
     if drawn:
         return f"random numbers are drawn in the training step ({drawn[0].what} at {drawn[0].at})"
     bare = [each for each in many.ranks[0].natures if each.kind == "BatchNorm" and each.what]
-    return f"BatchNorm {bare[0].what} ({bare[0].at})" if bare else None
+    return f"BatchNorm {bare[0].what} ({bare[0].at})" if bare else evidence.mixes_rows
 
 
 def note_on_line(evidence: Evidence, line: Print) -> str | None:

@@ -73,7 +73,11 @@ def samples(evidence: Evidence) -> Row:
         parts = [trace.get(key) for trace in map(training_passes, evidence.many.ranks)]
         if not data.sees_each(passed, [part for part in parts if part is not None]):
             return row
-    return make_row("samples", evidence.many, HOLDS, "each pass sees every sample as often, in another order")
+    drawn = [passed for passed in training_passes(evidence.baseline.ranks[0]).values() if data.repeats(passed)]
+    words = "each pass sees every sample as often, in another order"
+    if drawn:
+        words = f"{drawn[0].name} is drawn from with replacement: each pass takes as many samples"
+    return make_row("samples", evidence.many, HOLDS, words)
 
 
 def batches(evidence: Evidence) -> Row:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader
 
+from accelify.runtime.checkpoint.format import Encoder
 from accelify.verify.inside.pretend.functions import TYPES
 from accelify.verify.inside.pretend.tensors import GPU, MADE_AT, MOVED_AT, NAMED, GpuTensor, as_gpu, inner_of, onto
 
@@ -227,3 +228,9 @@ def _watch_files() -> None:
         save(tree_map_only(GpuTensor, inner_of, thing), file, *rest, **options)
 
     torch.load, torch.save = read, write  # type: ignore[assignment]
+    keep = Encoder._tensor
+
+    def kept(encoder: Encoder, tensor: Any, path: str) -> Any:
+        return keep(encoder, inner_of(tensor) if isinstance(tensor, GpuTensor) else tensor, path)
+
+    Encoder._tensor = kept  # type: ignore[method-assign, assignment]

@@ -18,7 +18,7 @@ from accelify.codemod.precision.apex import Apex
 from accelify.codemod.precision.precision import Precision, Precisions
 from accelify.codemod.preparing.batch_sizes import batch_sizes_of, may_be_divided, parallel_models
 from accelify.codemod.preparing.parallel_wrappers import Unwrapped, Wrappers
-from accelify.codemod.preparing.placing import Access, Start
+from accelify.codemod.preparing.placing import Access, EarlyCode, Start
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.preparing import Preparation, Preparer
 from accelify.codemod.preparing.reach import Reach, Reacher
@@ -154,13 +154,23 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
     settings = Settings(program, roles, tracer, reach)
     precision = Precisions(program, roles, code.training, settings, layout.prepared).find()
     precision = precision or Apex(program, code.training, settings).find()
-    if precision is not None and precision.after is not None and start.is_needed_before(precision.after):
+    own = _own(code, layout)
+
+    def moved_before(after: ast.stmt, cpu: CpuSetting | None = None) -> tuple[ast.Call, ...]:
+        return own.moved_early(EarlyCode(program, replace(layout.access, after=after)), cpu)
+
+    too_late = precision is not None and precision.after is not None and start.is_needed_before(precision.after)
+    if precision is not None and precision.after is not None and (too_late or moved_before(precision.after)):
         precision = replace(precision, stays=(precision.after, "the accelerator is needed before this line"))
     if precision is not None and precision_stays is not None:
         precision = replace(precision, stays=precision_stays)
-    cpu = Cpu(program, roles, tracer, reach, layout.prepared).find(set(layout.files))
+    options = Cpu(program, roles, tracer, reach, layout.prepared)
+    cpu = options.find(set(layout.files))
+    if cpu is not None and cpu.after and moved_before(program.last(cpu.after), cpu):
+        cpu = options.find(set(layout.files), by_branch=True)
     if cpu is not None and any(start.is_needed_before(s) or start.draws_before(s) for s in cpu.after):
-        cpu = None
+        cpu = options.find(set(layout.files), by_branch=True)
+        cpu = cpu if cpu is not None and not cpu.after else None
     after = list(cpu.after) if cpu is not None else []
     if precision is not None and precision.is_taken_over and precision.after is not None:
         after.append(precision.after)
@@ -172,12 +182,27 @@ def _with_access(code: _Code, layout: _Layout, precision_stays: Trouble | None) 
 
 
 def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
-    first = _with_access(code, _laid(code), precision_stays)
+    first = _before_moves(code, _with_access(code, _laid(code), precision_stays), precision_stays)
     if code.distribution is not None:
         layout = _reaching_moves(code, first)
     else:
         layout = _reaching_own_tensors(code, _sharing_batches(code, first))
     return layout if layout.reach is first.reach else replace(_with_access(code, layout, precision_stays), placed=None)
+
+
+def _before_moves(code: _Code, layout: _Layout, precision_stays: Trouble | None) -> _Layout:
+    """With an accelerator that is created before anything goes to a GPU, if it can be."""
+    moved = _own(code, layout).moved_early(EarlyCode(code.program, layout.access), layout.cpu)
+    if not moved:
+        return layout
+    found = _with_access(code, _laid(code, (), moved), precision_stays)
+    is_same = (
+        len(found.reach.obstacles) <= len(layout.reach.obstacles)
+        and found.preparation.obstacles == layout.preparation.obstacles
+        and found.preparation.wrapped == layout.preparation.wrapped
+    )
+    left = _own(code, found).moved_early(EarlyCode(code.program, found.access), found.cpu)
+    return found if is_same and not left else layout
 
 
 def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
@@ -198,7 +223,7 @@ def _sharing_batches(code: _Code, layout: _Layout) -> _Layout:
     sharded = tuple(batchwise.find(layout.files))
     near = tuple(d for d in sharded if layout.access.at(d.loop) is not None)
     for some in filter(None, dict.fromkeys((sharded, near))):
-        found = _further(layout, _laid(code, some))
+        found = _further(layout, _laid(code, some, layout.reached))
         if found is not layout:
             return found
     return layout
@@ -215,7 +240,7 @@ def _reaching_own_tensors(code: _Code, layout: _Layout) -> _Layout:
     unreached = tuple(first.unreached)
     if not unreached:
         return replace(layout, placed=placed)
-    found = _further(layout, _laid(code, layout.sharded, unreached), files=True)
+    found = _further(layout, _laid(code, layout.sharded, (*layout.reached, *unreached)), files=True)
     if found is layout or not found.preparation.has_model:
         return layout
     if is_named:
@@ -232,7 +257,7 @@ def _reaching_moves(code: _Code, layout: _Layout) -> _Layout:
     named = code.distribution.found.devices
     moves = [m.call for m in devices.moves if m.device in named and not devices.is_needless(m)]
     unreached = tuple(c for c in moves if layout.access.at(c) is None)
-    found = _laid(code, (), unreached) if unreached else layout
+    found = _laid(code, (), (*layout.reached, *unreached)) if unreached else layout
     return found if found.reach.homes == layout.reach.homes and not found.reach.obstacles else layout
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -538,16 +539,82 @@ if __name__ == "__main__":
         "        self.w = torch.ones(1).cuda()\nteacher = Net()",
     ],
 )
-def test_what_goes_to_a_gpu_before_the_accelerator_is_there_is_reported(early: str) -> None:
+def test_the_accelerator_is_created_before_anything_goes_to_a_gpu(early: str) -> None:
     result = run(EARLY.format(early=early))
     assert result.status is Status.MIGRATED
-    assert "cuda:0" not in result.after.decode()
-    assert told(result, "this may run before `Accelerator()`") == 1
+    after = result.after.decode()
+    assert "cuda:0" not in after
+    assert after.index("= Accelerator()") < after.index(
+        ".to(accelerator.device)" if ".to(acc" in after else ".to('cuda')"
+    )
+
+
+FLAG = """\
+import argparse
+
+import torch
+from data import load
+from torch import nn
+
+{before}
+def main(args):
+    features, labels = load(args)
+{flag}
+    model = nn.Linear(4, 2)
+    if cuda:
+        model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        loss = nn.functional.cross_entropy(model(features), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", type=int, default=-1)
+main(parser.parse_args())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "flag", "cpu"),
+    [
+        (
+            "",
+            "if args.gpu < 0:\n    cuda = False\nelse:\n    cuda = True\n    features = features.cuda()",
+            "args.gpu < 0",
+        ),
+        ("", "cuda = False\nif args.gpu >= 0:\n    cuda = True\n    features = features.cuda()", "not args.gpu >= 0"),
+        (
+            "",
+            "if args.gpu >= 0:\n    cuda = True\n    features = torch.ones(4, device='cuda')\nelse:\n    cuda = False",
+            "",
+        ),
+        (
+            "def put(t):\n    return t.cuda()\n",
+            "if args.gpu < 0:\n    cuda = False\nelse:\n    cuda = True\n    features = put(features)",
+            "args.gpu < 0",
+        ),
+    ],
+)
+def test_it_is_created_before_the_branch_that_moves_and_says_whether(before: str, flag: str, cpu: str) -> None:
+    result = run(FLAG.format(before=before, flag=indent(flag, "    ")))
+    assert result.status is Status.MIGRATED
+    assert f"main(args):\n    accelerator = Accelerator(cpu={cpu or 'not args.gpu >= 0'})\n" in result.after.decode()
+
+
+@pytest.mark.parametrize("move", ["features = features.cuda()", "features = features.to('cuda:0')"])
+def test_a_move_before_it_is_known_whether_there_is_a_gpu_is_declined(move: str) -> None:
+    branches = (f"if args.gpu == {n}:\n    cuda = True\n    {move}" for n in (1, 2))
+    flag = "cuda = False\n" + "\nel".join(branches)
+    result = run(FLAG.format(before="", flag=indent(flag, "    ")))
+    assert result.status is Status.DECLINED
+    assert told(result, "this goes to a GPU before the line that creates the accelerator") == 2
 
 
 def test_what_goes_to_a_gpu_afterwards_is_right() -> None:
     early = "def teacher(x):\n    return x + torch.ones(1).cuda()"
-    assert not told(run(EARLY.format(early=early)), "this may run before `Accelerator()`")
+    assert "main():\n    accelerator = Accelerator()" in run(EARLY.format(early=early)).after.decode()
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,10 @@ from accelify.codemod.devices.mismatches import Mismatches
 from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, put_into, read_on_cpu
-from accelify.codemod.libraries import names, table
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Device
-from accelify.codemod.preparing.placing import Access
+from accelify.codemod.preparing.placing import Access, EarlyCode
 from accelify.codemod.preparing.prepared import Prepared
-from accelify.codemod.preparing.reach import Reach
 from accelify.codemod.preparing.settings import Setting
 from accelify.codemod.preparing.tensors import Tensors
 from accelify.codemod.semantics.conditions import Conditions
@@ -38,6 +37,7 @@ from accelify.codemod.semantics.values import Constant
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
 
+_GPUS = (Where.ACCELERATOR, Where.NUMBERED)
 _VARIABLES = (ast.Name, ast.Attribute, ast.Subscript)
 
 
@@ -67,7 +67,7 @@ class Devices:
     named: tuple[ast.expr, ...]
     fixed: frozenset[ast.expr]
     out_of_reach: tuple[ast.expr, ...]
-    early: frozenset[Scope]
+    early: EarlyCode
     brought: Brought
     homemade: ast.expr | None
     brought_back: tuple[ast.expr, ...]
@@ -79,6 +79,7 @@ class Devices:
     is_unnamed: bool = False
     maybe_brought_back: tuple[ast.expr, ...] = ()
     numbered: tuple[ast.expr, ...] = ()
+    moved_early: tuple[ast.Call, ...] = ()
 
     def is_needless(self, move: Move) -> bool:
         """Whether a move does nothing once what it moves is prepared."""
@@ -90,7 +91,7 @@ class Devices:
 
     def is_early(self, node: ast.AST) -> bool:
         """Whether a place may be run before the accelerator has chosen the process's GPU."""
-        return self.known.program.frame(node) in self.early
+        return self.early.holds(node)
 
     def is_of_process(self, device: ast.expr) -> bool:
         """Whether all that a device's variable may hold are devices that the script chose, or the process's own."""
@@ -296,6 +297,25 @@ class Own:
         """The moves by an option that the accelerator does not ask, where it does not reach."""
         return Cpu(self.program, self.roles, self.tracer, access.reach, self.prepared).stranded(files, access)
 
+    def moved_early(self, early: EarlyCode, cpu: CpuSetting | None) -> tuple[ast.Call, ...]:
+        """What brings something to a GPU before the accelerator is there, but for what is prepared later."""
+        program, wishes = self.program, cpu.wishes if cpu is not None else frozenset[str]()
+        calls = [c for scope in early.scopes for c in program.calls_in(scope) if _may_go_to_a_gpu(c) and early.holds(c)]
+        known = Moves(program, self.roles, self.tracer, self.prepared, {program.path(c) for c in calls})
+        holds = OnGpu(program.once(Conditions), self.tracer, wishes).holds
+        devices = Destinations(program, self.roles, self.tracer, (), holds, lambda node: ())
+        moves = {m.call: m for m in known.found}
+
+        def goes_to_a_gpu(call: ast.Call) -> bool:
+            if any(holds(b.test) is (not is_body) for b, is_body in program.branches_round(call)):
+                return False
+            move = moves.get(call)
+            device = move.device if move is not None else _keyword(call, "device")
+            is_left = known.is_needless(move) if move is not None else device is None or program.flow.callees.get(call)
+            return not is_left and any(d.now in _GPUS for d in devices.resolved(devices.of(device)))
+
+        return tuple(sorted(filter(goes_to_a_gpu, calls), key=program.position))
+
     def _lattice(self) -> Lattice:
         return Lattice(self.program, self.roles, self.tracer, self.prepared, self._tensors())
 
@@ -359,7 +379,7 @@ def devices_of(
     back = sorted({*brought.read, *own_reads}, key=program.position)
     setting = Setting(ast.Constant(True)) if homemade is not None else cpu
     out_of_reach = () if by_hand else (*_out_of_reach(program, moves, files, access), *_elsewhere(program, files))
-    early = frozenset(_early(program, access.reach))
+    early = EarlyCode(program, access)
     return Devices(
         *(tracer, known, lattice, moves, needless, tuple(named), placed.fixed, out_of_reach, early),
         *(brought, homemade, tuple(back), read, setting, placed.options),
@@ -367,6 +387,7 @@ def devices_of(
         numbered=tuple(sorted(placed.numbered, key=program.position)),
         is_for_cuda=not by_hand and homemade is None and _is_for_cuda(own, files, cpu, moves, needless),
         is_unnamed=setting is None and not by_hand and not own.names_a_device(),
+        moved_early=own.moved_early(early, cpu),
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
     )
 
@@ -393,6 +414,16 @@ def _is_for_cuda(
     return any(map(asks, reached))
 
 
+def _may_go_to_a_gpu(call: ast.Call) -> bool:
+    """Whether a call moves something, or says where it makes it."""
+    is_move = isinstance(call.func, ast.Attribute) and methods.moves_to_device(call.func.attr)
+    return is_move or _keyword(call, "device") is not None
+
+
+def _keyword(call: ast.Call, name: str) -> ast.expr | None:
+    return next((k.value for k in call.keywords if k.arg == name), None)
+
+
 def _called(program: Program, node: ast.expr) -> frozenset[str]:
     return program.called(node) if isinstance(node, ast.Call) else frozenset()
 
@@ -413,18 +444,6 @@ def _elsewhere(program: Program, files: Collection[str]) -> Iterator[ast.expr]:
         is_run = program.path(call) not in files and program.frame(call) in program.reachable
         if is_run and "torch.device" in program.called(call) and any(gpu_texts(call)):
             yield call
-
-
-def _early(program: Program, reach: Reach) -> set[Scope]:
-    """The modules and functions whose code may run before the accelerator is there."""
-    queue = [s.root for s in program.reachable]
-    found: set[Scope] = set()
-    while queue:
-        scope = queue.pop()
-        if scope not in found and scope not in reach.homes and scope.parent not in reach.homes:
-            found.add(scope)
-            queue.extend(f for call in program.calls_in(scope) for f in program.flow.callees.get(call, ()))
-    return found
 
 
 def _has_come(move: Move, placed: Placed, prepared: Prepared) -> bool:

@@ -12,11 +12,11 @@ from accelify.codemod.libraries import names, vocabulary
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.preparing.reach import Reach
-from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.preparing.settings import Setting, Settings, negated
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.roles import Roles
 
@@ -43,17 +43,17 @@ class Cpu:
         self.reach = reach
         self.prepared = prepared
 
-    def find(self, files: Collection[str]) -> CpuSetting | None:
+    def find(self, files: Collection[str], *, by_branch: bool = False) -> CpuSetting | None:
         """The setting for `cpu=`; None where the script has no such option, or several, or it is not understood.
 
-        Several homes must have the same one, and have it from the beginning.
+        Several homes must have the same one, and have it from the beginning. by_branch: as `Settings` says.
         """
         named, moving = [*self._named(files)], [*self._moving()] if not self._always_moves(files) else []
         if any(self._terms(choice.test, _DEPTH) for choice in named):
             # A model that any GPU would get follows the device that its batches are brought to.
             moving = [choice for choice in moving if self._terms(choice.test, _DEPTH)]
         choices = [*named, *moving]
-        each = [self._of_home(home, choices) for home in self.reach.homes]
+        each = [self._of_home(home, choices, by_branch=by_branch) for home in self.reach.homes]
         known = [s for s in each if s is not None and not (isinstance(s.code, ast.Constant) and not s.code.value)]
         is_one = len(known) == len(each) and len({setting.text for setting in known}) == 1
         if not is_one or (len(known) > 1 and any(setting.after for setting in known)):
@@ -78,8 +78,8 @@ class Cpu:
         variables = [n for n in parts if isinstance(n, (ast.Name, ast.Attribute))]
         return {last_name(v) for v in variables if not isinstance(self.program.parent(v), ast.Attribute)}
 
-    def _of_home(self, home: Scope, choices: Iterable[ast.If | ast.IfExp]) -> CpuSetting | None:
-        settings = Settings(self.program, self.roles, self.tracer, self.reach, home)
+    def _of_home(self, home: Scope, choices: Iterable[ast.If | ast.IfExp], *, by_branch: bool) -> CpuSetting | None:
+        settings = Settings(self.program, self.roles, self.tracer, self.reach, home, by_branch=by_branch)
         run = self.program.run_from([home])
         found: dict[str, CpuSetting | None] = {}
         for choice in choices:
@@ -98,6 +98,8 @@ class Cpu:
         text = setting.text if setting is not None else ""
         before = found.get(text)
         wishes = frozenset(map(ast.unparse, terms)) | (before.wishes if before is not None else frozenset())
+        if setting is not None and settings.by_branch:
+            wishes |= {ast.unparse(negated(setting.code))}
         found[text] = CpuSetting(setting.code, setting.after, wishes) if setting is not None else None
 
     def _named(self, files: Collection[str]) -> Iterator[ast.If | ast.IfExp]:
@@ -201,14 +203,22 @@ class Cpu:
 
     def _always_moves(self, files: Collection[str]) -> bool:
         """Whether something goes to the GPU whatever the options say."""
+        calls = (c for c in self.program.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "cuda")
         return any(
-            isinstance(call.func, ast.Attribute)
-            and call.func.attr == "cuda"
-            and self.program.path(call) in files
+            self.program.path(call) in files
             and self.program.frame(call) in self.program.reachable
-            and not any(isinstance(a, (ast.If, ast.IfExp)) for a in self.program.ancestors(call))
-            for call in self.program.calls
+            and self._always_runs(call, frozenset())
+            for call in calls
         )
+
+    def _always_runs(self, node: ast.AST, inside: frozenset[Scope]) -> bool:
+        """Whether no condition decides if a node runs, nor if its function is called."""
+        frame = self.program.frame(node)
+        guard = main_guard(frame.root)
+        if any(isinstance(a, (ast.If, ast.IfExp)) and a is not guard for a in self.program.ancestors(node)):
+            return False
+        calls = [] if frame in inside else self.program.calls_of(frame)
+        return not calls or any(self._always_runs(c, inside | {frame}) for c in calls)
 
     def _terms(self, node: ast.expr, depth: int) -> list[ast.expr]:
         """What must hold besides that there is a GPU; nothing where that is not known."""
@@ -304,9 +314,7 @@ def _gives(statement: ast.stmt, model: str) -> bool:
 def _not_all(terms: list[ast.expr]) -> ast.expr:
     if len(terms) > 1:
         return ast.UnaryOp(ast.Not(), ast.BoolOp(ast.And(), terms))
-    term = terms[0]
-    is_negated = isinstance(term, ast.UnaryOp) and isinstance(term.op, ast.Not)
-    return term.operand if is_negated else ast.UnaryOp(ast.Not(), term)  # type: ignore[attr-defined]  # negated
+    return negated(terms[0])
 
 
 class NamedDevices:

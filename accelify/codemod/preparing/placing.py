@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from accelify.codemod.edits.values import Insert
 from accelify.codemod.preparing.preparing import Preparation
@@ -261,6 +262,84 @@ def body_start(body: list[ast.stmt]) -> ast.stmt:
         if not (is_text and index == 0) and not _is_future(statement):
             return statement
     return body[-1]
+
+
+class EarlyCode:
+    """The code of a run that may come before the accelerator: until then, the GPU of every process is the first one."""
+
+    def __init__(self, program: Program, access: Access) -> None:
+        self.program = program
+        self.access = access
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node may run before the accelerator is there, in the first round of any loop."""
+        frame = self.program.frame(node)
+        return frame in self.scopes and self._is_early(frame, node)
+
+    @cached_property
+    def scopes(self) -> frozenset[Scope]:
+        """The modules and functions that may begin to run before the accelerator is there."""
+        on_the_way = self.program.reachable.intersection([*self._created, *self._leading])
+        queue = [*(s.root for s in self.program.reachable), *on_the_way]
+        found: set[Scope] = set()
+        while queue:
+            scope = queue.pop()
+            if scope not in found:
+                found.add(scope)
+                early = (c for c in self.program.calls_in(scope) if self._is_early(scope, c))
+                queue.extend(f for call in early for f in self.program.flow.callees.get(call, ()))
+        return frozenset(found)
+
+    def _is_early(self, frame: Scope, node: ast.AST) -> bool:
+        """Whether a node of a scope that begins early may run early."""
+        if frame in self.access.shared_by:
+            return False
+        created = self._created.get(frame)
+        if created is not None:
+            return self._comes_before(node, created)
+        leading = self._leading.get(frame)
+        if not leading:
+            return True
+        is_before = any(self.program.before_end(node, call) for call in leading if call is not node)
+        return is_before and not any(self.program.is_after(node, self.program.statement(call)) for call in leading)
+
+    def _comes_before(self, node: ast.AST, created: Insert) -> bool:
+        if created.where == "after":
+            return self.program.before_end(node, created.node)
+        return not self.program.inside(node, created.node) and self.program.before(node, created.node)
+
+    @cached_property
+    def _created(self) -> dict[Scope, Insert]:
+        """The functions and modules that create the accelerator, and where."""
+        homes = ((home, self._frame(home)) for home in self.access.reach.homes)
+        return {frame: self.access.creation_edit(home, "") for home, frame in homes if frame is not None}
+
+    def _frame(self, home: Scope) -> Scope | None:
+        if home.kind != "class":
+            return home
+        return constructor(self.program, home) if self.access.after is None else self.program.frame(self.access.after)
+
+    @cached_property
+    def _leading(self) -> dict[Scope, list[ast.AST]]:
+        """The places of each function or module that may lead to the creation."""
+        found: dict[Scope, list[ast.AST]] = {}
+        done: set[Scope] = set()
+        queue = list(self._created)
+        while queue:
+            scope = queue.pop()
+            if scope in done:
+                continue
+            done.add(scope)
+            for place in self._calling(scope):
+                frame = self.program.frame(place)
+                found.setdefault(frame, []).append(place)
+                queue.append(frame)
+        return found
+
+    def _calling(self, scope: Scope) -> Iterator[ast.AST]:
+        """The calls of a function, and the places that hand it to others, which may call it."""
+        yield from self.program.flow.callers.get(scope, ())
+        yield from (node for node, function in self.program.flow.handed_on if function is scope)
 
 
 class Start:

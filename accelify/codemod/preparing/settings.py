@@ -26,15 +26,34 @@ class Setting:
         return ast.unparse(self.code)
 
 
-class Settings:
-    """Carry expressions from where a script reads them to where its accelerator is created."""
+def negated(node: ast.expr) -> ast.expr:
+    """`x` for `not x`, and `not x` for any other."""
+    is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    return node.operand if is_negated else ast.UnaryOp(ast.Not(), node)  # type: ignore[attr-defined]  # negated
 
-    def __init__(self, program: Program, roles: Roles, tracer: Tracer, reach: Reach, home: Scope | None = None) -> None:
+
+class Settings:
+    """Carry expressions from where a script reads them to where its accelerator is created.
+
+    by_branch: a flag that the branches of an `if` set is read as its condition, which is known before it.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        roles: Roles,
+        tracer: Tracer,
+        reach: Reach,
+        home: Scope | None = None,
+        *,
+        by_branch: bool = False,
+    ) -> None:
         self.program = program
         self.roles = roles
         self.tracer = tracer
         self.home = reach.homes[0] if len(reach.homes) == 1 else home
         self.guard = reach.guarded.get(self.home) if self.home is not None else None
+        self.by_branch = by_branch
         self.passed: set[tuple[Scope, str]] = set()
         self._after: list[ast.stmt] = []
 
@@ -67,7 +86,7 @@ class Settings:
             return None if value is None else ast.Subscript(value, node.slice, ast.Load())
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             operand = self._at_home(node.operand, depth)
-            return None if operand is None else ast.UnaryOp(node.op, operand)
+            return None if operand is None else negated(operand)
         if isinstance(node, ast.BoolOp):
             parts = self._all(node.values, depth)
             return None if parts is None else ast.BoolOp(node.op, parts)
@@ -93,6 +112,9 @@ class Settings:
             frames = {self.program.frame(w) for w in writes} - {home}  # `global args` may be set in the home itself
             if owner is not home and any(f.kind == "function" for f in frames):
                 return None
+            condition = self._condition_of(writes) if self.by_branch else None
+            if condition is not None:
+                return self._at_home(condition, depth - 1)
             return ast.Name(node.id, ast.Load()) if self._is_known_after(writes) else None
         if owner.kind != "function" or len(writes) != 1:
             return None
@@ -101,6 +123,27 @@ class Settings:
             return self._argument(owner, write.arg, depth - 1)
         value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
         return None if value is None else self._at_home(value, depth - 1)
+
+    def _condition_of(self, writes: list[ast.AST]) -> ast.expr | None:
+        """The condition that a flag says: `args.gpu >= 0` of `if args.gpu >= 0: cuda = True ... else: cuda = False`."""
+        given = {w: self.tracer.assigned(w) for w in writes if isinstance(w, ast.Name)}
+        flags = {w: v.value for w, v in given.items() if isinstance(v, ast.Constant) and isinstance(v.value, bool)}
+        if len(writes) != 2 or sorted(flags.values()) != [False, True]:
+            return None
+        first, last = sorted(flags, key=self.program.position)
+        choice = self.program.parent(self.program.statement(last))
+        if not isinstance(choice, ast.If) or self.program.parent(choice) is not self.frame_node:
+            return None
+        is_body = self.program.statement(last) in choice.body
+        other = choice.body if not is_body else self._block() if not choice.orelse else []
+        if self.program.statement(first) not in other:
+            return None
+        return choice.test if flags[last] is is_body else ast.UnaryOp(ast.Not(), choice.test)
+
+    @property
+    def frame_node(self) -> ast.AST | None:
+        """The node whose own block holds the statements among which the accelerator is created."""
+        return self.guard if self.guard is not None else self.frame.node if self.frame is not None else None
 
     def _is_known_after(self, writes: list[ast.AST]) -> bool:
         """Whether a name has its value from some statement of the home on; it is noted."""

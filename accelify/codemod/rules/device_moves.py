@@ -43,6 +43,12 @@ def find(script: Script) -> Iterator[Found]:
     for move in script.devices.moves:
         if move.call not in dropped:
             yield from _redirect(script, move)
+    for call in script.devices.moved_early:
+        message = (
+            "this goes to a GPU before the line that creates the accelerator, and so to the first GPU in every "
+            "process: move it below, into the function that trains"
+        )
+        yield Obstacle(NAME, script.path(call), call, message)
     for call in script.devices.stranded:
         choice = next(script.program.branches_round(call))[0]
         message = (
@@ -245,12 +251,6 @@ def _redirect(script: Script, move: Move) -> Iterator[Change | Remark]:
         return
     if is_number and (accelerator is None or inside_data):
         message = "this is one particular GPU, for every process: use the accelerator's device"
-        yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
-        return
-    if accelerator is None and script.devices.is_early(move.call):
-        message = (
-            "this may run before `Accelerator()`, and would then use the first GPU in every process: move it below"
-        )
         yield Remark(NAME, path, move.call, message, Tier.REVIEW, When.KEPT)
         return
     if accelerator is None or inside_data:

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.preparing.placing import Access, body_start
+from accelify.codemod.preparing.placing import Access, EarlyCode, body_start
 from tests.codemod.facts import Facts
 from tests.codemod.pairs import migrated
 from tests.codemod.training_scripts import training
@@ -135,3 +135,48 @@ def test_it_is_not_there_in_a_function_that_runs_before(call: str) -> None:
 def test_it_is_there_in_a_function_that_runs_after() -> None:
     found, facts = access(imports="def plot():\n    print(1)\nimport random", end="plot()")
     assert found.at(facts.call("print(1)")) == "accelerator"
+
+
+EARLY = """\
+import torch
+from torch import nn
+
+table = torch.zeros(3)
+
+def load():
+    return torch.ones(4)
+
+def train(data):
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for row in data:
+        model(row).sum().backward()
+        optimizer.step()
+
+def run():
+    data = load()
+    train(data)
+    return torch.eye(2)
+
+if __name__ == "__main__":
+    run()
+    torch.rand(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "is_early"),
+    [
+        ("torch.zeros(3)", True),
+        ("torch.ones(4)", True),
+        ("load()", True),
+        ("nn.Linear(4, 1)", False),
+        ("torch.eye(2)", False),
+        ("torch.rand(2)", False),
+    ],
+)
+def test_what_may_run_before_it_is_there(code: str, is_early: bool) -> None:
+    facts = Facts(EARLY)
+    early = EarlyCode(facts.program, facts.script.access)
+    assert [h.name for h in facts.script.reach.homes] == ["train"]
+    assert early.holds(facts[code]) is is_early

@@ -65,7 +65,7 @@ def rewrite_paths(
     exclusion: discover.Exclusion = discover.USUAL,
     cache: Cache = NO_CACHE,
 ) -> Batch:
-    """Rewrite the files that the paths mean; `progress` is told how many programs are done, and of how many."""
+    """Rewrite the files that the paths mean; `progress` is called with the number of programs done, and of all."""
     found = list(discover.find(paths, exclusion))
     looked = [_look(item, options.follow) for item in found]
     wanted = [item for item in looked if isinstance(item, str)]

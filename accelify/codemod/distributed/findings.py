@@ -23,7 +23,7 @@ class Distribution:
     questions whether it is the first. barriers, reductions (with the name reduced, and how): what all processes do
     together. samplers: loaders whose sampler shares the data out, with whether it shuffles. devices: where a process's
     number stands for its GPU. parameters: those of functions that are given one. synchronised: where
-    batch norms are told to look at all processes. kept: options that only files outside the program read, with these
+    batch norms use the batches of all processes. kept: options that only files outside the program read, with these
     files. foreign: what is not understood; one is enough to leave the script
     alone. known: all that is understood.
     """

@@ -96,7 +96,7 @@ class Launching(Conditions):
         if isinstance(node, (ast.Name, ast.Attribute)):
             key = self.key(node)
             if self.spawns and not self.runs_in_worker(node):
-                return None  # it means something else until a process is told its number
+                return None  # it means something else until a process knows its number
             return self.words.get(key) if key is not None else None
         if isinstance(node, ast.IfExp):
             truth = self.truth(node.test)

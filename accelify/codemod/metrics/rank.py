@@ -42,7 +42,7 @@ class Mark(Enum):
     DRAW = "drawn at random"
     RANK = "the number of the rank"
     CLOCK = "the time"
-    SIMULATION = "told by a simulation"
+    SIMULATION = "given by a simulation"
 
 
 _COUNTS = frozenset({Mark.ROWS, Mark.STEPS})

@@ -99,7 +99,7 @@ def _behind(script: Script, loop: Loop, source: ast.expr) -> Iterator[Remark]:
         read = ast.unparse(node)
         message = (
             f"`{read}` is set while the items of this loop are made{' (also {0})' if reads[1:] else ''}, and "
-            "`shard` takes an item for each process before it hands one on: most processes read what belongs to "
+            "`shard` takes an item for each process before it hands one on: most processes read the value of "
             "another's item here. Let the iterator yield it together with the item"
         )
         yield Remark(NAME, path, node, message, Tier.REVIEW, lines=(tuple(reads[1:]),), about=f"`{read}`")

@@ -73,7 +73,7 @@ _OWN = {
     ),
     About.LAST: (_OWN_BATCHES, Tier.ADVICE),
 }
-_SHARE = "this loop, called with a prepared loader, sees this process's shard only, and so do its sums"
+_SHARD = "{}, called with a prepared loader, sees this process's shard only, and so do its sums"
 
 
 def find(script: Script) -> Iterator[Remark]:
@@ -108,7 +108,7 @@ def find(script: Script) -> Iterator[Remark]:
     for number, length in Ends(script.metrics).find():
         message = (
             f"`{ast.unparse(number)}` counts this process's rounds and does not come to `{ast.unparse(length)}`, the "
-            "number of all processes' rounds: do after the loop what belongs to its end"
+            "number of all processes' rounds: move this code behind the loop"
         )
         yield Remark(NAME, script.path(number), number, message, Tier.REVIEW)
     for counter, picked in counted_off(script.metrics):
@@ -186,13 +186,13 @@ def _elsewhere(script: Script) -> Iterator[Remark]:
         frame = script.program.frame(node)
         if frame not in script.run.run or frame.generates:
             continue
-        for remark in _evaluation(script, node):
-            message, lines = remark.message.replace("this loop", "the loop in {0}"), (((script.path(node), node),),)
-            calls = _run_by_files(script, node)
+        calls = _run_by_files(script, node)
+        for remark in _evaluation(script, node, "the loop in {0}"):
+            lines = (((script.path(node), node),),)
             for call in (c for c in calls if c is not node):
-                yield replace(remark, path=script.path(call), node=call, message=message, lines=lines, once=True)
-            if not calls or node in calls:
-                yield remark
+                yield replace(remark, path=script.path(call), node=call, lines=lines, once=True)
+        if not calls or node in calls:
+            yield from _evaluation(script, node)
 
 
 def _gone_over(script: Script) -> Iterator[Remark]:
@@ -348,21 +348,21 @@ def _chooses_gpus(node: ast.AST) -> bool:
     return is_set and "CUDA_VISIBLE_DEVICES" in ast.unparse(node)
 
 
-def _evaluation(script: Script, loop: ast.For | ast.AsyncFor) -> Iterator[Remark]:
+def _evaluation(script: Script, loop: ast.For | ast.AsyncFor, named: str = "this loop") -> Iterator[Remark]:
     if not _iterates_a_loader(script, loop) or _goes_over_parts(script, loop) or script.run.experience.holds(loop.iter):
         return
     if not script.program.control_flow(loop).repeats(loop):
         return  # it takes one batch
     if script.prepared.is_loader_for_some(loop.iter):
-        yield Remark(NAME, script.path(loop), loop, _SHARE, Tier.REVIEW)
+        yield Remark(NAME, script.path(loop), loop, _SHARD.format(named), Tier.REVIEW)
     elif metrics := sorted(_metrics_in(script, loop)):
         message = (
-            f"this loop is not sharded, but {', '.join(metrics)} sums across processes by itself: sums and counts "
+            f"{named} is not sharded, but {', '.join(metrics)} sums across processes by itself: sums and counts "
             "come out N times as large, means are unchanged"
         )
         yield Remark(NAME, script.path(loop), loop, message, Tier.REVIEW)
     else:
-        message = "this loop is not sharded: every process evaluates all of the data, which is correct but no faster"
+        message = f"{named} is not sharded: every process evaluates all of the data, which is correct but no faster"
         yield Remark(NAME, script.path(loop), loop, message, Tier.ADVICE)
 
 

@@ -62,7 +62,7 @@ def without_gradients(program: Program, node: ast.AST) -> ast.With | ast.Functio
 
 
 class Losses:
-    """Look at how losses are put together."""
+    """Look at how losses are made up."""
 
     def __init__(self, program: Program, roles: Roles) -> None:
         self.program = program
@@ -228,6 +228,6 @@ def _is_total(rows: Sequence[Row | None]) -> bool:
 
 
 def _adds_up(call: ast.Call) -> bool:
-    """Whether a loss is told to add up."""
+    """Whether a loss adds up, rather than takes the mean."""
     given = {k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)}
     return given.get("reduction") == "sum" or (given.get("size_average") is False and given.get("reduce") is not False)

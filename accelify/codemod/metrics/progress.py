@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Collection, Iterator
+from functools import cached_property
 
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
@@ -203,9 +204,13 @@ class StepCounts:
 
     def _ends_training(self, number: ast.expr) -> bool:
         """Whether the training ends at the very number of steps that a schedule is made for."""
+        return not self._last_steps.isdisjoint(self._origins(number))
+
+    @cached_property
+    def _last_steps(self) -> frozenset[tuple[ast.AST, str]]:
+        """Where the numbers of steps at which the training ends come from."""
         stops = (*(limit.test for limit in self.limits()), *self.caps())
-        ends = {origin for stop in stops for origin in self._origins(stop)}
-        return not ends.isdisjoint(self._origins(number))
+        return frozenset(origin for stop in stops for origin in self._origins(stop))
 
     def _origins(self, node: ast.expr) -> Iterator[tuple[ast.AST, str]]:
         """Where the numbers in an expression come from, but for counts of steps: an option, or what was assigned."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accelify.codemod.distributed.findings import Distribution, Guards, is_part_of_a_name, reason_for
 from accelify.codemod.libraries import names
-from accelify.codemod.metrics.decisions import decided_apart, goes_by_size
+from accelify.codemod.metrics.decisions import decided_apart, goes_by_size, gradients_apart
 from accelify.codemod.metrics.rank import Mark
 from accelify.codemod.preparing.wrapped_training import WrappedTraining
 from accelify.codemod.script import Script
@@ -36,6 +36,7 @@ def obstacles_of(script: Script) -> Found:
     yield from _in_processes(program, training)
     yield from _without_a_loss(program)
     yield from _by_own_gradients(program, script.roles, script)
+    yield from _given_own_gradients(script)
     if script.wrapping is not None:
         passed = WrappedTraining(program, script.roles, script.tracer, training, script.wrapping).obstacles()
         yield from ((node, "unwrap", message) for node, message in passed)
@@ -223,6 +224,16 @@ def _by_own_gradients(program: Program, roles: Roles, script: Script) -> Iterato
                 'processes: use an optimizer, or average them with `accelerator.reduce(gradients, "mean")`'
             )
             yield call, "backward", message
+
+
+def _given_own_gradients(script: Script) -> Found:
+    """Gradients that the script assigns, or adds noise to, which no backward pass averages afterwards."""
+    message = (
+        "each process sets gradients from its own data or random numbers here, and nothing averages them across "
+        'processes: average them with `accelerator.reduce(gradients, "mean")`, or compute them with `backward`'
+    )
+    averaged_by_script = script.distribution is not None
+    yield from ((node, "backward", message) for node in gradients_apart(script.metrics) if not averaged_by_script)
 
 
 def _without_a_loss(program: Program) -> Iterator[tuple[ast.AST, str, str]]:

@@ -35,6 +35,11 @@ def extends(name: str) -> bool:
     return row is not None and bool(row.keeps)
 
 
+def changes_in_place(name: str) -> bool:
+    """Methods of tensors that change the tensor itself, by the name that torch gives them: `add_`, `copy_`."""
+    return name.endswith("_") and not name.endswith("__")
+
+
 def takes_apart(name: str) -> bool:
     """Methods that give parts of a text: `split`, `partition`."""
     return _row_has(table.member("string", name), Trait.TAKES_APART)

@@ -1,15 +1,18 @@
-"""What do the ranks decide each by itself, that they must decide alike: whether to take a step, and when to end?"""
+"""What do the ranks decide each by itself, that they must do alike: whether to take a step, with which gradients?"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
 
+from accelify.codemod.libraries import methods
 from accelify.codemod.metrics.facts import Measured, Metrics
 from accelify.codemod.metrics.rank import Mark
+from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Instance, Made
 
+_OWN_GRADIENTS = (Mark.BATCH, Mark.DRAW, Mark.SIMULATION)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Raise)
 
 
@@ -102,3 +105,40 @@ class _Steps:
         if function not in self._runs:
             self._runs[function] = not self.frames.isdisjoint(self.program.run_from([function]))
         return self._runs[function]
+
+
+def gradients_apart(metrics: Metrics) -> Iterator[ast.AST]:
+    """`p.grad = g`, `p.grad += g`, `p.grad.copy_(g)`, where `g` comes from a rank's own batch or its own draws."""
+    program = metrics.measured.program
+    for parsed in program.files:
+        for node in parsed.parents:
+            if (
+                any(_is_own_gradient(metrics, value) for value in _put_into_gradients(node))
+                and program.frame(node) in program.reachable
+            ):
+                yield node
+
+
+def _put_into_gradients(node: ast.AST) -> list[ast.expr]:
+    """What a statement or a call puts into gradients."""
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [node.value] if any(map(_is_gradient, targets)) else []
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return []
+    is_changed = methods.changes_in_place(node.func.attr) and _is_gradient(node.func.value)
+    return [*node.args, *(k.value for k in node.keywords)] if is_changed else []
+
+
+def _is_gradient(node: ast.expr) -> bool:
+    """`p.grad`, `p.grad.data`, `p.grad[0]`"""
+    while isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+        node = node.value
+    return isinstance(node, ast.Attribute) and node.attr == "grad"
+
+
+def _is_own_gradient(metrics: Metrics, value: ast.expr) -> bool:
+    """Whether ranks may give different values; what was computed from averaged gradients is the same on all."""
+    if any(origin.differs for origin in metrics.ranks.of(value).of(*_OWN_GRADIENTS)):
+        return True
+    return bool(metrics.ranks.rounds) and metrics.measured.program.once(Effects).of(value).draws

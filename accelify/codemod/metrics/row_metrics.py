@@ -404,7 +404,7 @@ def _weighs_rows_alike(program: Program, call: ast.Call) -> bool:
 def _is_written(statements: list[ast.stmt]) -> bool:
     """Whether something is changed in place by a method, as `x.add_(1)` does."""
     calls = [n.func for s in statements for n in ast.walk(s) if isinstance(n, ast.Call)]
-    return any(isinstance(f, ast.Attribute) and f.attr.endswith("_") for f in calls)
+    return any(isinstance(f, ast.Attribute) and methods.changes_in_place(f.attr) for f in calls)
 
 
 def _variable_of(node: ast.expr) -> str | None:

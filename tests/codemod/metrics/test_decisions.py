@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from accelify.codemod.metrics.decisions import decided_apart
+from accelify.codemod.metrics.decisions import decided_apart, gradients_apart
 from tests.codemod.facts import Facts
 from tests.codemod.training_scripts import STEP, script, training
 
@@ -127,3 +129,54 @@ def test_the_last_batches_of_a_stream_go_to_ranks_as_they_are(loader: str, found
     text = text.replace("DataLoader(rows, batch_size=2)", loader).replace("in loader", "in tqdm(loader)")
     facts = Facts(text.replace("import torch\n", "import torch\nfrom tqdm import tqdm\n", 1))
     assert len(list(decided_apart(facts.script.metrics))) == found
+
+
+OTHER = """\
+import torch
+from torch import nn
+model = nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+def sample():
+    x = torch.rand(8, 1)
+    return x, 2 * x
+for i in range(100):
+    x, y = sample()
+    grads = torch.autograd.grad(((model(x) - y) ** 2).mean(), model.parameters())
+    for p, g in zip(model.parameters(), grads):
+        p.grad = g
+    optimizer.step()
+for i in range(100):
+    x, y = sample()
+    ((model(x) - y) ** 2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("p.grad = g", 1),
+        ("p.grad.data.copy_(g.data)", 1),
+        ("p.grad += 0.1 * torch.randn_like(p)", 1),
+        ("p.grad = p.grad / loss.item()", 1),
+        ("p.grad = None", 0),
+        ("p.grad = p.grad.clamp(-1, 1)", 0),
+        ("p.grad.mul_(0.5)", 0),
+        ("p.grad = p.grad / len(loader)", 0),
+        ("p.grad = torch.zeros_like(p)", 0),
+        ("p.grad = p.grad + 0.01 * p", 0),
+        ("p.data = g", 0),  # another question
+    ],
+)
+def test_gradients_of_one_rank(line: str, found: int) -> None:
+    gradients = "torch.autograd.grad(model(x).sum(), list(model.parameters()))"
+    each = f"for p, g in zip(model.parameters(), {gradients}):\n    {line}\n"
+    step = STEP.replace("optimizer.step()", f"{each}optimizer.step()")
+    assert len(list(gradients_apart(training(step=step).script.metrics))) == found
+
+
+def test_gradients_from_draws() -> None:
+    facts = Facts(OTHER)
+    (place,) = gradients_apart(facts.script.metrics)
+    assert ast.unparse(place) == "p.grad = g"
+    assert [rule for _, rule, message in facts.verdict.obstacles if "sets gradients" in message] == ["backward"]

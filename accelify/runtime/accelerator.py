@@ -447,12 +447,13 @@ class Accelerator:
         """
         return self._metrics.trim(input_data)
 
-    def mean_for_metrics(self, mean: Any, function: Callable[..., Any], *rows: Any) -> Any:
-        """`mean`, which is `function(*rows)`, without the rows that were added to even out the last step.
+    def mean_for_metrics(self, mean: Any, function: Callable[..., Any], /, *rows: Any, **options: Any) -> Any:
+        """`mean`, which is `function(*rows, **options)`, without the rows that were added to even out the last step.
 
-        It is computed again, without gradients, where rows were added, and only there; of no rows it is zero.
+        It may be a sum over rows, too. It is computed again, without gradients, where rows were added, and only there;
+        of no rows it is zero.
         """
-        return self._metrics.mean(mean, function, rows)
+        return self._metrics.mean(mean, function, rows, options)
 
     # -- files
 

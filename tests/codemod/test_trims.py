@@ -57,7 +57,7 @@ def test_rows_are_trimmed_before_they_are_counted(adding: str, names: str) -> No
     [
         ("total += len(y); hits += (found == y).float().mean().item() * len(y)", "pass"),  # of no rows: nan
         ("total += loss.item()", "pass"),
-        ("size = len(y); total += size; hits += (found == y).sum()", "pass"),
+        ("size = len(y); total += size; hits += (found[size - 1] == y).sum()", "pass"),
     ],
 )
 def test_rows_stay_where_it_is_not_clear_what_is_counted(after: str, before: str) -> None:
@@ -93,7 +93,7 @@ AGAIN = "        loss = accelerator.mean_for_metrics(loss, criterion, out, y)\n"
         ("total += 2 * loss.data[0] * len(y)", "pass", "again"),
         ("total += loss.item() * x.size(0)", "loss = loss + 1", "told"),
         ("total += loss.item() * x.size(0); print(loss)", "pass", "told"),
-        ("total += loss.item() * x.size(0)", "criterion = nn.CrossEntropyLoss(ignore_index=0)", "told"),
+        ("total += loss.item() * x.size(0)", "criterion = nn.CrossEntropyLoss(ignore_index=0)", "again"),
         ("hits += 100 * (found == y).sum().item()", "pass", ""),
     ],
 )

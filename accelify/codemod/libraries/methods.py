@@ -152,6 +152,18 @@ def reorders(name: str) -> bool:
     return _row_has(table.member("tensor", name), Trait.REORDERS)
 
 
+def selects_rows(name: str) -> bool:
+    """Methods of a tensor that keep some of its values, or take them by their numbers: `index_select`."""
+    row = table.member("tensor", name)
+    return row is not None and row.rows is Rows.SELECTS
+
+
+def goes_along(name: str) -> bool:
+    """Methods of a tensor whose values depend on all along a dimension, in order: `cumsum`, `flip`."""
+    row = table.member("tensor", name)
+    return row is not None and row.rows is Rows.ALONG
+
+
 def may_share_memory(name: str) -> bool:
     """Methods of a tensor whose result may be the same memory: `view`, `detach`, `to`; not `clone`."""
     row = table.member("tensor", name)

@@ -134,9 +134,11 @@ returns=tensor rows=each device=arguments traits=view
 returns=tensor rows=each device=arguments traits=view+reorders
     torch <tensor>: adjoint moveaxis movedim permute swapaxes swapdims t transpose
 returns=tensor rows=each device=arguments
-    torch <tensor>: flip fliplr flipud repeat_interleave roll rot90 tile tril triu narrow_copy diagflat
+    torch <tensor>: fliplr repeat_interleave rot90 tile tril triu narrow_copy diagflat
     <tensor>: repeat
     torch: constant_pad_nd pixel_shuffle pixel_unshuffle channel_shuffle block_diag vander
+returns=tensor rows=along device=arguments
+    torch <tensor>: flip flipud roll
 returns=tensor rows=selects device=arguments traits=one_device
     torch <tensor>: gather index_select masked_select take take_along_dim
     <tensor>: __getitem__

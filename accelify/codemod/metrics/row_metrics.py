@@ -7,9 +7,10 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from accelify.codemod.libraries import methods, names, table, vocabulary
+from accelify.codemod.libraries import methods, table, vocabulary
 from accelify.codemod.libraries.row import Role, Row, Rows, Trait
 from accelify.codemod.metrics.empty_batches import takes_no_rows
+from accelify.codemod.metrics.recomputation import Recomputation, recomputation_of
 from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program
@@ -22,9 +23,9 @@ _DEPTH = 4
 class Summand:
     """What one batch gives to a sum that a loop makes."""
 
-    def __init__(self, program: Program, loop: ast.For | ast.AsyncFor) -> None:
+    def __init__(self, program: Program, around: ast.AST) -> None:
         self.program = program
-        self.loop = loop
+        self.around = around  # a loop over batches, or a function
 
     def is_of_rows(self, value: ast.expr, depth: int = _DEPTH) -> bool | None:
         """Whether it is a sum over the batch's rows; False for a mean or a count of batches, None where unclear."""
@@ -36,15 +37,17 @@ class Summand:
             return self.is_of_rows(value.value, depth)
         if isinstance(value, ast.Attribute):
             return True if methods.is_about(value.attr) else self.is_of_rows(value.value, depth)
+        if isinstance(value, ast.UnaryOp):
+            return self.is_of_rows(value.operand, depth)
         if isinstance(value, ast.BinOp):
             return self._calculated(value, depth)
         return self._called(value, depth) if isinstance(value, ast.Call) else None
 
     def _given(self, name: str, depth: int) -> bool | None:
-        """What a variable holds that the loop gives a value."""
+        """What a variable holds that the loop or function gives a value."""
         values = [
             node.value
-            for node in ast.walk(self.loop)
+            for node in ast.walk(self.around)
             if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
         ]
         kinds = {self.is_of_rows(value, depth - 1) for value in values} if depth else set()
@@ -68,8 +71,17 @@ class Summand:
         reduction = _Reduction.of(self.program, call)
         if reduction.is_said:
             return reduction.sums
+        if self._returns_sum(call, depth):
+            return True
         is_mean = bool(rows) and all(row.rows is Rows.MEAN or row.role is Role.LOSS for row in rows)
         return False if is_mean or vocabulary.is_name_of_a_loss(_last_name(call.func)) else None
+
+    def _returns_sum(self, call: ast.Call, depth: int) -> bool:
+        """Whether a function of the project's own surely returns a sum over rows."""
+        callees = self.program.flow.callees.get(call, ()) if depth else ()
+        returned = [(c, n.value) for c in callees for n in ast.walk(c.node) if isinstance(n, ast.Return)]
+        sums = [v is not None and Summand(self.program, c.node).is_of_rows(v, depth - 1) for c, v in returned]
+        return bool(sums) and all(sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +126,21 @@ def _last_name(function: ast.expr) -> str:
 class Trim:
     """Before `first`, a statement that adds up, `names` keep only the rows that count.
 
-    mean: the assignment of a loss that is added, a mean for each row or a sum: it is taken again without the others.
+    mean: a loss that is added, a mean for each row or a sum: it is taken again without the others.
     holds_means: whether a mean is added that was taken with them.
     skipped: runs of statements that fail where no row is left. rows: an expression that has these rows.
     parts: what is trimmed where it is summed, instead of the names, which other code needs whole.
-    batch_means: batches' means that are added, and that count without those rows, each with the assignment of it.
+    batch_means: batches' means and sums that are added, and that count without those rows, each with how.
     """
 
     first: ast.stmt
     names: tuple[str, ...]
-    mean: ast.Assign | None = None
+    mean: Recomputation | None = None
     holds_means: bool = False
     skipped: tuple[tuple[ast.stmt, ...], ...] = ()
     rows: str = ""
     parts: tuple[ast.expr, ...] = ()
-    batch_means: tuple[tuple[ast.Name, ast.Assign], ...] = ()
+    batch_means: tuple[tuple[ast.Name, Recomputation], ...] = ()
 
 
 def trim_of(
@@ -142,13 +154,26 @@ def trim_of(
     every = [s for name, listed in added_in(loop).items() if name in sums for s in listed]
     trim = _trim_of_rows(summand, every, updates)
     means = [s for s in every if _is_batch_mean(summand, s)]
-    if not means or any(isinstance(_added(s), ast.Constant) for s in every):  # are divided by the batches counted
-        return trim
-    found = [_said_again(summand, s, trim) for s in means]
-    taken = tuple(each for each in found if each is not None)
+    losses = [s for s in every if _is_batch_sum(summand, s)] if trim is None else []
+    if losses:  # which other code needs as they are
+        trim = _trim_of_rows(summand, [s for s in every if s not in losses], updates)
+    if means and any(isinstance(_added(s), ast.Constant) for s in every):  # are divided by the batches counted
+        return trim if not losses else None
+    apart = [*means, *losses]
+    found = {s: _said_again(summand, s, trim) for s in apart}
+    taken = tuple(each for each in found.values() if each is not None)
+    if any(found[s] is None for s in losses):
+        return None
     if trim is None:
-        return Trim(means[0], (), batch_means=taken) if len(taken) == len(every) else None
-    return replace(trim, batch_means=taken, holds_means=trim.holds_means or None in found)
+        return Trim(apart[0], (), batch_means=taken) if taken and len(taken) == len(every) else None
+    return replace(trim, batch_means=taken, holds_means=trim.holds_means or None in found.values())
+
+
+def _is_batch_sum(summand: Summand, statement: ast.AugAssign | ast.Assign) -> bool:
+    """Whether a batch's loss is added that is a sum over the rows: `loss.item()`."""
+    value = _added(statement)
+    is_loss = not _holds_rows(summand.program, value) and _variable_of(value) is not None
+    return is_loss and summand.is_of_rows(value) is True
 
 
 def _is_batch_mean(summand: Summand, statement: ast.AugAssign | ast.Assign) -> bool:
@@ -157,13 +182,13 @@ def _is_batch_mean(summand: Summand, statement: ast.AugAssign | ast.Assign) -> b
 
 def _said_again(
     summand: Summand, statement: ast.AugAssign | ast.Assign, trim: Trim | None
-) -> tuple[ast.Name, ast.Assign] | None:
-    """The loss in what is added, and the assignment of it, where that can be said again of fewer rows."""
+) -> tuple[ast.Name, Recomputation] | None:
+    """The loss in what is added, and how it is computed of fewer rows, where that can be said again."""
     name = _variable_of(_added(statement))
-    made = _assigned_of_rows(summand.program, summand.loop, name or "", statement)
+    again = _again(summand, name or "", statement)
     is_whole = trim is None or not trim.names or summand.program.before(statement, trim.first)
     loss = next((n for n in ast.walk(_added(statement)) if isinstance(n, ast.Name) and n.id == name), None)
-    return (loss, made) if made is not None and is_whole and loss is not None else None
+    return (loss, again) if again is not None and is_whole and loss is not None else None
 
 
 def _trim_of_rows(
@@ -186,7 +211,7 @@ def _trim_of_names(
     updates: Collection[ast.Call],
 ) -> Trim | None:
     """The variables to trim before the first sum; None where other code needs them whole."""
-    program, loop = summand.program, summand.loop
+    program, loop = summand.program, summand.around
     first = next(s for s in adding if not any(program.before(other, s) for other in adding if other is not s))
     updates = [u for u in updates if program.before(first, u)]
     rows = _Rows(program, loop, first)
@@ -211,7 +236,7 @@ def _trim_of_names(
             return None
     means = [*_means(summand, adding), *losses]
     taken = {_variable_of(side) for side in means}
-    mean = _taken_again(program, loop, taken.pop() or "", first, counted) if len(taken) == 1 else None
+    mean = _taken_again(summand, taken.pop() or "", first, counted) if len(taken) == 1 else None
     if losses and mean is None:
         return None
     skipped = () if is_safe else tuple(_runs(program.block(first), {program.statement(s) for s in counted_in}))
@@ -284,7 +309,7 @@ class _Rows:
     rows that are left, as all that they take is trimmed.
     """
 
-    def __init__(self, program: Program, loop: ast.For | ast.AsyncFor, first: ast.stmt) -> None:
+    def __init__(self, program: Program, loop: ast.AST, first: ast.stmt) -> None:
         self.program = program
         self.loop = loop
         self.first = first
@@ -362,49 +387,19 @@ def _is_of_all_rows(key: ast.expr) -> bool:
     return isinstance(first, ast.Constant) and isinstance(first.value, str)
 
 
-def _taken_again(
-    program: Program, loop: ast.For | ast.AsyncFor, name: str, first: ast.stmt, counted: set[ast.AST]
-) -> ast.Assign | None:
-    """`loss = criterion(output, target)`, if that can be said again of fewer rows, and nothing else needs it then."""
-    made = _assigned_of_rows(program, loop, name, first)
-    reads = program.frame(loop).reads.get(name, ())
-    return None if any(r not in counted and program.before(first, r) for r in reads) else made
+def _taken_again(summand: Summand, name: str, first: ast.stmt, counted: set[ast.AST]) -> Recomputation | None:
+    """How a loss is computed of the rows that count before the first sum, if nothing else needs it then."""
+    program = summand.program
+    reads = program.frame(summand.around).reads.get(name, ())
+    is_read = any(r not in counted and program.before(first, r) for r in reads)
+    return None if is_read else _again(summand, name, first)
 
 
-def _assigned_of_rows(program: Program, loop: ast.For | ast.AsyncFor, name: str, first: ast.stmt) -> ast.Assign | None:
-    """`loss = criterion(output, target)`, if a statement of its block can say it again of fewer rows."""
-    block = program.block(first)
-    writes = [w for w in program.frame(loop).writes.get(name, ()) if program.inside(w, loop)]
-    made = program.statement(writes[0]) if len(writes) == 1 else None
-    if not isinstance(made, ast.Assign) or made not in block or not isinstance(made.value, ast.Call):
-        return None
-    call = made.value
-    if not isinstance(made.targets[0], ast.Name) or not _weighs_rows_alike(program, call):
-        return None
-    given = [a.id for a in call.args if isinstance(a, ast.Name)]
-    if call.keywords or len(given) != len(call.args) or len(given) != 2:
-        return None
-    between = block[block.index(made) + 1 : block.index(first)]
-    return None if names_written_in(*between) & {name, *given} or _is_written(between) else made
+def _again(summand: Summand, name: str, at: ast.stmt) -> Recomputation | None:
+    def is_of_batch(value: ast.expr) -> bool:
+        return summand.is_of_rows(value) is not None
 
-
-def _weighs_rows_alike(program: Program, call: ast.Call) -> bool:
-    """Whether a library's loss is called, or a module of it that was made without weights for its classes."""
-    made = [v for v in program.values(call.func) if isinstance(v, Made)]
-    made_by = [v.node for v in made if isinstance(v.node, ast.Call) and names.is_loss(v.name)]
-    if len(made_by) < len(made) or any(c.args for c in made_by):
-        return False
-    rows = program.once(Kinds).called(call) or ()
-    is_loss = bool(made) or (bool(rows) and all(row.role is Role.LOSS for row in rows))
-    return is_loss and not any(
-        k.arg is None or k.arg in ("weight", "ignore_index", "reduce") for c in [call, *made_by] for k in c.keywords
-    )
-
-
-def _is_written(statements: list[ast.stmt]) -> bool:
-    """Whether something is changed in place by a method, as `x.add_(1)` does."""
-    calls = [n.func for s in statements for n in ast.walk(s) if isinstance(n, ast.Call)]
-    return any(isinstance(f, ast.Attribute) and methods.changes_in_place(f.attr) for f in calls)
+    return recomputation_of(summand.program, summand.around, name, at, is_of_batch)
 
 
 def _variable_of(node: ast.expr) -> str | None:

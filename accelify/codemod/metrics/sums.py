@@ -31,8 +31,8 @@ class Reduction:
 
     how: `sum`, `mean` for what the script divides by the number of batches that one process takes, `max` or `min`.
     condition: when the loop goes over a shared loader at all; None for always. training: when it trains, of a loop that
-    is sharded in whole batches otherwise; a mean then is a sum where it does not. too_many: what a sum is divided by,
-    though it counts what the loop leaves out at its end.
+    is sharded in whole batches otherwise; a mean then is a sum where it does not. wholes: what a sum is divided by that
+    the loop has not counted. leaves_out_its_end: whether these count what the loop leaves out at its end.
     """
 
     loop: Loop
@@ -41,7 +41,8 @@ class Reduction:
     how: str
     condition: str | None
     training: str | None = None
-    too_many: tuple[ast.expr, ...] = ()
+    wholes: tuple[ast.expr, ...] = ()
+    leaves_out_its_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,8 @@ class Sums:
                 tuple(names),
                 how,
                 condition,
-                too_many=tuple(w for n in names if n in found and drops and how == "sum" for w in found[n].wholes),
+                wholes=tuple(w for n in names if n in found and how == "sum" for w in found[n].wholes),
+                leaves_out_its_end=drops,
             )
             for (how, anchor), names in grouped.items()
         ]

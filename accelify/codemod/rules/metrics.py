@@ -43,6 +43,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
 from accelify.codemod.metrics.batch_evaluations import Collected, ShardedEvaluation
 from accelify.codemod.metrics.meters import Metered
+from accelify.codemod.metrics.recomputation import Recomputation
 from accelify.codemod.metrics.row_metrics import Trim
 from accelify.codemod.metrics.sums import Reduction
 from accelify.codemod.result import Tier
@@ -67,7 +68,7 @@ def find(script: Script) -> Iterator[Change | Remark]:
         trim = script.metrics.trim(reduction)
         edits: list[Edit] = [Insert(reduction.anchor, "after", _statement(reduction, accelerator), order=order)]
         if trim is not None:
-            edits.extend(_trimming(trim, accelerator))
+            edits.extend(_trimming(trim, accelerator, script.program.parsed(reduction.loop).text))
         parts = trim.parts if trim is not None else ()
         edits.extend(_trimmed(part, accelerator) for part in parts)
         yield Change(
@@ -78,17 +79,32 @@ def find(script: Script) -> Iterator[Change | Remark]:
             edits=tuple(edits),
             tier=Tier.REVIEW,
         )
-        for whole in reduction.too_many[:1]:
-            message = (
-                "this counts the rows that `drop_last` leaves out, on N processes those of up to N - 1 batches more: "
-                "divide by the rows that the loop has counted"
-            )
-            if script.prepared.is_sharded_sequence(reduction.loop):
-                message = (
-                    "this counts all batches, but on N processes the loop leaves out up to N - 1 at its end, because "
-                    "the ranks take equal numbers of them: divide by what the loop has counted"
-                )
-            yield Remark(NAME, script.path(whole), whole, message, Tier.REVIEW)
+        for whole in reduction.wholes:
+            message = _miscounted(script, reduction, trim, whole)
+            if message:
+                yield Remark(NAME, script.path(whole), whole, message, Tier.REVIEW)
+                break
+
+
+def _miscounted(script: Script, reduction: Reduction, trim: Trim | None, whole: ast.expr) -> str:
+    """Why a sum is not of just those rows that it is divided by; nothing where it is."""
+    is_sequence = script.prepared.is_sharded_sequence(reduction.loop)
+    if reduction.leaves_out_its_end and is_sequence:
+        return (
+            "this counts all batches, but on N processes the loop leaves out up to N - 1 at its end, because "
+            "the ranks take equal numbers of them: divide by what the loop has counted"
+        )
+    if reduction.leaves_out_its_end:
+        return (
+            "this counts the rows that `drop_last` leaves out, on N processes those of up to N - 1 batches more: "
+            "divide by the rows that the loop has counted"
+        )
+    if trim is None and not is_sequence and not isinstance(whole, ast.Constant):
+        return (
+            f"this counts each row once, but `{reduction.names[0]}` on N processes also has those that are repeated to "
+            "fill the last step of an epoch: divide by the rows that the loop has counted"
+        )
+    return ""
 
 
 def _sharded(script: Script, evaluation: ShardedEvaluation) -> Change:
@@ -165,10 +181,10 @@ def _shown(script: Script, evaluation: ShardedEvaluation) -> Iterator[Remark]:
         yield Remark(NAME, script.path(read), read, message, Tier.ADVICE, shows=shows)
 
 
-def _trimming(trim: Trim, accelerator: str) -> Iterator[Edit]:
+def _trimming(trim: Trim, accelerator: str, source: str) -> Iterator[Edit]:
     """What leaves out, before the first sum, the rows that are repeated."""
-    yield from (_mean_again(name, made, accelerator) for name, made in trim.batch_means)
-    lines = [] if trim.mean is None else [_taken_again(trim.mean, accelerator)]
+    yield from (_mean_again(name, again, accelerator, source) for name, again in trim.batch_means)
+    lines = [] if trim.mean is None else [_taken_again(trim.mean, accelerator, trim.first.col_offset, source)]
     if trim.names:
         names = ", ".join(trim.names)
         value = f"({names})" if len(trim.names) > 1 else names
@@ -185,26 +201,21 @@ def _trimmed(part: ast.expr, accelerator: str) -> Replace:
     return Replace(part, trimmed, keeps=(part,), reads=(accelerator.split(".")[0],))
 
 
-def _mean_again(loss: ast.Name, mean: ast.Assign, accelerator: str) -> Replace:
+def _mean_again(loss: ast.Name, again: Recomputation, accelerator: str, source: str) -> Replace:
     """`accelerator.mean_for_metrics(loss, criterion, output, target)`, where the loss is added."""
-    assert isinstance(mean.value, ast.Call)
-    code = f"{accelerator}.mean_for_metrics({_said(mean)})"
-    parts = (mean.value.func, *mean.value.args)
-    reads = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
+    code = f"{accelerator}.mean_for_metrics({_said(again, source)})"
     made = partial(snippets.coded, code=code)
-    return Replace(loss, made, keeps=(loss,), reads=(accelerator.split(".")[0], *sorted(reads)))
+    return Replace(loss, made, keeps=(loss,), reads=(accelerator.split(".")[0], *sorted(again.reads)))
 
 
-def _taken_again(mean: ast.Assign, accelerator: str) -> str:
+def _taken_again(again: Recomputation, accelerator: str, indent: int, source: str) -> str:
     """`loss = accelerator.mean_for_metrics(loss, criterion, output, target)`."""
-    name = ast.unparse(mean.targets[0])
-    return snippets.call_statement(name, f"{accelerator}.mean_for_metrics", _said(mean), mean.col_offset)
+    return snippets.call_statement(again.name, f"{accelerator}.mean_for_metrics", _said(again, source), indent)
 
 
-def _said(mean: ast.Assign) -> str:
+def _said(again: Recomputation, source: str) -> str:
     """`loss, criterion, output, target`."""
-    assert isinstance(mean.value, ast.Call)
-    return ", ".join(map(ast.unparse, [mean.targets[0], mean.value.func, *mean.value.args]))
+    return snippets.quoted_as(source, ", ".join((again.name, again.function, *again.given)))
 
 
 def _of_whom(script: Script, reduction: Reduction, trim: Trim | None) -> str:

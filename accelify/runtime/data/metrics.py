@@ -100,15 +100,16 @@ class Metrics:
             _warn_of_untrimmed(sys._getframe(2), values, step.rows[rank], step.valid[rank])
         return trimmed
 
-    def mean(self, mean: Any, function: Callable[..., Any], rows: Sequence[Any]) -> Any:
+    def mean(self, mean: Any, function: Callable[..., Any], rows: Sequence[Any], options: dict[str, Any]) -> Any:
         """The function's mean over this rank's rows that count: the given one where all do, zero where none does."""
         step, rank = self._passes.step, self._world.rank
         if step is None or step.rows is None or step.rows[rank] == step.valid[rank]:
             return mean
         if not step.valid[rank]:
-            return mean.detach() * 0
+            return (mean.detach() if isinstance(mean, torch.Tensor) else mean) * 0
         with torch.no_grad():
-            return function(*_trim_rows(tuple(rows), step, rank))
+            rows, options = _trim_rows((tuple(rows), options), step, rank)
+            return function(*rows, **options)
 
 
 _AFTER_LOOP = (

@@ -27,6 +27,7 @@ from tests.codemod.training_scripts import STEP, training
         ("F.mse_loss(x, y, reduction='none')", None),
         ("torch.nn.MSELoss(size_average=False)(x, y).item()", True),
         ("dice_loss(x, y)", False),
+        ("-0.5 * torch.sum(x)", True),
         ("unknown(x)", None),
         ("unknown", None),
     ],
@@ -123,28 +124,41 @@ def test_what_is_not_clearly_of_the_rows_is_not_trimmed(between: str) -> None:
     assert trimmed(f"n += len(y)\n{between}\ncorrect += (found == y).sum().item()") is None
 
 
+OWN_LOSSES = """\
+total_of = nn.MSELoss(reduction='sum')
+def apart(out, y):
+    far = nn.functional.mse_loss(out, y, reduction="sum")
+    spread = -0.5 * torch.sum(1 + out - out.exp())
+    return far + 2 * spread
+def noise(out):
+    return torch.randn_like(out).sum()
+"""
+
+
 @pytest.mark.parametrize(
     ("lost", "added", "taken"),
     [
-        ("F.mse_loss(out, y, reduction='sum')", "correct += lost.item()", None),  # a keyword: not said again
+        ("nn.functional.mse_loss(out, y, reduction='sum')", "correct += lost.item()", "lost"),
         ("total_of(out, y)", "correct += lost.item()", "lost"),
         ("total_of(out, y)", "correct += lost.item()\nn += len(y)", "lost"),
         ("total_of(out, y)", "correct = correct + lost.detach()", "lost"),
         ("total_of(out, y)", "correct += lost.item()\nuse(lost)", None),
         ("total_of(out, y)", "correct += lost.item() / 2\nn += len(y)", None),
-        ("out.sum()", "correct += lost.item()\nn += len(y)", None),
+        ("out.sum()", "correct += lost.item()\nn += len(y)", "lost"),
+        ("apart(out, y)", "correct += lost.item()", "lost"),
+        ("apart(out, y) + noise(out)", "correct += lost.item()", None),
     ],
 )
 def test_a_sum_over_rows_is_taken_again(lost: str, added: str, taken: str | None) -> None:
     facts = training(
-        before="total_of = nn.MSELoss(reduction='sum')",
+        before=OWN_LOSSES,
         epoch="correct, n = 0, 0",
         step=f"out = model(x)\nlost = {lost}\n{STEP}{added}\n",
         end_of_epoch="print(correct / 5, n)",
     )
     found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
-    made = found.mean if found is not None else None
-    assert (None if made is None else ast.unparse(made.targets[0])) == taken
+    again = found.mean if found is not None else None
+    assert (None if again is None else again.name) == taken
 
 
 @pytest.mark.parametrize(
@@ -169,3 +183,16 @@ def test_the_mean_of_a_batch_is_taken_again_where_it_is_added(lost: str, added: 
     found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
     assert (None if found is None else [name.id for name, _ in found.batch_means]) == taken
     assert found is None or found.holds_means is (taken == [])
+
+
+@pytest.mark.parametrize("lost", ["total_of(out, y)", "apart(out, y)", "((out - y) ** 2).sum()"])
+def test_a_sum_over_rows_that_is_shown_too_is_taken_again_where_it_is_added(lost: str) -> None:
+    facts = training(
+        before=OWN_LOSSES,
+        epoch="correct, n = 0, 0",
+        step=f"out = model(x)\nlost = {lost}\n{STEP}correct += lost.item()\nprint(lost)\n",
+        end_of_epoch="print(correct / 5)",
+    )
+    found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct"])
+    assert found is not None
+    assert [name.id for name, _ in found.batch_means] == ["lost"]

@@ -197,12 +197,12 @@ def test_a_sum_that_the_module_keeps(read: str, how: str) -> None:
 )
 def test_a_divisor_that_counts_what_the_loader_drops(drops: str, read: str, is_too_many: bool) -> None:
     found = Facts(KEPT.format(drops=drops, read=read)).script.metrics.reductions
-    assert any(r.too_many for r in found) is is_too_many
+    assert any(r.wholes and r.leaves_out_its_end for r in found) is is_too_many
 
 
 def test_a_sum_of_the_loop_is_no_such_divisor() -> None:
     text = KEPT.format(drops=", drop_last=True", read="kept").replace("kept = total", "kept = total / n")
-    assert not any(r.too_many for r in Facts(text).script.metrics.reductions)
+    assert not any(r.wholes and r.leaves_out_its_end for r in Facts(text).script.metrics.reductions)
 
 
 GENERATED = """\
@@ -241,4 +241,4 @@ for epoch in range(2):
 def test_a_divisor_that_counts_the_batches_of_a_round_left_out(items: str, read: str, is_too_many: bool) -> None:
     found = Facts(GENERATED.format(items=items, read=read)).script.metrics.reductions
     assert found
-    assert any(r.too_many for r in found) is is_too_many
+    assert any(r.wholes and r.leaves_out_its_end for r in found) is is_too_many

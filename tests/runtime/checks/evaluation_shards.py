@@ -6,6 +6,7 @@ import warnings
 import numpy
 import pytest
 import torch
+from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from accelify.runtime import Accelerator
@@ -179,12 +180,17 @@ def a_mean_is_taken_again_without_the_rows_that_were_added(accelerator):
         for split in (False, True):
             worker = Accelerator(split_batches=split)
             loader = worker.prepare(DataLoader(TensorDataset(torch.arange(float(rows))), batch_size=4))
-            total = 0.0
+            total = squares = count = 0.0
             for (x,) in loader:
                 mean = x.mean()
                 again = worker.mean_for_metrics(mean, torch.mean, x)
                 total += again.item() * len(worker.trim_for_metrics(x))
+                lost = functional.mse_loss(x, 0 * x, reduction="sum")
+                squares += worker.mean_for_metrics(lost, functional.mse_loss, x, target=0 * x, reduction="sum").item()
+                count += worker.mean_for_metrics(len(x), len, x)
             assert worker.reduce(total, "sum") == pytest.approx(sum(range(rows)))
+            assert worker.reduce(squares, "sum") == pytest.approx(sum(n * n for n in range(rows)))
+            assert worker.reduce(count, "sum") == rows
             assert worker.mean_for_metrics(mean, torch.mean, x) is mean
 
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from accelify.codemod.libraries import methods, table, vocabulary
+from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Role, Row, Rows, Trait
 from accelify.codemod.metrics.empty_batches import takes_no_rows
 from accelify.codemod.metrics.recomputation import Recomputation, recomputation_of
@@ -296,10 +296,16 @@ def _is_of_each_row(program: Program, call: ast.Call) -> bool:
 
 
 def _means(summand: Summand, adding: Sequence[ast.stmt]) -> list[ast.expr]:
-    """The factors in what is added that are no sums over rows: `loss.item()` of `loss.item() * len(y)`."""
+    """The factors in what is added that were taken of all rows before: `loss.item()` of `loss.item() * len(y)`."""
     nodes = [n for s in adding for n in ast.walk(s) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
     factors = [side for n in nodes for side in (n.left, n.right)]
-    return [f for f in factors if not isinstance(f, (ast.Constant, ast.BinOp)) and not summand.is_of_rows(f)]
+    return [
+        f
+        for f in factors
+        if not isinstance(f, (ast.Constant, ast.BinOp))
+        and not summand.is_of_rows(f)
+        and not _holds_rows(summand.program, f)
+    ]
 
 
 class _Rows:
@@ -435,10 +441,42 @@ def _has_rows(program: Program, node: ast.AST) -> bool:
     if isinstance(parent, ast.Call) and parent.func is node:
         return False
     if isinstance(parent, ast.Attribute):
-        return not (methods.leaves_the_graph(parent.attr) and not _is_compared(program, parent))
+        return not methods.leaves_the_graph(parent.attr) or _is_compared(program, parent) or _is_output(program, node)
     if isinstance(parent, ast.Subscript):
         return parent.value is node and _is_of_all_rows(parent.slice)
     return isinstance(parent, (ast.Call, ast.Compare))
+
+
+def _is_output(program: Program, name: ast.Name, depth: int = _DEPTH) -> bool:
+    """Whether a variable holds what a model gives for the rows, and no loss."""
+    frame = program.frame(name)
+    made = [program.statement(w) for w in program.reaching(name, frame.writes.get(name.id, []))]
+    is_loss = any(_is_backpropagated(program, read) for read in frame.reads.get(name.id, ()))
+    return (
+        bool(made)
+        and not is_loss
+        and all(isinstance(m, ast.Assign) and _gives_rows(program, m.value, depth) for m in made)
+    )
+
+
+def _gives_rows(program: Program, value: ast.expr, depth: int) -> bool:
+    """`model(x)`, `torch.sigmoid(model(x))`."""
+    if isinstance(value, ast.Name):
+        return depth > 0 and _is_output(program, value, depth - 1)
+    if not isinstance(value, ast.Call):
+        return False
+    rows = rows_of(program, value)
+    if rows and all(row.rows is Rows.EACH or row.has(Trait.SAME_VALUES) for row in rows):
+        inner = object_of(program, value) or next(iter(value.args), None)
+        return inner is not None and _gives_rows(program, inner, depth)
+    named = {v.name for v in program.values(value.func) if isinstance(v, Made)}
+    is_loss = any(map(names.is_loss, named)) or vocabulary.is_name_of_a_loss(_last_name(value.func))
+    return "module" in program.once(Kinds).of(value.func) and not is_loss
+
+
+def _is_backpropagated(program: Program, read: ast.AST) -> bool:
+    parent = program.parent(read)
+    return isinstance(parent, ast.Attribute) and parent.attr == "backward"
 
 
 def _averages(program: Program, node: ast.AST) -> bool:

@@ -57,6 +57,35 @@ def test_names_that_keep_only_the_rows_that_count() -> None:
     assert set(names) == {"out", "y"}
 
 
+@pytest.mark.parametrize(
+    "added",
+    [
+        "correct += (out.detach().argmax(1) == y).sum().item()",
+        "correct += measure(out.detach(), y) * len(y)",
+        "correct += measure(torch.sigmoid(out.detach()).cpu().numpy(), y) * len(y)",
+    ],
+)
+def test_an_output_that_is_detached_has_rows(added: str) -> None:
+    assert set(trimmed(added) or ()) == {"out", "y"}
+
+
+def test_a_loss_that_is_detached_has_none() -> None:
+    assert trimmed("n += len(y)\ncorrect += measure(loss.detach())") is None
+
+
+def test_a_mean_is_taken_again_beside_a_metric_of_the_rows() -> None:
+    facts = training(
+        before="mean_of = nn.MSELoss()",
+        epoch="correct, n = 0, 0",
+        step=f"out = model(x)\nlost = mean_of(out, y)\n{STEP}"
+        "n += lost.item() * len(y)\ncorrect += measure(out.detach(), y) * len(y)\n",
+        end_of_epoch="print(correct, n)",
+    )
+    found = trim_of(facts.program, facts.script.metrics.shared_loops[0], ["correct", "n"])
+    assert found is not None
+    assert (found.mean is not None, found.holds_means) == (True, False)
+
+
 def test_what_is_read_after_that_is_not_trimmed() -> None:
     assert trimmed("correct += (out.argmax(1) == y).sum().item()\nuse(out)") is None
 

@@ -52,6 +52,7 @@ class Pass:
     name: str = "Dataset"
     length: int | None = None
     by_batch: bool = False
+    prepared: bool = False  # by Hugging Face Accelerate, whose loaders give every process whole batches, too
     at: str | None = None
     batches: list[tuple[Any, ...] | None] = field(default_factory=list)
     is_over: bool = False
@@ -175,6 +176,7 @@ class Trace:
     draws: list[Draw] = field(default_factory=list)
     seeds: list[tuple[str, str, str | None]] = field(default_factory=list)
     shards: list[str | None] = field(default_factory=list)
+    states: list[str | None] = field(default_factory=list)  # of everything prepared, saved by `save_state`
     replaced: list[str] = field(default_factory=list)
     settings: list[tuple[int, dict[str, str]]] = field(default_factory=list)  # what changed, by backward pass
     samples: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # what stands for those first fetched
@@ -294,6 +296,8 @@ class _Reader:
             trace.seeds.append((event["stream"], event["value"], event["at"]))
         elif kind == "shard":
             trace.shards.append(event["at"])
+        elif kind == "state":
+            trace.states.append(event["at"])
         elif kind == "stopped":
             trace.stopped_after, trace.unreached = event["steps"], tuple(event["unreached"])
         elif kind == "sample":

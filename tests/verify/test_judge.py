@@ -326,3 +326,19 @@ def test_samples_that_a_rank_makes_for_itself_are_its_own_where_it_sees_all_of_t
     assert data.samples(replace(whole, launched=whole.many).as_launched).status is Status.NATURE
     sharded = evidence(original, made(0, (0, 1)), made(1, (2, 3)))
     assert data.samples(sharded).status is Status.DIFFERS
+
+
+def test_a_state_in_files_of_a_librarys_own_is_compared_by_the_call() -> None:
+    original, once = traced(states=["a.py:7", "a.py:7"]), traced(states=["a.py:7"])
+    row = outputs.checkpoints(evidence(original, original, original))
+    assert (row.status, row.words) == (Status.HOLDS, "2 states saved by `save_state`, in files of the library's own")
+    row = outputs.checkpoints(evidence(original, once, once))
+    assert (row.status, row.words, row.at) == (Status.DIFFERS, "`save_state` is called 1 time for 2", "a.py:7")
+
+
+def test_batches_of_a_loader_that_accelerate_prepared_are_whole_ones_too() -> None:
+    original = traced(passes=passing((0, 1), (2, 3), prepared=True))
+    ranks = [traced(rank, passes=passing(rows)) for rank, rows in enumerate(((0, 1), (2, 3)))]
+    row = launched.batches(evidence(original, *ranks, notes=("a.py:3: something else",)))
+    assert row.status is Status.HOLDS
+    assert row.words.endswith("as the original does on 2 processes")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any  # torch's loader iterators are private and untyped
 
 import torch
@@ -48,6 +49,7 @@ class Samples:
             name=type(dataset).__name__,
             length=length,
             by_batch=_is_divided_by_batch(),
+            prepared=any(frame.f_code.co_filename.endswith("accelerate/data_loader.py") for frame in _frames()),
             at=self._recorder.place(),
         )
 
@@ -142,12 +144,17 @@ def _take_whole(samples: Samples, whole: Sequence[int]) -> None:
 
 def _is_divided_by_batch() -> bool:
     """Whether every rank runs the whole loader, and the runtime keeps a part of each batch."""
-    frame = sys._getframe(1)
+    return any(
+        frame.f_code.co_name == "__iter__" and type(frame.f_locals.get("self")).__name__ == "ByBatch"
+        for frame in _frames()
+    )
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "__iter__" and type(frame.f_locals.get("self")).__name__ == "ByBatch":
-            return True
-        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
-    return False
+        yield frame
+        frame = frame.f_back
 
 
 def _plain(indices: Any) -> list[Any] | None:

@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any  # checkpoints hold anything
 
 import torch
@@ -22,6 +23,10 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 SYSTEM = ("/dev/", "/proc/", "/sys/")
 # A checkpoint with more leaves than this is compared by its first ones.
 LEAVES = 5000
+
+
+# Where states of everything prepared are saved, each library's in files of its own.
+SAVES_STATES = ("accelify/runtime/accelerator.py", "accelerate/accelerator.py")
 
 
 class Refused(PermissionError):
@@ -51,6 +56,7 @@ class Writes:
             "os.symlink": lambda source, target, *_: self.written(target, "symlink"),
         }
         self._is_inside = False
+        self._state: FrameType | None = None  # the last call of `save_state`
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """The audit hook itself."""
@@ -91,7 +97,21 @@ class Writes:
         self._guard(absolute, os.fsdecode(path))
         if how != "mkdir" and absolute.startswith(self._root):
             self._reach.wrote(absolute)
-        self._recorder.write("write", path=self._named(path), how=how, at=self._recorder.place(), **more)
+        if not self.is_of_state():
+            self._recorder.write("write", path=self._named(path), how=how, at=self._recorder.place(), **more)
+
+    def is_of_state(self) -> bool:
+        """Whether `save_state` is under way, whose files are the library's own; each call is recorded once."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_name == "save_state" and frame.f_code.co_filename.endswith(SAVES_STATES):
+                if frame is not self._state:
+                    self._state = frame
+                    self._recorder.write("state", at=self._recorder.place())
+                    self._reach.came_to(CHECKPOINTS)
+                return True
+            frame = frame.f_back
+        return False
 
     def _absolute(self, path: Any) -> str:
         name = os.path.abspath(os.fsdecode(path))
@@ -140,7 +160,7 @@ def install(
             path = _name_of(file, writes)
         save(thing, file, *rest, **options)
         reach.came_to(CHECKPOINTS)
-        if not looks_into:
+        if not looks_into or writes.is_of_state():
             return
         leaves = [leaf for _, leaf in zip(range(LEAVES), _leaves(thing, "", sketcher), strict=False)]
         recorder.write("checkpoint", path=path, at=recorder.place(), leaves=leaves)

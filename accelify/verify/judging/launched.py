@@ -98,6 +98,8 @@ def batches(evidence: Evidence) -> Row:
     words = f"a step learns from {counted(mine.samples, 'sample')} for {first.samples}"
     if mine.count is not None and first.count is not None:
         words += f", so that an epoch has {counted(mine.count, 'step')} for {first.count}"
+    if passed.prepared:
+        return make_row("batches", many, HOLDS, f"{words}, as the original does on {many.world} processes")
     told = [note for note in evidence.notes if any(words in note for words in LEARNS_FROM_MORE)]
     if told:
         return make_row("batches", many, HOLDS, f"{words}, as the rewrite says")

@@ -250,6 +250,13 @@ def _checkpoints(theirs: Run, ours: Run, relative: float) -> Row:
     found: dict[tuple[str, int], Checkpoint] = {}
     for trace in reversed(ours.ranks):
         found.update(_by_path(trace))
+    states, saved = theirs.ranks[0].states, ours.ranks[0].states
+    if len(saved) < len(states):
+        words = f"`save_state` is called {counted(len(saved), 'time')} for {len(states)}"
+        return make_row("checkpoints", ours, DIFFERS, words, states[len(saved)])
+    if not wanted and states:
+        words = f"{counted(len(states), 'state')} saved by `save_state`, in files of the library's own"
+        return make_row("checkpoints", ours, HOLDS, words)
     if not wanted:
         return make_row("checkpoints", ours, NOTHING, "none was written")
     for key, checkpoint in wanted.items():

@@ -35,6 +35,16 @@ def test_what_is_on_the_cpu_already_is_left(kept: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "made", ["y = torch.Tensor(y)", "numbers = y\ny = torch.FloatTensor(numbers)", "y = torch.as_tensor(np.array(y))"]
+)
+def test_what_is_only_a_tensor_once_it_is_made_one_is_left(made: str) -> None:
+    collated = "DataLoader(TensorDataset(torch.randn(8, 4), torch.randn(8, 1)), batch_size=2)"
+    text = script(imports=NUMPY, before="def collate(rows): return tuple(zip(*rows))", batch=made)
+    text = text.replace(collated, "DataLoader(Rows(), batch_size=2, collate_fn=collate)")
+    assert ".cpu()" not in migrated(text)
+
+
+@pytest.mark.parametrize(
     "kept", ["torch.FloatTensor(x.shape[0], 1)", "torch.Tensor(x.size(0), x.data.shape[1])", "np.array(y.shape)"]
 )
 def test_the_size_of_a_batch_is_no_tensor(kept: str) -> None:

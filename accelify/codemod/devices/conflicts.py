@@ -253,7 +253,7 @@ class Shapes:
         called = self.program.called(call)
         rows = [table.function(n) for n in called]
         is_joined = any(r is not None and r.returns == "tensor" and r.has(Trait.ONE_DEVICE) for r in rows)
-        if is_joined or any(n.startswith("torch.autograd.Variable") for n in called):
+        if is_joined or any(map(_is_variable, called)):
             return True
         if any(n.startswith("torch.") and n.rpartition(".")[2].islower() for n in called):
             return any(self.is_tensor(a, depth - 1) for a in call.args)
@@ -263,7 +263,7 @@ class Shapes:
     def holds_one(self, owner: Scope, write: ast.AST, depth: int = _DEPTH) -> bool:
         """Whether a binding gives its name a tensor."""
         if isinstance(write, ast.arg):
-            if self._is_name_used_as_one(owner, write.arg):
+            if self._is_given_one(owner, write.arg, write):
                 return True
             calls = self.program.flow.callers.get(owner, ())
             return bool(calls) and all(
@@ -277,7 +277,7 @@ class Shapes:
             value = loop.iter  # of its rows
         if value is not None and self.is_tensor(value, depth - 1):
             return True
-        return self._is_of_tensors(write) or self._is_name_used_as_one(owner, write.id)
+        return self._is_of_tensors(write) or self._is_given_one(owner, write.id, write)
 
     def _is_of_tensors(self, write: ast.Name) -> bool:
         """Whether a name gets a part of a batch of a data set that is known to yield tensors."""
@@ -333,6 +333,11 @@ class Shapes:
 
     # By use.
 
+    def _is_given_one(self, owner: Scope, name: str, write: ast.AST) -> bool:
+        """Whether a name is used as one tensor where it may still have what a binding gave it."""
+        reads = owner.reads.get(name, ())
+        return any(self._is_used_as_one(r) and write in self.program.reaching(r, [write]) for r in reads)
+
     def _is_name_used_as_one(self, owner: Scope, name: str, depth: int = 2) -> bool:
         return any(self._is_used_as_one(read, depth) for read in owner.reads.get(name, ()))
 
@@ -342,7 +347,7 @@ class Shapes:
             return methods.shows_a_tensor(parent.attr)
         if not isinstance(parent, ast.Call) or parent.func is read:
             return False
-        if self.tensors.is_loss(parent):
+        if self.tensors.is_loss(parent) or any(map(_is_variable, self.program.called(parent))):
             return True
         values = self.program.values(parent.func)
         if any(isinstance(v, Made) and (v.name or "").startswith("torch.nn.") for v in values):
@@ -350,6 +355,10 @@ class Shapes:
         given = [(c, p.arg) for c in self.program.flow.callees.get(parent, ()) if depth for p in c.parameters]
         taken = [(c, name) for c, name in given if self.tracer.argument(parent, c, name) is read]
         return bool(taken) and all(self._is_name_used_as_one(c, name, depth - 1) for c, name in taken)
+
+
+def _is_variable(name: str) -> bool:
+    return name.startswith("torch.autograd.Variable")
 
 
 class Cold:

@@ -274,19 +274,32 @@ class Mismatches(Meetings):
             self.lattice.bring(source, frozenset({Place(Where.HOST, Where.HOST, source)}))
 
     def is_tensor(self, node: ast.expr) -> bool:
-        """Whether an expression is one tensor, by itself or by what is done to the same expression elsewhere."""
+        """Whether an expression is one tensor, by itself or by what is done to the same value elsewhere."""
         parent = self.program.parent(node)
         if self.shapes.is_tensor(node) or (isinstance(parent, ast.Attribute) and parent.attr == "numpy"):
             return True
+        shown = [s for c in self.program.calls_in(self.program.frame(node)) for s in self._shown_as_tensors(c)]
         text = ast.unparse(node)
-        return any(text in self._known_as_tensors(c) for c in self.program.calls_in(self.program.frame(node)))
+        return any(ast.unparse(s) == text and self._is_same(s, node) for s in shown)
 
-    def _known_as_tensors(self, call: ast.Call) -> list[str]:
+    def _is_same(self, a: ast.expr, b: ast.expr) -> bool:
+        """Whether two expressions that are spelled alike may have one value: `y` is another after `y = f(y)`."""
+        first, second = (self.program.definitions(n).definitions(_first_name(n)) for n in (a, b))
+        return not first or not second or not first.isdisjoint(second)
+
+    def _shown_as_tensors(self, call: ast.Call) -> list[ast.expr]:
         """What a call shows to be a tensor."""
         if self.tensors.is_loss(call):
-            return [ast.unparse(a) for a in call.args]
+            return call.args
         is_own = isinstance(call.func, ast.Attribute) and _is_of_tensors(call.func.attr)
-        return [ast.unparse(call.func.value)] if is_own else []  # type: ignore[attr-defined]  # checked
+        return [call.func.value] if is_own else []  # type: ignore[attr-defined]  # checked
+
+
+def _first_name(node: ast.expr) -> ast.expr:
+    """`batch` of `batch["y"].data`"""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node
 
 
 def _as_the_plain_script_ran(operands: list[Operand]) -> list[Operand]:

@@ -185,7 +185,7 @@ class Moves:
         """Whether a model may be in the host's memory by then: `model.cpu()`, `save(model)`, `model.to(device)`."""
         held = self.program.values(move.receiver)
         return any(
-            self.program.reaches(call, move.call) and self.program.values(call.func.value) & held  # type: ignore[attr-defined]  # a method
+            self.program.values(call.func.value) & held and self.program.may_follow(move.call, call)  # type: ignore[attr-defined]  # a method
             for call in self._to_host
         )
 

@@ -175,12 +175,22 @@ def _name_troubles(tree: ast.Module, nodes: list[ast.AST]) -> Counter[str]:
             read.add((owner, name))
             if owner is None and not has_star and name not in _BUILTINS:
                 found[f"undefined name `{name}`"] += len(reads)
-            elif owner is scope is root and not any(flow.reaches(w, reads[0]) for w in root.writes[name]):
+            elif owner is scope and _is_read_too_early(scope, name, reads, flow):
                 found[f"`{name}` is read before it is there"] = 1
     for scope in root.walk():
         if scope.kind == "function" or scope is root:
             _unused(scope, found, unpacked, read)
     return found
+
+
+def _is_read_too_early(scope: Scope, name: str, reads: list[ast.Name], flow: ControlFlow) -> bool:
+    """Whether a module's or a function's own name is read where nothing can have given it a value yet."""
+    writes = scope.writes[name]
+    if scope.kind == "module":
+        return not any(flow.reaches(w, reads[0]) for w in writes)
+    if scope.kind != "function" or any(isinstance(w, ast.arg) for w in writes):
+        return False
+    return any(flow.is_reachable(r) and not any(flow.reaches(w, r) for w in writes) for r in reads)
 
 
 _BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__) | {

@@ -93,7 +93,8 @@ def _set_options(script: Script) -> Iterator[Change]:
             init = constructor(script.program, option.home)
             name = f"{init.parameters[0].arg if init is not None else 'self'}.{name}"
         created = script.access.creation_edit(option.home, name)
-        below = [s for s in option.after if not script.program.before(s, created.node)]
+        passed = {created.node} if created.where == "after" else set()
+        below = [s for s in option.after if s not in passed and not script.program.before(s, created.node)]
         code = f"{ast.unparse(option.target)} = {name}.device{'.type' if option.is_text else ''}"
         edit = replace(created, code=code, order=created.order + 1, gap=0)
         if below:

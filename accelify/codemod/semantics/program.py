@@ -188,6 +188,21 @@ class Program:
         closed = () if without is None else (without,)
         return self.path(a) == self.path(b) and self.control_flow(a).reaches(a, b, without=closed)
 
+    def may_follow(self, b: ast.AST, a: ast.AST) -> bool:
+        """Whether `b` can run after `a`, also where `a` is in another file, and what calls lead there come before."""
+        if self.path(a) == self.path(b):
+            return self.reaches(a, b)
+        frame, seen = self.frame(a), set[Scope]()
+        queue = [b]
+        while queue:
+            node = queue.pop()
+            own = self.frame(node)
+            if any(frame in self._runs(call) and self.reaches(call, node) for call in self.calls_in(own)):
+                return True
+            queue += self.flow.callers.get(own, ()) if own not in seen else ()
+            seen.add(own)
+        return False
+
     def before_end(self, node: ast.AST, statement: ast.AST) -> bool:
         """Whether a node can have run by the time that a statement is through."""
         return self.inside(node, statement) or self.before(node, statement)

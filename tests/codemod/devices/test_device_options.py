@@ -10,6 +10,7 @@ import pytest
 from accelify.codemod.devices.device_options import DeviceOptions
 from accelify.codemod.rewrite import Options, rewrite_together
 from tests.codemod.facts import Facts
+from tests.codemod.pairs import run
 
 HEAD = """\
 import argparse
@@ -135,3 +136,25 @@ for x in loader:
     devices = Facts({"main.py": script, "net.py": net}).script.devices
     assert [ast.unparse(o.target) for o in devices.options] == [option]
     assert not devices.named
+
+
+NET = """\
+class Net(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.device, self.layer = device, nn.Linear(4, 1)
+        self.to(self.device)
+    def forward(self, x):
+        return self.layer(x)
+"""
+
+
+@pytest.mark.parametrize("parse", ["args = parser.parse_args()", "args, rest = parser.parse_known_args()"])
+def test_an_option_that_the_accelerator_is_made_by_is_set_below_it(parse: str) -> None:
+    read = "    device = torch.device('cuda:0' if args.device == 'cuda:0' else 'cpu')\n"
+    parsing = "".join(f"    {line}\n" for line in [*PARSED.splitlines(), parse])
+    loop = LOOP.replace("nn.Linear(4, 1).to(args.device)", "Net(args.device)").replace("args.device))", "device))")
+    text = f"{HEAD}{NET}def main():\n{parsing}{read}{loop}main()\n"
+    after = run(text).after.decode()
+    created = after.index("accelerator = Accelerator(cpu=not args.device == 'cuda:0')")
+    assert after.index(parse) < created < after.index("args.device = accelerator.device")

@@ -8,7 +8,7 @@ import pytest
 
 from accelify.codemod.devices.moves import Move, is_cpu, last_name
 from tests.codemod.facts import Facts, texts
-from tests.codemod.training_scripts import training
+from tests.codemod.training_scripts import script, training
 
 DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
 
@@ -91,6 +91,30 @@ def test_a_model_that_was_brought_to_the_host_comes_back(there: str, back: str) 
     end = f"for again in range(2):\n    {there}\n    torch.save(model.state_dict(), 'model.pt')\n    {back}\n"
     facts, found = moves(model="model = model.to(device)\n", end=end)
     assert [facts.script.devices.is_needless(m) for m in found] == [True, False]
+
+
+HELPER = """\
+import torch
+class Keeper:
+    def keep(self, net):
+        torch.save(net.cpu().state_dict(), 'best.pt')
+def keep(net):
+    Keeper().keep(net)
+"""
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end", "is_needless"),
+    [
+        ("model.to(device)\nkeep(model)\n", "", False),
+        ("model.to(device)\nKeeper().keep(model)\n", "", False),
+        ("model.to(device)\n", "keep(model)\n", True),  # only once training is over
+    ],
+)
+def test_a_model_that_another_file_brings_to_the_host_comes_back(epoch: str, end: str, is_needless: bool) -> None:
+    text = script(imports="from keeping import Keeper, keep\n", before=DEVICE, epoch=epoch, end=end)
+    facts = Facts({"main.py": text, "keeping.py": HELPER})
+    assert [facts.script.devices.is_needless(m) for m in facts.script.devices.moves] == [is_needless]
 
 
 OPTION = """

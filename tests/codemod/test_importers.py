@@ -590,3 +590,36 @@ class Net(torch.nn.Module):
     main = "import torch\nfrom net import Net\nmodel = Net()\nmodel.fit(torch.optim.Adam(model.parameters()))\n"
     found = rewritten(tmp_path, "main.py", net=steps, main=main, other=main)
     assert [found[f"{name}.py"].after.count(b".seed_by_rank()") for name in ("main", "other")] == [1, 1]
+
+
+UNPLACED = """\
+import torch
+def train(model, loaders):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for phase in ("train", "valid"):
+        for x, y in loaders[phase]:
+            loss = (model(x) - y).pow(2).mean()
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "start"),
+    [
+        (UNPLACED, "from engine import train\ntrain(net.cuda(), loaders)"),
+        (UNPLACED, "import engine\ndevice = pick()\nengine.train(net.to(device), loaders)"),
+        (
+            UNPLACED.replace("train(", "_train(") + "def run(model, loaders):\n    _train(model, loaders)\n",
+            "from engine import run\nrun(net.to('cuda:1'), loaders)",
+        ),
+    ],
+)
+def test_the_script_that_calls_a_file_names_its_device(tmp_path: Path, engine: str, start: str) -> None:
+    (tmp_path / ".git").mkdir()
+    found = rewritten(tmp_path, "engine.py", engine=engine, main=start)
+    assert b"Accelerator()" in found["engine.py"].after
+    found = rewritten(tmp_path, "engine.py", engine=engine, main="from engine import *\ntrain(net, loaders)\n")
+    assert b"Accelerator(cpu=True)" in found["engine.py"].after

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from accelify.codemod.files.parse import Parsed
 from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.libraries.row import Device
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
@@ -40,12 +41,22 @@ class Homemade:
         return min(found, key=self.program.position, default=None)
 
     def names_a_device(self) -> bool:
-        """Whether the script knows of devices."""
+        """Whether the script knows of devices, or another that has it train what that one has put on a device."""
         named = (n for parsed in self.program.files for n in parsed.nodes if _DEVICE.search(_name(n)))
-        return any(
+        is_named = any(
             self.program.frame(n) in self.program.reachable and not (self._is_idle(n) or self._follows_a_tensor(n))
             for n in named
         )
+        return is_named or any(_DEVICE.search(_name(n)) for user in self._users() for n in user.nodes)
+
+    def _users(self) -> Iterator[Parsed]:
+        """The other files of the repository that use a function or class of the script's by which it trains."""
+        training = {self.program.frame(b) for b in self.backwards}
+        for parsed in self.program.named:
+            for scope in self.program.flow.bindings[parsed.path].root.children:
+                run = self.program.run_from([scope] if scope.is_function else scope.children)
+                if run & training and not any(map(self.program.flow.callers.get, (scope, *scope.children))):
+                    yield from self.program.flow.project.users(parsed, scope.name)
 
     def _follows_a_tensor(self, node: ast.AST) -> bool:
         """Whether a device is that of a tensor, wherever it is: `x.device`, and `device` if that is what it holds."""

@@ -82,14 +82,15 @@ class _Steps:
     def depend_on(self, node: ast.If | ast.While) -> bool:
         """Whether a condition decides about a step, or whether what holds one goes on."""
         inside = [n for branch in (node.body, node.orelse) for s in branch for n in ast.walk(s)]
-        return self._are_in(inside) or any(isinstance(n, _LEAVES) and self._are_left_by(n, node) for n in inside)
+        return self._are_in(inside) or any(self._are_left_by(n, node) for n in inside)
 
     def _are_left_by(self, leaving: ast.AST, node: ast.AST) -> bool:
-        """Whether a statement leaves a loop that takes steps, or a function that does; not one inside the condition."""
+        """Whether a node leaves a loop that takes steps, or a function that does; not one inside the condition."""
+        is_end = isinstance(leaving, ast.Call) and self.program.ends(leaving, failed=False)
         frame = self.program.frame(leaving)
-        if frame is not self.program.frame(node):
+        if frame is not self.program.frame(node) or not (is_end or isinstance(leaving, _LEAVES)):
             return False
-        if isinstance(leaving, (ast.Return, ast.Raise)):
+        if is_end or isinstance(leaving, (ast.Return, ast.Raise)):
             return self._are_in(n for s in frame.body for n in ast.walk(s))
         loop = next(iter(self.program.loops_round(leaving)), None)
         return loop is not None and not self.program.inside(loop, node) and self._are_in(ast.walk(loop))

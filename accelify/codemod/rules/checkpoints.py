@@ -21,7 +21,7 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Loaded, Obstacle, Remark, Replace, Wrap
 from accelify.codemod.files_written.loads import is_loaded_later, leads_to, lists_files, may_be_of
 from accelify.codemod.files_written.saves import Save
-from accelify.codemod.libraries import methods, names
+from accelify.codemod.libraries import methods
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import Scope
@@ -251,7 +251,7 @@ def _waits_at_ends(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
     for call in script.program.calls:
         statement, accelerator = script.program.statement(call), script.accelerator(call)
         is_alone = isinstance(statement, ast.Expr) and statement.value is call and script.path(call) in script.files
-        if not is_alone or accelerator is None or not _fails(script, call):
+        if not is_alone or accelerator is None or not script.program.ends(call, failed=True):
             continue
         around = list(script.program.ancestors(call))
         is_alike = not any(script.metrics.ranks.is_own(b.test) for b, _ in script.program.branches_round(call))
@@ -261,12 +261,6 @@ def _waits_at_ends(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
             edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
             reason = "waits until the file is written before the script ends"
             yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
-
-
-def _fails(script: Script, call: ast.Call) -> bool:
-    """Whether a call ends the process with a status other than 0: `sys.exit("done")`, `exit(1)`."""
-    is_end = any(map(names.exits, script.program.called(call)))
-    return is_end and any(not isinstance(a, ast.Constant) or a.value not in (None, 0) for a in call.args[:1])
 
 
 def _trained_in(script: Script) -> list[Scope]:

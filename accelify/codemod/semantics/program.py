@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from accelify.codemod.files.parse import Parsed
 from accelify.codemod.files.project import Project
-from accelify.codemod.libraries import methods, table
+from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Effect
 from accelify.codemod.semantics.control_flow import ControlFlow, Position, position
 from accelify.codemod.semantics.dataflow.flow import Flow
@@ -277,6 +277,12 @@ class Program:
     def called(self, call: ast.Call) -> frozenset[str]:
         """The library names that a call may go to."""
         return self.externals(call.func)
+
+    def ends(self, call: ast.Call, *, failed: bool) -> bool:
+        """Whether a call ends the process: as `sys.exit()` does, or, `failed`, as `exit(1)` or `exit("no")` do."""
+        given = call.args[0] if call.args else None
+        is_success = given is None or (isinstance(given, ast.Constant) and given.value in (None, 0))
+        return is_success is not failed and any(map(names.exits, self.called(call)))
 
     def iterator(self, node: ast.AST | None) -> ast.expr | None:
         """The iterator that `next(batches)`, `batches.__next__()` or `batches.next()` takes an item of."""

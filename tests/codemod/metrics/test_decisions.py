@@ -20,6 +20,9 @@ from tests.codemod.training_scripts import STEP, script, training
         (STEP + "if loss.item() < 3:\n    print(loss)\n", 0),
         (STEP + "if torch.isnan(loss):\n    break\n", 1),
         (STEP + "if (y == 0).any():\n    continue\n", 1),
+        (STEP + "if torch.isnan(loss):\n    exit()\n", 1),
+        (STEP + "if torch.isnan(loss):\n    exit(1)\n", 0),  # which ends the other processes, too
+        (STEP + "if epoch == 7:\n    exit()\n", 0),
         ("total = 0\nfor row in x:\n    total += row.sum()\n    if row.sum() > 0:\n        break\n" + STEP, 0),
         ("while x.norm() > 1:\n    x = x / 2\n" + STEP, 0),
         ("while x.norm() > 1:\n    x = x / 2\n    model(x).sum().backward()\n    optimizer.step()\n", 1),

@@ -31,6 +31,7 @@ class Project:
         self._exists: dict[Path, bool] = {}
         self._resolved: dict[tuple[str, str, int], str | None] = {}
         self._search: dict[Path, list[Path]] = {}
+        self._added: dict[str, list[Path]] = {}
         self._listed: dict[Path, list[Path]] = {}
         self._folders: dict[Path, None] = {}  # of the programs
 
@@ -168,7 +169,9 @@ class Project:
         """Those that might import a file: in its own folder and those above it, and in those of the program's files."""
         folders = {f.resolve(): f for f in [*self._around(path.parent), *self._folders]}
         found = [p for folder in folders.values() for end in (".py", ".ipynb") for p in self.disk.files(folder, end)]
-        return found[:_MOST_LISTED]
+        near = found[:_MOST_LISTED]
+        beyond = (p for p in self._repository(path) if p.resolve().parent not in folders)
+        return [*near, *(p for p in beyond if self.disk.has(str(p), "sys.path"))]
 
     def _around(self, here: Path) -> list[Path]:
         """A folder and those above it, up to the repository's; without one, to that of its package and its program."""
@@ -240,7 +243,7 @@ class Project:
             for _ in range(level - 1):
                 here = here / ".." if here.name in ("", "..") else here.parent
             return self._file(here, parts)
-        for folder in self._search_path(here):
+        for folder in (*self._search_path(here), *self._added_to_path(importer)):
             path = self._file(folder, parts)
             if path is not None and absolute(path) != absolute(importer):  # no file imports itself
                 return path
@@ -251,6 +254,17 @@ class Project:
         if here not in self._search:
             self._search[here] = list(self._folders_up(here))
         return self._search[here]
+
+    def _added_to_path(self, importer: str) -> list[Path]:
+        """The folders that a file lets modules be imported from: `sys.path.append("../src")`."""
+        key = absolute(importer)
+        if key not in self._added:
+            parsed = self._parsed.get(key)
+            calls = [n for n in parsed.nodes if _adds_a_folder(n)] if parsed and "sys.path" in parsed.text else []
+            texts = ["/".join(_texts(argument)) for call in calls for argument in call.args]  # type: ignore[attr-defined]  # calls
+            starts = self._search_path(Path(importer).parent)
+            self._added[key] = [start / text for text in filter(None, texts) for start in starts]
+        return self._added[key]
 
     def _folders_up(self, here: Path) -> Iterator[Path]:
         yield here
@@ -278,6 +292,17 @@ class Project:
         if path not in self._exists:
             self._exists[path] = self.disk.is_there(path) or absolute(str(path)) in self._given
         return self._exists[path]
+
+
+def _adds_a_folder(node: ast.AST) -> bool:
+    """`sys.path.append(folder)`, `sys.path.insert(0, folder)`"""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.path.append", "sys.path.insert")
+
+
+def _texts(node: ast.AST) -> list[str]:
+    """The texts in an expression, in their order: `..` and `src` of `join(dirname(__file__), "..", "src")`."""
+    found = [n for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    return [str(n.value) for n in sorted(found, key=lambda n: (n.lineno, n.col_offset))]
 
 
 @lru_cache(maxsize=4096)

@@ -43,6 +43,19 @@ def test_the_file_that_an_import_means(importer: str, name: str, level: int, pat
     assert project().resolve(importer, name, level) == path
 
 
+@pytest.mark.parametrize(
+    "folder",
+    ['"../lib"', "0, '../lib/'", 'os.path.join(os.path.dirname(__file__), "..", "lib")', "str(Path('..') / 'lib')"],
+)
+def test_a_folder_that_a_file_adds_to_the_path(folder: str) -> None:
+    method = "insert" if folder.startswith("0") else "append"
+    text = f"import sys\nsys.path.{method}({folder})\nimport data\nimport torch\n".encode()
+    found = project(**{"books/use": text, "books/plain": b"import data\n"})
+    named = [found.load("books/use.py"), found.load("books/plain.py")]
+    resolved = [[found.resolve(p.path, name, 0) for name in ("data", "torch")] for p in named]
+    assert [[p and absolute(p) for p in each] for each in resolved] == [[absolute("lib/data.py"), None], [None, None]]
+
+
 def test_a_program_is_what_a_script_imports_and_what_that_does() -> None:
     found = project()
     train = found.load("train.py")
@@ -96,6 +109,17 @@ def test_importers_on_disk(tmp_path: Path) -> None:
     found = Project()
     importers = found.importers([found.load(str(tmp_path / "net.py"))])
     assert [Path(p.path).name for p in importers] == ["a.py", "test_net.py"]  # they call something
+
+
+def test_importers_in_a_folder_beside(tmp_path: Path) -> None:
+    for folder in (".git", "src", "books"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "src/net.py").write_text("x = 1\n")
+    (tmp_path / "books/use.py").write_text("import sys\nsys.path.append('../src')\nfrom net import x\nf(x)\n")
+    (tmp_path / "books/other.py").write_text("from net import x\nf(x)\n")
+    found = Project()
+    importers = found.importers([found.load(str(tmp_path / "src/net.py"))])
+    assert [Path(p.path).name for p in importers] == ["use.py"]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -313,14 +313,22 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
     for node in (n for parsed in script.program.files for n in parsed.parents if _chooses_gpus(n)):
         for place in _run_by_files(script, node):
-            choice = f"`{script.options.runtime.launch} --gpu-ids`"
-            message = f"every process sees only these GPUs: remove this, and use {choice} instead"
-            is_above = script.program.frame(place) in script.reach.homes  # of the line that creates it
-            if script.accelerator(place) is not None or not (is_above or script.devices.is_early(place)):
-                message = (
-                    f"this has no effect, because `Accelerator()` has already selected the GPU: use {choice} instead"
-                )
-            yield Remark(NAME, script.path(place), place, message, Tier.REVIEW)
+            yield _chosen_gpus(script, node, place)
+
+
+def _chosen_gpus(script: Script, node: ast.AST, place: ast.AST) -> Remark:
+    """What becomes of `CUDA_VISIBLE_DEVICES`: said where it is set, or where a changed file calls what sets it."""
+    choice = f"`{script.options.runtime.launch} --gpu-ids`"
+    is_above = script.program.frame(place) in script.reach.homes  # of the line that creates it
+    is_late = script.accelerator(place) is not None or not (is_above or script.devices.is_early(place))
+    if is_late:
+        setting = "this" if place is node else "the `CUDA_VISIBLE_DEVICES` that {0} sets"
+        effect = f"{setting} has no effect, because `Accelerator()` has already selected the GPU: use {choice} instead"
+    else:
+        removed = "this" if place is node else "{0}, which sets `CUDA_VISIBLE_DEVICES`"
+        effect = f"every process sees only these GPUs: remove {removed}, and use {choice} instead"
+    lines = () if place is node else (((script.path(node), node),),)
+    return Remark(NAME, script.path(place), place, effect, Tier.REVIEW, lines=lines)
 
 
 def _run_by_files(script: Script, node: ast.AST) -> list[ast.AST]:

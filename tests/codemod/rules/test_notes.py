@@ -51,11 +51,12 @@ SET = "os.environ['CUDA_VISIBLE_DEVICES']"
     ],
 )
 def test_visible_gpus_that_an_imported_file_sets(helper: str, place: str | None, words: str) -> None:
-    """The note is at the call in the script, where the reader can move it or take it out."""
+    """The note is at the call in the script, and names the line that sets them: the call may do more."""
     script = Facts({"main.py": MAIN, "gpus.py": f"import os\n{helper}"}).script
     found = [r for r in notes.find(script) if "--gpu-ids" in r.message]
     assert [ast.unparse(r.node) for r in found] == ([place] if place is not None else [])
     assert all(words in r.message for r in found)
+    assert all(bool(r.lines) == ("pick(" in (place or "")) for r in found)
 
 
 @pytest.mark.parametrize(

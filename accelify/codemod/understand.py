@@ -192,10 +192,11 @@ def _decided(code: _Code, precision_stays: Trouble | None) -> _Layout:
 
 def _before_moves(code: _Code, layout: _Layout, precision_stays: Trouble | None) -> _Layout:
     """With an accelerator that is created before anything goes to a GPU, if it can be."""
-    moved = _own(code, layout).moved_early(EarlyCode(code.program, layout.access), layout.cpu)
-    if not moved:
+    own = _own(code, layout)
+    chosen = tuple(own.choosing(own.moved_early(EarlyCode(code.program, layout.access), layout.cpu)))
+    if not chosen:
         return layout
-    found = _with_access(code, _laid(code, (), moved), precision_stays)
+    found = _with_access(code, _laid(code, (), chosen), precision_stays)
     is_same = (
         len(found.reach.obstacles) <= len(layout.reach.obstacles)
         and found.preparation.obstacles == layout.preparation.obstacles

@@ -19,7 +19,7 @@ from accelify.codemod.devices.destinations import (
 from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
-from accelify.codemod.devices.moves import Move, Moves, options_in
+from accelify.codemod.devices.moves import Move, Moves, last_name, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, put_into, read_on_cpu
 from accelify.codemod.libraries import methods, names, table
@@ -315,6 +315,19 @@ class Own:
             return not is_left and any(d.now in _GPUS for d in devices.resolved(devices.of(device)))
 
         return tuple(sorted(filter(goes_to_a_gpu, calls), key=program.position))
+
+    def choosing(self, calls: Iterable[ast.Call]) -> Iterator[ast.AST]:
+        """What chooses the devices of some moves: they themselves, or the lines that give a variable its device."""
+        paths = {parsed.path for parsed in self.program.files}
+        known = Moves(self.program, self.roles, self.tracer, self.prepared, paths)
+        moves = {m.call: m.device for m in known.found}
+        for call in calls:
+            device = moves.get(call, _keyword(call, "device"))
+            if device is None or not names_read_in(device):
+                yield call
+            else:
+                named = last_name(device)
+                yield from (b for b in known.bindings if last_name(b.targets[0]) == named)
 
     def _lattice(self) -> Lattice:
         return Lattice(self.program, self.roles, self.tracer, self.prepared, self._tensors())

@@ -103,7 +103,7 @@ class Access:
         for statement in (s for run in self._import_runs(root) for s in run):
             for module, name in self._imported(root, statement):
                 is_home = module in self.reach.homes and module not in self.reach.guarded and module is not root
-                if is_home and root not in self._run_by(module):
+                if is_home and root not in self.run_by(module):
                     return statement, name
         return None
 
@@ -121,7 +121,7 @@ class Access:
             if module is not None and name:
                 yield module, "." * level + name
 
-    def _run_by(self, root: Scope) -> set[Scope]:
+    def run_by(self, root: Scope) -> set[Scope]:
         """The modules that a module imports, and those that they import."""
         found, queue = {root}, [root]
         while queue:
@@ -278,9 +278,10 @@ class EarlyCode:
 
     @cached_property
     def scopes(self) -> frozenset[Scope]:
-        """The modules and functions that may begin to run before the accelerator is there."""
+        """The modules and functions that may begin to run before the accelerator is there, in a run that creates it."""
         on_the_way = self.program.reachable.intersection([*self._created, *self._leading])
-        queue = [*(s.root for s in self.program.reachable), *on_the_way]
+        queue = list(on_the_way)
+        queue += {module for root in {s.root for s in on_the_way} for module in self.access.run_by(root)}
         found: set[Scope] = set()
         while queue:
             scope = queue.pop()

@@ -10,6 +10,7 @@ from typing import TypeGuard
 from accelify.codemod.devices.moves import Moves, is_option, last_name
 from accelify.codemod.preparing.placing import Access
 from accelify.codemod.preparing.settings import Setting, Settings
+from accelify.codemod.semantics.program import LOOPS
 from accelify.codemod.semantics.scopes import Scope
 
 Option = ast.Attribute | ast.Subscript
@@ -104,13 +105,37 @@ class DeviceOptions:
         """The statements that set an option where the accelerator is created; None where it is set again later."""
         if any(self.access.at(w) is not None and self.program.statement(w) in self.known.bindings for w in writes):
             return None  # this gets the accelerator's device, and all that follows has it
+        found: list[ast.stmt] = []
+        for write in writes:
+            tops = self._tops(settings, write, frozenset())
+            if tops is None:
+                return None
+            found += tops
+        return found
+
+    def _tops(self, settings: Settings, write: ast.AST, inside: frozenset[Scope]) -> list[ast.stmt] | None:
+        """The statements of the home that run a node, none where it runs before them; None where that is not known."""
         assert settings.frame is not None
-        own = [w for w in writes if self.program.frame(w) is settings.frame]
-        later = self.program.run_from([settings.frame])
-        tops = [settings.top(w) for w in own]
-        if any(self.program.frame(w) in later for w in writes if w not in own) or None in tops:
-            return None
-        return [t for t in tops if t is not None]
+        frame = self.program.frame(write)
+        if frame is settings.frame:
+            top = settings.top(write)
+            if top is None:
+                is_above = settings.guard is not None and self.program.before(write, settings.guard)
+                return [] if is_above else None
+            return None if isinstance(top, LOOPS) else [top]
+        run = self.program.run_from([settings.frame])
+        if frame not in run:
+            return []
+        calls = [c for c in self.program.calls_of(frame) if self.program.frame(c) in run]
+        found = [self._tops(settings, c, inside | {frame}) for c in calls if frame not in inside]
+        known = [top for tops in found for top in tops or ()]
+        return known if found and None not in found and not any(map(self._moves_before, known)) else None
+
+    def _moves_before(self, statement: ast.stmt) -> bool:
+        """Whether something is moved before a statement of the home is through."""
+        frame = self.program.frame(statement)
+        own = (m.call for m in self.known.found if self.program.frame(m.call) is frame)
+        return any(self.program.before(call, statement) for call in own)
 
     def _is_read_as_text(self, read: ast.expr) -> bool:
         """`args.device == "cuda"`, `args.device.startswith("cuda")`"""

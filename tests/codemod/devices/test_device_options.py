@@ -53,6 +53,23 @@ def test_an_option_that_an_evaluation_reads_too(set_before: str) -> None:
     assert settled(f"{MAIN}{PARSED}args = parser.parse_args()\n{set_before}main(args)\n") == [("args.device", False)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def check(args):\n    args.device = 'cuda' if args.gpu else 'cpu'\n"
+        + MAIN.replace("    loader =", "    check(args)\n    loader ="),
+        MAIN.replace(
+            "def main(args):",
+            "args = parse()\nargs.device = 'cuda:0' if args.gpu else 'cpu'\nif __name__ == '__main__':",
+        ),
+    ],
+)
+def test_an_option_that_is_set_by_a_function_or_above(text: str) -> None:
+    assert settled(text if "check" not in text else f"{text}{PARSED}main(parser.parse_args())\n") == [
+        ("args.device", False)
+    ]
+
+
 def test_an_option_of_another_name_in_a_dictionary() -> None:
     text = MAIN.replace("args.device", 'config["device"]').replace("args", "config")
     assert settled(f'{text}config = json.load(open("c.json"))\nmain(config)\n') == [("config['device']", False)]

@@ -612,6 +612,38 @@ def test_a_move_before_it_is_known_whether_there_is_a_gpu_is_declined(move: str)
     assert told(result, "this goes to a GPU before the line that creates the accelerator") == 2
 
 
+def test_it_is_created_in_the_base_class_that_moves_the_model() -> None:
+    result = run("""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Base:
+    def __init__(self, args):
+        self.args = args
+        self.device = torch.device(f"cuda:{args.gpu}")
+        self.model = self.build().to(self.device)
+
+class Exp(Base):
+    def build(self):
+        return nn.Linear(4, 1)
+
+    def train(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for x in DataLoader(torch.randn(8, 4), batch_size=2):
+            loss = self.model(x.to(self.device)).mean() + torch.zeros(1).to(self.device)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+Exp(parse()).train()
+""")
+    after = result.after.decode()
+    assert (
+        after.index("= Accelerator()") < after.index("self.device = accelerator.device") < after.index("self.build()")
+    )
+
+
 def test_what_goes_to_a_gpu_afterwards_is_right() -> None:
     early = "def teacher(x):\n    return x + torch.ones(1).cuda()"
     assert "main():\n    accelerator = Accelerator()" in run(EARLY.format(early=early)).after.decode()

@@ -19,7 +19,7 @@ from accelify.codemod.devices.destinations import (
 from accelify.codemod.devices.device_options import DeviceOption, DeviceOptions
 from accelify.codemod.devices.lattice import Lattice
 from accelify.codemod.devices.mismatches import Mismatches
-from accelify.codemod.devices.moves import Move, Moves, last_name, options_in
+from accelify.codemod.devices.moves import Move, Moves, options_in
 from accelify.codemod.devices.options import Cpu, CpuSetting, NamedDevices, OnGpu
 from accelify.codemod.devices.own_tensors import Homemade, OnDevice, kept_on_cpu, put_into, read_on_cpu
 from accelify.codemod.libraries import methods, names, table
@@ -326,8 +326,16 @@ class Own:
             if device is None or not names_read_in(device):
                 yield call
             else:
-                named = last_name(device)
-                yield from (b for b in known.bindings if last_name(b.targets[0]) == named)
+                yield from (b for b in known.bindings if self._is_same(device, b.targets[0]))
+
+    def _is_same(self, read: ast.expr, target: ast.expr) -> bool:
+        """Whether a variable is the one that a statement sets."""
+        program = self.program
+        if isinstance(read, ast.Name) and isinstance(target, ast.Name) and read.id == target.id:
+            return program.scope(read).owner(read.id) is program.scope(target).owner(target.id)
+        if isinstance(read, ast.Attribute) and isinstance(target, ast.Attribute) and read.attr == target.attr:
+            return bool(program.values(read.value) & program.values(target.value))
+        return False
 
     def _lattice(self) -> Lattice:
         return Lattice(self.program, self.roles, self.tracer, self.prepared, self._tensors())

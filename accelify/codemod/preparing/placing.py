@@ -12,7 +12,7 @@ from accelify.codemod.edits.values import Insert
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.preparing.reach import Reach, constructor
 from accelify.codemod.semantics.program import Program
-from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.training.draws import draws
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
@@ -300,7 +300,8 @@ class EarlyCode:
             return self._comes_before(node, created)
         leading = self._leading.get(frame)
         if not leading:
-            return True
+            guard = main_guard(frame) if frame.kind == "module" else None
+            return guard is None or not self.program.inside(node, guard)  # this file is only imported
         is_before = any(self.program.before_end(node, call) for call in leading if call is not node)
         return is_before and not any(self.program.is_after(node, self.program.statement(call)) for call in leading)
 

@@ -180,3 +180,9 @@ def test_what_may_run_before_it_is_there(code: str, is_early: bool) -> None:
     early = EarlyCode(facts.program, facts.script.access)
     assert [h.name for h in facts.script.reach.homes] == ["train"]
     assert early.holds(facts[code]) is is_early
+
+
+def test_what_runs_only_where_a_file_is_itself_run() -> None:
+    model = "def load():\n    return 1\nif __name__ == '__main__':\n    print(load())\n"
+    facts = Facts({"main.py": EARLY.replace("import torch\n", "import torch\nimport model\n"), "model.py": model})
+    assert not EarlyCode(facts.program, facts.script.access).holds(facts["print(load())"])

@@ -299,7 +299,9 @@ class _Reader:
         elif kind == "state":
             trace.states.append(event["at"])
         elif kind == "stopped":
-            trace.stopped_after, trace.unreached = event["steps"], tuple(event["unreached"])
+            trace.stopped_after, trace.unreached = event["steps"], (*event["unreached"], *trace.unreached)
+        elif kind == "unreached":
+            trace.unreached = (event["what"],)
         elif kind == "sample":
             trace.samples.setdefault((event["name"], event["index"]), set()).add(event["digest"])
         elif kind == "replaced":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+RESUME = "a resume"  # what only a script comes to that is given a checkpoint
+
 
 class Status(str, Enum):
     """How one thing came out; only `differs` speaks against the rewritten script."""
@@ -96,6 +98,16 @@ class Verdict:
         reach = "" if self.is_whole else f" for {self.steps} steps"
         rest = f"; not reached: {', '.join(self.not_reached)}" if self.not_reached else ""
         return f"{self.word}{reach}{but}{rest}"
+
+    @property
+    def ways_on(self) -> list[str]:
+        """How to come to what was not reached."""
+        ways = ["more is reached with --steps, or --full"] if set(self.not_reached) - {RESUME} else []
+        if RESUME in self.not_reached:
+            ways.append(
+                f"{RESUME} is reached by giving the script a checkpoint, by the option or path that it has for one"
+            )
+        return ways
 
     @property
     def parts(self) -> list[tuple[Which, str, list[Row]]]:

@@ -15,7 +15,7 @@ from accelify.verify.inside.record import Recorder
 from accelify.verify.inside.settings import _of_module
 from accelify.verify.judging import calls, data, launched, outputs, randomness, settings, training
 from accelify.verify.judging.evidence import Evidence
-from accelify.verify.trace import Backward, Call, Nature, Optimizer, Pass, Print, Run, Step, Trace
+from accelify.verify.trace import Backward, Call, Nature, Optimizer, Pass, Print, Run, Step, Trace, read_trace
 from accelify.verify.verdict import Row, Status
 from tests.verify.test_judge import evidence, passing, traced
 
@@ -207,6 +207,28 @@ def test_a_script_goes_on_to_the_files_that_it_writes(tmp_path: Path, monkeypatc
     assert unreached(before="config.json") == ["files"]
     assert unreached("history.json") == []
     assert unreached(before="log.csv") == []
+
+
+def test_a_resume_is_not_reached_before_an_optimizer_is_given_a_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "train.py"
+    monkeypatch.setattr(Reach, "_own_files", lambda self: [str(script)])
+
+    def unreached(line: str, loads: bool = False) -> tuple[str, ...]:
+        script.write_text(line)
+        path = tmp_path / f"trace.{len(list(tmp_path.iterdir()))}"
+        reach = Reach(Recorder(str(path), str(tmp_path)), 0.0)
+        if loads:
+            reach.loaded()
+        reach.learned()
+        reach.learned()
+        return read_trace(path, 0).unreached
+
+    assert unreached('optimizer_d.load_state_dict(state["d"])') == ("a resume",)
+    assert unreached("accelerator.load_state(args.resume)") == ("a resume",)
+    assert unreached("self.opts[0].load_state_dict(state)", loads=True) == ()
+    assert unreached('model.load_state_dict(torch.load("best.pt"))') == ()
 
 
 def test_a_wrapper_has_no_class_that_is_compared() -> None:

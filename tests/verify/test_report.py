@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as standard_json
 import re
 import xml.etree.ElementTree
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -140,3 +141,8 @@ def test_every_report_says_how_far_the_proof_goes() -> None:
     assert f"train.py: {words} in 0 s\n" in text.render(SHORT)
     assert words in html.render(SHORT)
     assert standard_json.loads(json.render(SHORT))["conclusion"] == words
+    resumable = replace(SHORT, not_reached=("a resume",), is_whole=True)
+    assert resumable.conclusion == "proven; not reached: a resume"
+    for report in (text.render(resumable), html.render(resumable)):
+        assert "a resume is reached by giving the script a checkpoint" in report.replace("A resume", "a resume")
+        assert "--full" not in report

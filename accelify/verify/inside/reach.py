@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from accelify.verify.inside.record import Recorder
+from accelify.verify.verdict import RESUME
 
 EPOCH, EVALUATION, CHECKPOINTS, FILES = "the end of an epoch", "evaluation", "checkpoints", "files"
 # What a script that evaluates, and one that writes checkpoints, has somewhere.
@@ -16,6 +17,8 @@ _SAVES = re.compile(r"\bsave\w*\(")
 _WRITES = re.compile(
     r"""\bopen\([^)\n]*["'][wax]b?\+?["']|\b(?:to_csv|savefig|savetxt|write_text|imwrite)\(|\bnp\.savez?\("""
 )
+# What goes on with a training loads an optimizer's state, or the state of all that is prepared.
+_RESUMES = re.compile(r"\b\w*opt\w*(?:\[[^\]\n]*\])?\.load_state_dict\(|\.load_state\(", re.IGNORECASE)
 # Files that are checkpoints, whoever writes them.
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 LINES = (".csv", ".tsv", ".jsonl", ".log", ".txt")
@@ -35,6 +38,7 @@ class Reach:
         self._passes = 0
         self._under_way: Key | None = None  # the pass over a loader that gave the last batch
         self._training: set[Key] = set()
+        self._has_resumed = False
 
     def came_to(self, what: str) -> None:
         """Something was reached; before the first backward pass nothing is."""
@@ -58,9 +62,15 @@ class Reach:
         """A pass over a loader is over: an epoch's, or an evaluation's."""
         self.came_to(EPOCH if key in self._training else EVALUATION)
 
+    def loaded(self) -> None:
+        """An optimizer was given a state."""
+        self._has_resumed = True
+
     def learned(self) -> None:
         """There was a backward pass, from the last batch."""
         self._passes += 1
+        if self._passes == 1 and not self._has_resumed and self._is_written(_RESUMES):
+            self._recorder.write("unreached", what=RESUME)
         if self._under_way is not None:
             self._training.add(self._under_way)
 
@@ -77,11 +87,15 @@ class Reach:
 
     def _all(self) -> list[str]:
         """What there is to reach in this script."""
-        texts = [_text(path) for path in self._own_files()]
+        is_unknown = not self._own_files()
         found = [EPOCH] if self._training else []
-        found += [EVALUATION] if not texts or any(map(_EVALUATES.search, texts)) else []
-        found += [FILES] if any(map(_WRITES.search, texts)) else []
-        return found + ([CHECKPOINTS] if not texts or any(map(_SAVES.search, texts)) else [])
+        found += [EVALUATION] if is_unknown or self._is_written(_EVALUATES) else []
+        found += [FILES] if self._is_written(_WRITES) else []
+        return found + ([CHECKPOINTS] if is_unknown or self._is_written(_SAVES) else [])
+
+    def _is_written(self, words: re.Pattern[str]) -> bool:
+        """Whether the user's own files have these words somewhere."""
+        return any(words.search(_text(path)) for path in self._own_files())
 
     def _own_files(self) -> list[str]:
         """The files of the user's that were loaded: modules, and the script itself."""

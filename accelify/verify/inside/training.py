@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import reduce, wraps
 from typing import Any, NoReturn  # torch's hooks are untyped
 
 import torch
@@ -127,6 +127,14 @@ def install(recorder: Recorder, steps: int | None, reach: Reach, stop: Callable[
     training = Training(recorder, steps, reach, stop)
     calls.install(recorder)
     torch.autograd.backward = training.backward
+    load: Any = Optimizer.load_state_dict
+
+    @wraps(load)
+    def loaded(optimizer: Optimizer, *given: Any, **options: Any) -> None:
+        reach.loaded()
+        load(optimizer, *given, **options)
+
+    Optimizer.load_state_dict = loaded  # type: ignore[method-assign, assignment]
     register_optimizer_step_pre_hook(training.before_step)
     register_optimizer_step_post_hook(training.after_step)
 

@@ -87,6 +87,7 @@ def _about(verdict: Verdict) -> str:
         parts.append(f"Made comparable in the runs compared with {verdict.processes} processes: {made}.")
     if verdict.replaced:
         parts.append(f"Replaced by synthetic data: {'; '.join(verdict.replaced)}.")
+    parts += [f"{way[:1].upper()}{way[1:]}." for way in verdict.ways_on]
     return " ".join(parts)
 
 

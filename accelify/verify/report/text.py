@@ -32,8 +32,7 @@ def _lines(verdict: Verdict, paint: Paint, width: int | None) -> Iterator[str]:
         yield f"made comparable in the runs compared with {verdict.processes} processes: {made}"
     if verdict.replaced:
         yield f"replaced by synthetic data: {'; '.join(verdict.replaced)}"
-    if verdict.not_reached:
-        yield "more is reached with --steps, or --full"
+    yield from verdict.ways_on
     if str(verdict.circumstances):
         yield paint("dim", str(verdict.circumstances))
     yield f"{name}: {paint(_STYLES[verdict.status], verdict.conclusion)} in {verdict.seconds:.0f} s"

@@ -47,6 +47,9 @@ OPTIONS = {"allow_interspersed_args": False}  # what follows the script is the s
     help="Also run on pretend GPUs, which find mistakes of devices without a GPU.  [default: pretend-gpu]",
 )
 @click.option(
+    "--device", type=click.Choice(["cuda"]), help="Make that run on this machine's GPUs instead of pretend ones."
+)
+@click.option(
     "--timeout", type=SECONDS, default=600.0, show_default=True, metavar="SECONDS", help="Longest time for one run."
 )
 @click.option(
@@ -75,6 +78,7 @@ def command(
     full: bool,
     synthetic: bool,
     pretend_gpu: bool,
+    device: str | None,
     timeout: float,
     silence: float,
     output_format: str,
@@ -84,8 +88,9 @@ def command(
 
     The migrated script runs on one process, on several, and as `accelify launch` starts it.
 
-    Options come before SCRIPT. Everything runs in temporary copies, on the CPU; your folder is only read. The migration
-    is what `accelify rewrite` makes, with the settings of [tool.accelify.rewrite] in the nearest pyproject.toml.
+    Options come before SCRIPT. Everything runs in temporary copies, on the CPU but for --device cuda; your folder is
+    only read. The migration is what `accelify rewrite` makes, with the settings of [tool.accelify.rewrite] in the
+    nearest pyproject.toml.
 
     \b
     Exit status:
@@ -122,7 +127,8 @@ def command(
         processes=processes,
         limits=limits,
         synthetic=64 if synthetic else 0,
-        on_gpus=pretend_gpu,
+        on_gpus=pretend_gpu or device is not None,
+        gpus=_gpus() if device is not None else 0,
         folder=Path.cwd(),
     )
     with tidy_end():
@@ -141,6 +147,17 @@ def command(
         paint = paint_for(stream) if stream.isatty() else plain
         click.echo(text.render(verdict, paint, width), nl=False, err=verdict.error is not None)
     sys.exit(verdict.status)
+
+
+def _gpus() -> int:
+    """How many GPUs there are; ends here where there is none, before anything has run."""
+    from accelify.verify.gpus import count_gpus
+    from accelify.verify.scratch import CannotVerify
+
+    try:
+        return count_gpus()
+    except CannotVerify as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _file_of(module: str) -> Path:

@@ -40,6 +40,7 @@ class Request:
     module: the script's name where it is run as `python -m` runs it.
     launched: whether to run the processes also as `accelify launch` starts them.
     on_gpus: whether to run them also on pretend GPUs, as far as the original went: to its evaluation and its end.
+    gpus: how many GPUs of this machine's to run them on in the place of pretend ones.
     The migrated script is `against`, a file; or `rewritten`, what a rewrite has made; else the rewrite is done here,
     with `options`.
     """
@@ -56,6 +57,7 @@ class Request:
     synthetic: int = 0
     launched: bool = True
     on_gpus: bool = True
+    gpus: int = 0
     folder: Path = Path()
 
 
@@ -98,7 +100,7 @@ class Experiment:
             first, one, baseline, many, notes, made, cannot_split, launched, again=again, own_values=own
         )
         evidence = self._with_operations(self._with_parts(evidence))
-        return self._with_pretend_gpus(evidence) if self._request.on_gpus else evidence
+        return self._with_gpus(evidence) if self._request.on_gpus else evidence
 
     def _with_parts(self, evidence: Evidence) -> Evidence:
         """The evidence, where losses differ, with why parts of a batch may give other ones than the whole of it."""
@@ -131,16 +133,19 @@ class Experiment:
         order = replace(self._many(comparable=False), label="rewritten, operations of each rank", operations=True)
         return replace(evidence, operations_of_ranks=self._start(order, steps=1))
 
-    def _with_pretend_gpus(self, evidence: Evidence) -> Evidence:
-        """The evidence with a run on pretend GPUs, and where that fails with the original's own."""
-        run = self._on_pretend_gpus(self._of_rewritten("rewritten, on pretend GPUs"), self._request.processes)
+    def _with_gpus(self, evidence: Evidence) -> Evidence:
+        """The evidence with a run on GPUs, and where that fails with the original's own."""
+        gpus, processes = self._request.gpus, self._request.processes
+        kind = "GPUs" if gpus else "pretend GPUs"
+        run = self._on_gpus(self._of_rewritten(f"rewritten, on {kind}"), min(gpus or processes, processes))
+        evidence = replace(evidence, on_gpus=run, are_real=bool(gpus))
         if run.error is None:
-            return replace(evidence, on_gpus=run)
-        original = self._on_pretend_gpus(self._of_original("original, on a pretend GPU"), 1)
-        return replace(evidence, on_gpus=run, original_on_gpu=original)
+            return evidence
+        return replace(evidence, original_on_gpu=self._on_gpus(self._of_original(f"original, on {kind}"), 1))
 
-    def _on_pretend_gpus(self, order: Order, processes: int) -> Run:
-        return self._start(replace(order, processes=processes, split=False, launched=True, bare=True, pretend=True))
+    def _on_gpus(self, order: Order, processes: int) -> Run:
+        device = "cuda" if self._request.gpus else "pretend"
+        return self._start(replace(order, processes=processes, split=False, launched=True, bare=True, device=device))
 
     def _in_float64(self, first: Run, one: Run) -> Compared | None:
         """Both runs in float64, whose rounding no training amplifies; None where the script does not allow it."""

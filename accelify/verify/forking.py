@@ -30,6 +30,7 @@ _VARIABLES = {
     "MPLBACKEND": "Agg",
     "OMP_NUM_THREADS": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for GPUs before a fork does not keep the fork from using one
     "PYTHONHASHSEED": "0",
     "TOKENIZERS_PARALLELISM": "false",
     "WANDB_MODE": "disabled",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accelify.verify import gpus
 from accelify.verify.forking import Server
 from accelify.verify.scratch import CannotVerify, Project, copy_project
 from accelify.verify.trace import Run, Trace, read_trace
@@ -53,9 +54,9 @@ class Order:
     """One run: of which script in which project, and how.
 
     changed: what is put over files of the project. launched: ranks draw, and take batches, as `accelify launch` has
-    them. bare: nothing is watched. pretend: on pretend GPUs. whole: data sets, by number, whose batches ranks take
-    whole, as launched, though others are divided. part: the rank whose rows of each batch one process is to take, and
-    of how many ranks. operations: those of the first step are recorded.
+    them. bare: nothing is watched. device: `cpu`, `pretend` GPUs, or `cuda`. whole: data sets, by number, whose batches
+    ranks take whole, as launched, though others are divided. part: the rank whose rows of each batch one process is to
+    take, and of how many ranks. operations: those of the first step are recorded.
     """
 
     label: str
@@ -70,7 +71,7 @@ class Order:
     float64: bool = False
     bare: bool = False
     launched: bool = False
-    pretend: bool = False
+    device: str = "cpu"
     operations: bool = False
     whole: tuple[int, ...] = ()
     part: tuple[int, int] | None = None
@@ -136,8 +137,10 @@ class Runner:
         from accelify.runtime.world.environment import Environment
 
         variables = {"TMPDIR": str(place / "temporary")}
-        if order.pretend:
+        if order.device != "cpu":
             variables["ACCELIFY_CPU"] = "0"
+        if order.device == "cuda":
+            variables |= {"CUDA_VISIBLE_DEVICES": gpus.visible(order.processes), "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
         if order.processes > 1:
             here = Environment(
                 launcher="torchrun",
@@ -147,7 +150,7 @@ class Runner:
                 local_world_size=order.processes,
                 address="127.0.0.1",
                 port=port,
-                cpu=not order.pretend,
+                cpu=order.device == "cpu",
             )
             variables |= {**here.write(), "TORCHELASTIC_USE_AGENT_STORE": "True"}  # rank 0 opens none of its own
         root = place / "project"
@@ -176,7 +179,7 @@ class Runner:
             "float64": order.float64,
             "bare": order.bare,
             "launched": order.launched,
-            "pretend": order.pretend,
+            "device": order.device,
             "operations": order.operations,
             "whole": order.whole,
             "part": order.part,

@@ -24,6 +24,7 @@ class Which(str, Enum):
     COMPARED = "compared"
     LAUNCHED = "launched"
     PRETEND = "pretend GPU"
+    GPU = "GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class Verdict:
             Which.COMPARED: f"{self.processes} processes against the original",
             Which.LAUNCHED: f"{self.processes} processes as launched",
             Which.PRETEND: f"{self.processes} processes, each with a pretend GPU",
+            Which.GPU: "on this machine's GPUs, a process for each",
         }
         parts = [(run, words, [row for row in self.rows if row.run is run]) for run, words in headings.items()]
         return [part for part in parts if part[2]]

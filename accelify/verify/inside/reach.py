@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from accelify.verify.inside.record import Recorder
-from accelify.verify.verdict import RESUME
 
 EPOCH, EVALUATION, CHECKPOINTS, FILES = "the end of an epoch", "evaluation", "checkpoints", "files"
+RESUME = "a resume"  # as a verdict calls what takes a checkpoint to come to
 # What a script that evaluates, and one that writes checkpoints, has somewhere.
 _EVALUATES = re.compile(r"\.eval\(|\bno_grad\b|\binference_mode\b")
 _SAVES = re.compile(r"\bsave\w*\(")

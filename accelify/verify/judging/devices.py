@@ -16,6 +16,8 @@ def devices(evidence: Evidence) -> Row:
     run, original = evidence.on_gpus, evidence.original_on_gpu
     assert run is not None
     error = run.error
+    if evidence.are_real:
+        return _on_real_gpus(run, original)
     if error is None and not run.hang:
         steps = counted(run.ranks[0].taken, "step")
         return make_row("devices", run, HOLDS, f"{steps}, in which no operation mixes devices; kernels are the CPU's")
@@ -27,6 +29,19 @@ def devices(evidence: Evidence) -> Row:
     if original is not None and _refusal(original) is not None:
         return make_row("devices", run, NATURE, f"the original fails on a GPU, too; {refused}", at)
     return make_row("devices", run, DIFFERS, refused, at)
+
+
+def _on_real_gpus(run: Run, original: Run | None) -> Row:
+    """Whether each process runs on a GPU as far as the original went."""
+    error = run.error
+    if error is None and not run.hang:
+        return make_row("devices", run, HOLDS, f"{counted(run.ranks[0].taken, 'step')} on each GPU without an error")
+    words, at = run.hang or "", None
+    if error is not None:
+        words, at = error.message or f"exit status {error.code}", error.at
+    if original is not None and (original.error is not None or original.hang):
+        return make_row("devices", run, NATURE, f"the original fails on a GPU, too; {words}", at)
+    return make_row("devices", run, DIFFERS, words, at)
 
 
 def _refusal(run: Run) -> str | None:

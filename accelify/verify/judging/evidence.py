@@ -26,6 +26,7 @@ class Evidence:
     cannot_split: str | None = None  # what went wrong when each batch was divided among the ranks
     launched: Run | None = None
     on_gpus: Run | None = None  # the rewritten script on pretend GPUs
+    are_real: bool = False  # or on GPUs of this machine's
     original_on_gpu: Run | None = None
     again: Run | None = None  # the original once more, where what it prints or writes may differ from run to run
     operations: tuple[Run, Run] | None = None  # of the original and of one process, where their losses differ

@@ -38,7 +38,8 @@ def judge(evidence: Evidence) -> tuple[Row, ...]:
         _put_before("ranks agree", operations.operations_of_ranks(evidence.operations_of_ranks), several)
     found = [] if evidence.launched is None else [row(evidence.as_launched) for row in LAUNCHED]
     launched_rows = [replace(row, shown_by=Which.LAUNCHED) for row in found]
-    on_gpus = [] if evidence.on_gpus is None else [replace(devices(evidence), shown_by=Which.PRETEND)]
+    kind = Which.GPU if evidence.are_real else Which.PRETEND
+    on_gpus = [] if evidence.on_gpus is None else [replace(devices(evidence), shown_by=kind)]
     return (*single, *several, *launched_rows, *on_gpus)
 
 

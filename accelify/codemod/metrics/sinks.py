@@ -106,10 +106,34 @@ class Sinks:
         way = self._way(call)
         if way is not None:
             for given in [*call.args, *(k.value for k in call.keywords)]:
-                yield Sink(way, given.value if isinstance(given, ast.Starred) else given, call)
+                yield from (Sink(way, part, call) for part in self._parts(given))
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
             if way is Way.SAVED and owner is not None and not self.chains.kinds.name_of(call.func):
                 yield Sink(way, owner, call)  # `table.to_csv(path)`
+
+    def _parts(self, node: ast.expr) -> Iterator[ast.expr]:
+        """The values that leave side by side: of `f"{a} {b}"`, `"%d %d" % (a, b)`, `"{}".format(a)`, `{"a": a}`."""
+        inner: list[ast.expr] = []
+        if isinstance(node, (ast.Starred, ast.FormattedValue)):
+            inner = [node.value]
+        elif isinstance(node, ast.JoinedStr):
+            inner = node.values
+        elif isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            inner = node.elts
+        elif isinstance(node, ast.Dict):
+            inner = [*(k for k in node.keys if k is not None), *node.values]
+        elif self.chains.kinds.of(node) == {"string"} and isinstance(node, ast.BinOp):
+            inner = [node.left, node.right]
+        elif isinstance(node, ast.Call) and self._is_of_text(node.func):
+            inner = [*node.args, *(k.value for k in node.keywords)]
+        if not inner:
+            yield node
+        for part in inner:
+            yield from self._parts(part)
+
+    def _is_of_text(self, function: ast.expr) -> bool:
+        """`"...".format`"""
+        return isinstance(function, ast.Attribute) and self.chains.kinds.of(function.value) == {"string"}
 
     def _way(self, call: ast.Call) -> Way | None:
         rows = self.chains.kinds.called(call)

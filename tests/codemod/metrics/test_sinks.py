@@ -30,6 +30,21 @@ def test_a_value_that_leaves(statement: str, way: Way, value: str) -> None:
     assert (way, value) in ways(statement)
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "epoch, loss",
+        "f'{epoch} of 3: {loss:.3f}'",
+        "'%d %.3f' % (epoch, loss)",
+        "'{} {}'.format(epoch, loss)",
+        "'at ' + f'{epoch}' + ' ' + f'{loss}'",
+        "{'epoch': epoch, 'all': [loss]}",
+    ],
+)
+def test_values_that_are_shown_side_by_side_are_told_apart(shown: str) -> None:
+    assert ways(f"print({shown})") >= {(Way.SHOWN, "epoch"), (Way.SHOWN, "loss")}
+
+
 @pytest.mark.parametrize("statement", ["k = epoch + 1", "rows = [epoch]", "len([epoch])"])
 def test_a_value_that_stays(statement: str) -> None:
     assert ways(statement) == set()

@@ -52,7 +52,8 @@ def written_of(
     by_hand, runtime = together is None, options.runtime
     program, effects, tracer = ranks.program, ranks.chains.effects, ranks.chains.tracer
     own_paths = OwnPaths(OneProcess(program, roles, effects, set(files), access.at), ranks)
-    own = frozenset() if by_hand else frozenset(filter(own_paths.is_written, program.calls))
+    written = () if by_hand else filter(own_paths.is_written, program.calls)
+    own = {call: own_paths.common_calls(call) for call in written}
     saver, stored = _Saver(program, access, run, runtime, by_hand).of, Files(program, tracer)
     reached = run.run | program.run_from(run.leading)
     saves = tuple(
@@ -64,7 +65,9 @@ def written_of(
         and effects.of_call(call).files_written
     )
     seen_to = frozenset(call for save in saves for call in save.seen_to)
-    alone = OneProcess(program, roles, effects, set() if by_hand else set(files), access.at, seen_to)
+    alone = OneProcess(
+        program, roles, effects, set() if by_hand else set(files), access.at, seen_to, {w for w in own if own[w]}
+    )
     caches = Caches(alone, stored, together or ())
     called = () if by_hand else tuple(caches.callers())
     first = [*(() if by_hand else caches.find()), *dict.fromkeys(s for _, statements in called for s in statements)]

@@ -6,8 +6,9 @@ They may if they do nothing that the processes must do together, and bind only n
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
@@ -31,7 +32,7 @@ class Guarding:
         stored: Files,
         cached: tuple[ast.stmt, ...] = (),
         uncached: tuple[ast.If, ...] = (),
-        own: frozenset[ast.Call] = frozenset(),
+        own: Mapping[ast.Call, frozenset[ast.Call]] = MappingProxyType({}),
         left_out: Iterable[ast.stmt] = (),
     ) -> None:
         self.program = alone.program
@@ -40,13 +41,14 @@ class Guarding:
         self.files = alone.files
         self.cached = cached  # one process runs them first
         self.uncached = uncached  # where one should, and cannot be made to
-        self.own = own  # the calls that write to a file of one rank's own
+        self.own = own  # the calls that write to a file of one rank's own, with those by which they do not
         self._refused = set(left_out) | set(self._reaching_own())  # and what turns out not to be guarded safely
 
     def _reaching_own(self) -> Iterator[ast.stmt]:
         """The statements that write to files of each rank's own, by whatever they call."""
         for call in self.program.calls if self.own else ():
-            if any(use.call in self.own for use in self.alone.effects.of_call(call).files_written):
+            writes = [use.call for use in self.alone.effects.of_call(call).files_written]
+            if any(call not in self.own.get(w, {call}) for w in writes):
                 yield self.program.statement(call)
 
     # What is found.
@@ -161,12 +163,13 @@ class Guarding:
         return any(conditions.runs(call, world) for world in worlds_where(Process.MAIN))
 
     def _unguarded(self, covered: set[ast.AST]) -> list[ast.Call]:
+        by_caller: frozenset[ast.Call] = frozenset().union(*self.own.values())
         return [
             call
             for call in self.program.calls
             if call not in covered
             and self._is_run(call)
-            and self.alone.writes(call)
+            and (self.alone.writes(call) or call in by_caller)
             and not self.alone.becomes_a_save(call)
             and not self.is_cached(call)
             and call not in self.own
@@ -191,7 +194,7 @@ class Guarding:
     def _with_what_all_open(self, covered: set[ast.AST]) -> Iterator[ast.stmt]:
         """The statements that write to a file which every process opens, and so empties: all of them, or none."""
         everywhere = self._with_functions(covered)
-        kept = self.own.union(self._unguarded(everywhere)).difference(self._handed_on(everywhere))
+        kept = {*self.own}.union(self._unguarded(everywhere)).difference(self._handed_on(everywhere))
         opened = {call for call in kept if self.alone.opens_to_write(call)}
         if not opened:
             return

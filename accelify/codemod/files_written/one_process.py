@@ -53,6 +53,7 @@ class OneProcess:
         files: set[str],
         accelerator: Callable[[ast.AST], str | None],
         seen_to: frozenset[ast.expr] = frozenset(),
+        by_caller: Collection[ast.Call] = (),
     ) -> None:
         self.program = program
         self.roles = roles
@@ -60,6 +61,7 @@ class OneProcess:
         self.files = files
         self.accelerator = accelerator
         self._seen_to = seen_to  # what writes, and is whole where all processes call it
+        self._by_caller = by_caller  # what writes, and is guarded where its function is called
         self.looked_at: frozenset[ast.Call] = frozenset()  # calls that read what one process alone wrote
         self._known: dict[ast.Call, Effect | None] = {}
         self._together: dict[Scope, bool] = {}
@@ -87,7 +89,8 @@ class OneProcess:
         if self.becomes_a_save(call) or not self._is_ones_own(summary) or self.runs_together(call):
             return None
         written = [use.call for use in summary.files_written]
-        inner = [w for w in written if self.program.frame(w) is not self.program.frame(call)]
+        frame = self.program.frame(call)
+        inner = [w for w in written if self.program.frame(w) is not frame and w not in self._by_caller]
         is_guarded = any(self.accelerator(w) is not None and self.program.path(w) in self.files for w in inner)
         if is_guarded or any(use.is_folder for use in summary.files_written):
             return None  # where it is written; a folder is for all processes

@@ -4,7 +4,7 @@
         cv2.imwrite(f"{name}.png", x)
 
 Every rank has other names, and so writes other files. A value that a model has given is no such name: of
-`f"{loss:.3f}.pt"`, whatever it is on other ranks, one file is meant.
+`f"{loss:.3f}.pt"`, whatever it is on other ranks, one file is meant. A function that writes may be called with both.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class _Part(Enum):
 
 _Parts = frozenset[_Part]
 _NONE: _Parts = frozenset()
+_START: frozenset[Definition] = frozenset()
 
 
 class OwnPaths:
@@ -50,41 +51,53 @@ class OwnPaths:
             if not use.is_folder and use.call is call
         )
 
+    def common_calls(self, call: ast.Call) -> frozenset[ast.Call]:
+        """The calls of the function round such a write by which it writes a file that all ranks name alike."""
+        frame = self.program.frame(call)
+        uses = self.alone.effects.of_call(call).files_written
+        paths = [p for use in uses if use.call is call for p in use.paths]
+        calls = self.program.calls_of(frame) if frame.kind == "function" else ()
+        return frozenset(c for c in calls if not any(_Part.ITEM in self._parts(p, _START, c) for p in paths))
+
     def _is_of_a_batch(self, node: ast.expr) -> bool:
         return bool(self.ranks.of(node).of(Mark.BATCH))
 
     def _holds_item(self, path: ast.expr) -> bool:
-        return self._is_of_a_batch(path) and _Part.ITEM in self._parts(path, frozenset())
+        return self._is_of_a_batch(path) and _Part.ITEM in self._parts(path, _START)
 
-    def _parts(self, node: ast.expr, seen: frozenset[Definition]) -> _Parts:
+    def _parts(self, node: ast.expr, seen: frozenset[Definition], by: ast.Call | None = None) -> _Parts:
+        """What a path is made of; `by`: in a function that this call runs."""
         if isinstance(node, ast.Constant) or not self._is_of_a_batch(node):
             return _NONE
         if isinstance(node, ast.Name):
-            found = [self._given(d, seen | {d}) for d in self.chains.definitions(node) if d not in seen]
+            found = [self._given(d, seen | {d}, by) for d in self.chains.definitions(node) if d not in seen]
         elif isinstance(node, ast.Call) and self.alone.runs_together(node):
             return frozenset({_Part.MODEL})
         else:
-            found = [self._parts(n, seen) for n in _expressions(node)]
+            found = [self._parts(n, seen, by) for n in _expressions(node)]
         parts = _NONE.union(*found)
         is_text = isinstance(node, ast.JoinedStr) or self.chains.kinds.of(node) <= _TEXT
         return parts if is_text or _Part.MODEL not in parts else frozenset({_Part.MODEL})
 
-    def _given(self, definition: Definition, seen: frozenset[Definition]) -> _Parts:
+    def _given(self, definition: Definition, seen: frozenset[Definition], by: ast.Call | None) -> _Parts:
         """The parts of what a definition gives its variable."""
         node = definition.node
         if definition.kind is Kind.PARAMETER:
             scope, name = definition.variable.scope, definition.variable.name
             calls = self.program.calls_of(scope) if scope is not None else ()
+            calls = [by] if by is not None and by in calls else calls
             given = [self.chains.given(c, scope, name) for c in calls if scope is not None]
             return _NONE.union(*(self._parts(g, seen) for g in given if g is not None))
         if definition.kind is Kind.LOOP:
             holder = next(a for a in self.program.ancestors(node) if isinstance(a, _LOOPS))
             return (
-                frozenset({_Part.ITEM}) if holder in self.ranks.loops else self._parts(self._source(holder, node), seen)
+                frozenset({_Part.ITEM})
+                if holder in self.ranks.loops
+                else self._parts(self._source(holder, node), seen, by)
             )
         statement = self.program.statement(node)
         value = getattr(statement, "value", None)
-        return self._parts(value, seen) if isinstance(value, ast.expr) else frozenset({_Part.MODEL})
+        return self._parts(value, seen, by) if isinstance(value, ast.expr) else frozenset({_Part.MODEL})
 
     def _source(self, holder: ast.For | ast.AsyncFor | ast.comprehension, target: ast.AST) -> ast.expr:
         """What a loop takes the values of one of its variables from: `y` for `a` in `for a, b in zip(y, z)`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from accelify.codemod.files_written.own_paths import OwnPaths
@@ -49,3 +51,29 @@ def test_weights_and_open_files() -> None:
 )
 def test_other_values_name_one_file_for_all(path: str) -> None:
     assert own(f"cv2.imwrite({path}, out)", f"torch.save(out, {path})") == []
+
+
+def guarding(*lines: str, before: str) -> tuple[list[str], list[str]]:
+    """The statements that the main process alone runs, and the calls that write on every process."""
+    step = "out = model(x)\n" + STEP + "\n".join(lines)
+    found = training(imports=IMPORTS, before=before, step=step).script.written.guarding
+    return [ast.unparse(statement) for run in found.runs for statement in run], texts(found.unguarded)
+
+
+@pytest.mark.parametrize("path", ["'last.png'", "f'{epoch}.png'"])
+def test_a_function_that_writes_both_is_guarded_where_all_ranks_name_the_same_file(path: str) -> None:
+    assert guarding("keep(out, f'{y}.png')", f"keep(out, {path})", before=KEEP) == ([f"keep(out, {path})"], [])
+
+
+def test_a_method_with_an_open_file_that_writes_both() -> None:
+    notes = "class Notes:\n    def put(self, name):\n        with open(name, 'w') as f:\n            f.write(name)\n"
+    calls = "for name in y:\n    notes.put(name)", "notes.put('all.txt')"
+    assert guarding(*calls, before=notes + "notes = Notes()\n") == (["notes.put('all.txt')"], [])
+
+
+def test_what_all_ranks_must_run_is_reported_there() -> None:
+    together = "def together(image, path):\n    cv2.imwrite(path, image)\n    torch.manual_seed(0)\n"
+    assert guarding("together(out, f'{y}.png')", "together(out, 'a.png')", before=together) == (
+        [],
+        ["together(out, 'a.png')"],
+    )

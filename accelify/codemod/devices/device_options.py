@@ -40,11 +40,16 @@ class DeviceOptions:
         self.access = access
         self.bound = [b for b in known.bindings if access.at(b) is not None]
 
-    def find(self, redirected: Collection[ast.expr]) -> tuple[DeviceOption, ...]:
-        """One for each option; `redirected` are the reads that get the accelerator's device one by one."""
+    def find(
+        self, redirected: Collection[ast.expr], numbered: Callable[[Option], bool] = lambda node: False
+    ) -> tuple[DeviceOption, ...]:
+        """One for each option; `redirected` are the reads that get the accelerator's device one by one.
+
+        numbered: whether an option is one GPU by its number, unless the user says otherwise.
+        """
         if len(self.access.reach.homes) != 1:
             return ()
-        choosing = [*self._choosing(), *filter(_is_device_option, redirected)]
+        choosing = [*self._choosing(), *self._placing(numbered), *filter(_is_device_option, redirected)]
         found = (self._settled(key, redirected) for key in sorted({_key(n) for n in choosing}))
         return tuple(option for option in found if option is not None)
 
@@ -53,6 +58,14 @@ class DeviceOptions:
         moved = [m.device for m in self.known.found if m.device is not None and self.known.is_needless(m)]
         for node in [*moved, *(b.value for b in self.bound)]:
             yield from (n for n in ast.walk(node) if _is_device_option(n))
+
+    def _placing(self, numbered: Callable[[Option], bool]) -> Iterator[Option]:
+        """The options by which something is moved that stays as it is, in any file: to one GPU for all processes."""
+        nodes = [n for n in self._nodes() if isinstance(n.ctx, ast.Load) and numbered(n)]
+        files = {parsed.path for parsed in self.program.files} if nodes else set()
+        known = Moves(self.program, self.known.roles, self.known.tracer, self.known.prepared, files)
+        held = [self.program.values(m.device) for m in known.found if m.device and not known.is_needless(m)]
+        yield from (n for n in nodes if any(self.program.values(n) & values for values in held))
 
     def _settled(self, key: tuple[str, str], redirected: Collection[ast.expr]) -> DeviceOption | None:
         nodes = [n for n in self._nodes() if _key(n) == key]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from accelify.codemod.devices.bringing import Bringing, Brought
 from accelify.codemod.devices.conflicts import Meetings
 from accelify.codemod.devices.destinations import (
+    Destination,
     Destinations,
     Where,
     gpu_texts,
@@ -223,7 +224,8 @@ class Own:
         bound = [b.value for b in known.bindings if access.at(b) and not known.is_for_the_cpu(b)]
         fixed = frozenset(f for f in self._fixed(known, devices, plain, bound) if access.at(f) is not None)
         named = NamedDevices(self.program, self.tracer, set(known.files), known.found).find()
-        options = DeviceOptions(known, access).find([*fixed, *(n for n in named if access.at(n) is not None)])
+        redirected = [*fixed, *(n for n in named if access.at(n) is not None)]
+        options = DeviceOptions(known, access).find(redirected, numbered=lambda n: _is_numbered(devices.of(n)))
         settled = frozenset(read for option in options for read in option.reads)
         lattice = Lattice(
             *(self.program, self.roles, self.tracer, self.prepared, self._tensors()),
@@ -411,6 +413,10 @@ def devices_of(
         moved_early=own.moved_early(early, cpu),
         stranded=tuple(own.stranded(files, access)) if setting is None and not by_hand else (),
     )
+
+
+def _is_numbered(named: Iterable[Destination]) -> bool:
+    return any(d.now is Where.NUMBERED for d in named)
 
 
 def _is_for_cuda(

@@ -175,3 +175,23 @@ def test_an_option_that_the_accelerator_is_made_by_is_set_below_it(parse: str) -
     after = run(text).after.decode()
     created = after.index("accelerator = Accelerator(cpu=not args.device == 'cuda:0')")
     assert after.index(parse) < created < after.index("args.device = accelerator.device")
+
+
+TEACHER = """\
+from torch import nn
+class Teacher:
+    def __init__(self, device):
+        self.device = device
+        self.net = nn.Linear(4, 4).to(device)
+"""
+
+
+@pytest.mark.parametrize(("default", "options"), [("cuda:0", ["args.device"]), ("cpu", []), ("cuda", [])])
+def test_an_option_that_puts_what_another_file_makes_on_one_gpu(default: str, options: list[str]) -> None:
+    loop = LOOP.replace("args.device", "device")
+    text = (
+        f"{HEAD}from teacher import Teacher\ndef main(args):\n    print(args)\n    device = torch.device('cuda:0')\n"
+        f"    teacher = Teacher(args.device)\n{loop}{PARSED.replace('cpu', default)}main(parser.parse_args())\n"
+    )
+    found = Facts({"main.py": text, "teacher.py": TEACHER}).script.devices.options
+    assert [ast.unparse(option.target) for option in found] == options

@@ -182,3 +182,31 @@ def test_what_may_be_no_tensor_is_noted_where_it_is_put_into_the_list() -> None:
     text = text.replace("batch_size=2", "batch_size=2, collate_fn=pad")
     facts = Facts(text.replace("for x, y in loader:", "for x, y, names in loader:\n        seen.extend(names)"))
     assert texts(facts.script.devices.maybe_brought_back) == ["names"]
+
+
+COUNTING = """
+    import elsewhere, sklearn.metrics
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    def plot(m):
+        plt.imshow(m)
+        print(m.max(), m.shape[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "then"),
+    [
+        ("sklearn.metrics.confusion_matrix(y.argmax(1).cpu(), 2)", "m.max()"),
+        ("elsewhere.table(y)", "m.max()"),
+        ("elsewhere.table(y)", "m.detach()"),
+    ],
+)
+def test_what_unknown_code_returns_may_be_an_array(shown: str, then: str) -> None:
+    """An array has no `cpu()`; a member that arrays do not have shows a tensor."""
+    text = script(imports=COUNTING, batch=f"m = {shown}\nplot({shown})\nprint(np.array(m), {then})")
+    text = "".join(line for line in text.splitlines(True) if "cuda" not in line and "device" not in line)
+    after = migrated(text)
+    assert "plt.imshow(m)" in after
+    assert ("np.array(m.cpu())" in after) is (then == "m.detach()")

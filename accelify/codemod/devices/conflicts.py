@@ -279,6 +279,26 @@ class Shapes:
             return True
         return self._is_of_tensors(write) or self._is_given_one(owner, write.id, write)
 
+    def _is_from_elsewhere(self, owner: Scope, write: ast.AST, depth: int = _DEPTH) -> bool:
+        """Whether what a binding gives its name may be what unknown code returns: a tensor, or an array."""
+        if isinstance(write, ast.arg):
+            given = [self.tracer.argument(c, owner, write.arg) for c in self.program.flow.callers.get(owner, ())]
+        else:
+            given = [self.tracer.assigned(write)] if isinstance(write, ast.Name) else []
+        return any(self._is_of_unknown_code(g, depth) for g in given)
+
+    def _is_of_unknown_code(self, node: ast.expr | None, depth: int) -> bool:
+        if isinstance(node, ast.Name) and depth:
+            owner = self.program.scope(node).owner(node.id)
+            writes = [] if owner is None else self.program.reaching(node, self.tracer.writes(owner, node.id))
+            return owner is not None and any(self._is_from_elsewhere(owner, w, depth - 1) for w in writes)
+        if not isinstance(node, ast.Call) or self.program.flow.callees.get(node):
+            return False
+        called = self.program.called(node)
+        if isinstance(node.func, ast.Attribute) and not called:  # a method: of what?
+            return self._is_of_unknown_code(node.func.value, depth)
+        return any(table.function(n) is None and not n.startswith("torch.") for n in called)
+
     def _is_of_tensors(self, write: ast.Name) -> bool:
         """Whether a name gets a part of a batch of a data set that is known to yield tensors."""
         return not self.whereabouts.is_batch(write) and self._is_from_tensors(write)
@@ -335,16 +355,18 @@ class Shapes:
 
     def _is_given_one(self, owner: Scope, name: str, write: ast.AST) -> bool:
         """Whether a name is used as one tensor where it may still have what a binding gave it."""
-        reads = owner.reads.get(name, ())
-        return any(self._is_used_as_one(r) and write in self.program.reaching(r, [write]) for r in reads)
+        of_arrays = not self._is_from_elsewhere(owner, write)
+        used = (r for r in owner.reads.get(name, ()) if self._is_used_as_one(r, of_arrays=of_arrays))
+        return any(write in self.program.reaching(r, [write]) for r in used)
 
-    def _is_name_used_as_one(self, owner: Scope, name: str, depth: int = 2) -> bool:
-        return any(self._is_used_as_one(read, depth) for read in owner.reads.get(name, ()))
+    def _is_name_used_as_one(self, owner: Scope, name: str, depth: int = 2, *, of_arrays: bool = True) -> bool:
+        """of_arrays: members that arrays have, too, count."""
+        return any(self._is_used_as_one(read, depth, of_arrays=of_arrays) for read in owner.reads.get(name, ()))
 
-    def _is_used_as_one(self, read: ast.expr, depth: int = 2) -> bool:
+    def _is_used_as_one(self, read: ast.expr, depth: int = 2, *, of_arrays: bool = True) -> bool:
         parent = self.program.parent(read)
         if isinstance(parent, ast.Attribute):
-            return methods.shows_a_tensor(parent.attr)
+            return methods.shows_a_tensor(parent.attr) and (of_arrays or table.member("ndarray", parent.attr) is None)
         if not isinstance(parent, ast.Call) or parent.func is read:
             return False
         if self.tensors.is_loss(parent) or any(map(_is_variable, self.program.called(parent))):
@@ -354,7 +376,9 @@ class Shapes:
             return True
         given = [(c, p.arg) for c in self.program.flow.callees.get(parent, ()) if depth for p in c.parameters]
         taken = [(c, name) for c, name in given if self.tracer.argument(parent, c, name) is read]
-        return bool(taken) and all(self._is_name_used_as_one(c, name, depth - 1) for c, name in taken)
+        return bool(taken) and all(
+            self._is_name_used_as_one(c, name, depth - 1, of_arrays=of_arrays) for c, name in taken
+        )
 
 
 def _is_variable(name: str) -> bool:

@@ -748,6 +748,6 @@ def _given(node: ast.Call) -> list[ast.expr]:
 
 
 def _makes_no_tensor(name: str) -> bool:
-    if vocabulary.is_on_host(name) or any(is_one(name) for is_one in _NO_TENSORS):
+    if vocabulary.is_on_host(name) or vocabulary.makes_arrays(name) or any(is_one(name) for is_one in _NO_TENSORS):
         return True
     return "." not in name and hasattr(builtins, name) and not names.gives_on(name)

@@ -13,6 +13,7 @@ from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.semantics.values import Element
 from accelify.codemod.training.loops import Training
+from accelify.codemod.training.roles import stepped
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class Grouper:
         made = [i for i in range(end) if block[i] in bound]
         while made and any(ast.unparse(n) == item.text for n in _read_in(block[made[-1]])):
             made.pop()  # `model = model.to(device)`
-        is_first = bool(made) and self._meets_batch(item, block[made[-1] : end])
+        since = block[made[-1] : end] if made else []
+        is_first = self._meets_batch(item, since) or self._leaves_gradients(item, since)
         return replace(item, statement=block[made[-1]], anchor="") if is_first else item
 
     def _meets_batch(self, item: Item, statements: Sequence[ast.stmt]) -> bool:
@@ -91,6 +93,14 @@ class Grouper:
             c for c in moved if item.text in map(ast.unparse, _read_in(c)) or self.program.statement(c) is plain[0]
         ]
         return any(not any(self.program.before(m, r) for m in moved) for r in run)
+
+    def _leaves_gradients(self, item: Item, statements: Sequence[ast.stmt]) -> bool:
+        """Whether a backward pass comes before the optimizer that steps with its gradients is made."""
+        assert item.statement is not None
+        passes = [b for b in self.training.backwards if any(self.program.inside(b, s) for s in statements)]
+        flow = self.program.control_flow(item.statement)
+        others = [*self.training.backwards, *self.training.steps]
+        return any(flow.reaches(b, item.statement, without=[o for o in others if o is not b]) for b in passes)
 
     def _is_of_batch(self, given: ast.expr) -> bool:
         """Whether something may be (a part of) what a loader gives, where it is read."""
@@ -220,7 +230,11 @@ class Grouper:
         end = -1
         for index, item in placed:
             between = block[end + 1 : index + 1]
-            if any(self._meets_batch(i, between) or any(self._uses(s, i) for s in between) for i in current):
+            if any(
+                self._meets_batch(i, between)
+                or any(self._uses(s, i) or self._gives_another(s, i.text) for s in between)
+                for i in current
+            ):
                 self._close(frame, block, end, current)
                 current = []
             current.append(item)
@@ -248,12 +262,12 @@ class Grouper:
     def _holds_another(self, text: str, group: Group, block: list[ast.stmt], end: int) -> bool:
         """Whether a name got another model after a group prepared the one that it held."""
         begin = block.index(group.anchor) + 1 if group.anchor in block else 0
-        return any(
-            isinstance(statement, ast.Assign)
-            and self._binds([statement], text)
-            and not any(ast.unparse(n) == text for n in ast.walk(statement.value))
-            for statement in block[begin : end + 1]
-        )
+        return any(self._gives_another(statement, text) for statement in block[begin : end + 1])
+
+    def _gives_another(self, statement: ast.stmt, text: str) -> bool:
+        """Whether a statement gives a name a value that is not made of the one that it held."""
+        is_bound = isinstance(statement, ast.Assign) and self._binds([statement], text)
+        return is_bound and not any(ast.unparse(n) == text for n in ast.walk(statement.value))  # type: ignore[attr-defined]  # an assignment
 
     def _is_before(self, group: Group, block: list[ast.stmt]) -> bool:
         """Whether a group that is made already is on every way to a block: it stands there, or in one round it."""
@@ -305,7 +319,10 @@ class Grouper:
                 and ast.unparse(n) == base
                 for n in ast.walk(statement)
             )
-        return trains(self.program, self.training, statement)
+        if trains(self.program, self.training, statement):
+            return True
+        steps = [s for s in self.training.steps if item.kind == "optimizer" and self.program.inside(s, statement)]
+        return any(self.program.frame(s) is item.frame and ast.unparse(stepped(s)) == item.text for s in steps)
 
 
 def trains(program: Program, training: Training, statement: ast.stmt) -> bool:

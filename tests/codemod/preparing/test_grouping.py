@@ -156,3 +156,27 @@ def test_what_a_round_makes_anew_is_prepared_where_it_is(condition: str) -> None
     after = migrated(HEAD + ANEW.format(condition=condition))
     again = [line for line in after.split("\n") if "optimizer = accelerator.prepare(optimizer)" in line]
     assert [line.startswith(" " * 8) for line in again] == [True]
+
+
+DEMO = """\
+x, y = torch.ones(2, 4), torch.ones(2, 1)
+model = nn.Linear(4, 1)
+nn.functional.mse_loss(model(x), y).backward()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer.step()
+"""
+
+
+def test_a_model_is_prepared_before_a_backward_pass_whose_optimizer_comes_later() -> None:
+    again = migrated(f"{HEAD}{DEMO}{BUILD}loader = DataLoader(data)\n{TRAIN}")
+    lines = [line for line in again.splitlines() if "prepare(" in line or ".step" in line]
+    assert lines == [
+        "model = accelerator.prepare(model)",
+        "optimizer = accelerator.prepare(optimizer)",
+        "optimizer.step()",
+        "loader, model, optimizer = accelerator.prepare(loader, model, optimizer)",
+        "    optimizer.step()",
+    ]
+    once = migrated(f"{HEAD}{DEMO}loader = DataLoader(data)\n{TRAIN}")
+    assert once.count("accelerator.prepare(model)") == 1
+    assert once.count("accelerator.prepare(optimizer)") == 1

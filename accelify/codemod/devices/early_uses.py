@@ -35,7 +35,7 @@ class EarlyUses:
         calls = [c for c in calls if not self._is_another(text, start, c)]
         is_used = any(self._uses(call, text) or self._draws_into(call, text) for call in calls)
         is_used = is_used or self._is_copied(text, start, end, calls) or self._is_run_by(text, frame, calls)
-        returned = [r for r in self._returns(text, frame) if self._is_between(r, start, end)]
+        returned = [r for r in self._returns(text, frame) if r is not end and self._is_between(r, start, end)]
         return is_used or any(not self._is_another(text, start, r) for r in returned)
 
     def _is_between(self, node: ast.AST, start: ast.stmt, end: ast.stmt) -> bool:

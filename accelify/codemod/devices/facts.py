@@ -281,7 +281,8 @@ class Own:
             return {Where.HOST}
         found: set[Where] = set()
         for move in known.found:
-            if known.is_needless(move) and not self.prepared.is_batch(move.receiver):
+            is_model = not self.prepared.is_batch(move.receiver) and not known.moves_nothing(move)
+            if is_model and known.is_needless(move):
                 tests = [b.test for b, _ in self.program.branches_round(move.call)]
                 found |= {d.was for d in devices.resolved(devices.of(move.device))} & {Where.HOST, Where.ACCELERATOR}
                 found |= {Where.HOST} if any(devices.holds(test) is None for test in tests) else set()

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelify.codemod.devices.early_uses import EarlyUses
-from accelify.codemod.libraries import methods, vocabulary
+from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import main_guard
-from accelify.codemod.semantics.values import Argument, Constant, External, Member
+from accelify.codemod.semantics.scopes import main_guard, own_statements
+from accelify.codemod.semantics.values import Argument, Constant, External, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
 
@@ -167,19 +167,71 @@ class Moves:
         """Whether a move does nothing once what it moves is prepared."""
         if self.goes_to_cpu(move):
             return False
-        if self.prepared.is_batch(move.receiver):
+        if self.prepared.is_batch(move.receiver) or self.moves_nothing(move):
             return True
-        if not self.prepared.is_model(move.receiver) or self._comes_back(move):
+        held = self.program.values(move.receiver)
+        is_prepared = self.prepared.is_model(move.receiver)
+        if not (is_prepared or (held and held <= self.prepared.preparation.models)) or self._comes_back(move):
             return False
         statement = self.program.statement(move.call)
         text = ast.unparse(move.receiver)
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             text = ast.unparse(statement.targets[0])
-        group = self.prepared.prepares_too(move.call, text)
+        return (is_prepared and self._is_prepared_below(statement, text)) or self._is_prepared_by_callers(
+            statement, text
+        )
+
+    def _is_prepared_below(self, statement: ast.stmt, text: str) -> bool:
+        """Whether a model is prepared in the same function as a statement, and not used between."""
+        group = self.prepared.prepares_too(statement, text)
         if group is None or group.anchor is None or self._is_prepared_sometimes(text, statement, group.anchor):
             return False
-        uses = EarlyUses(self.program, self.roles, self.prepared.preparation.models)
-        return not uses.is_used(text, statement, group.anchor)
+        return not self._uses.is_used(text, statement, group.anchor)
+
+    def _is_prepared_by_callers(self, statement: ast.stmt, text: str) -> bool:
+        """Whether a function only sets a model up after a statement and gives it back, and all callers prepare it."""
+        frame = self.program.frame(statement)
+        last = frame.body[-1] if frame.kind == "function" and not frame.is_method else None
+        returns = [s for s in own_statements(frame.body) if isinstance(s, ast.Return)]
+        if not isinstance(last, ast.Return) or last.value is None or returns != [last]:
+            return False
+        calls = self.program.calls_of(frame)
+        given = [_received(self.program.parent(call), call, last.value, text) for call in calls]
+        return (
+            bool(calls)
+            and not self._uses.is_used(text, statement, last)
+            and all(
+                target is not None and self._is_prepared_below(self.program.statement(call), target)
+                for call, target in zip(calls, given, strict=True)
+            )
+        )
+
+    @cached_property
+    def _uses(self) -> EarlyUses:
+        return EarlyUses(self.program, self.roles, self.prepared.preparation.models)
+
+    def moves_nothing(self, move: Move) -> bool:
+        """Whether what is moved is a loss, or another module, without any tensors: `nn.MSELoss().cuda()`."""
+        held = self.program.values(move.receiver)
+        return bool(held) and all(map(self._is_without_tensors, held))
+
+    def _is_without_tensors(self, value: Value) -> bool:
+        if isinstance(value, Made):
+            given = (
+                [*value.node.args, *(k.value for k in value.node.keywords)] if isinstance(value.node, ast.Call) else []
+            )
+            constants = (v for n in given for v in self.program.values(n) or {value})
+            return names.is_loss(value.name) and all(isinstance(v, Constant) for v in constants)
+        if not isinstance(value, Instance) or not self.roles.is_module(value):
+            return False
+        if self.program.flow.ancestors(value.cls):
+            return False
+        own = set(value.cls.walk())
+        set_up = [c for s in own if s.name == "__init__" for c in self.program.calls_in(s)]
+        is_plain = all(ast.unparse(c.func).endswith(("super", "__init__")) for c in set_up)
+        writes = [w for each in self.program.attribute_writes.values() for w in each if self.program.frame(w) in own]
+        given = [n for w in writes if (n := self.tracer.assigned(w)) is not None]
+        return is_plain and not any(self.roles.is_module(v) for n in given for v in self.program.values(n))
 
     def _comes_back(self, move: Move) -> bool:
         """Whether a model may be in the host's memory by then: `model.cpu()`, `save(model)`, `model.to(device)`."""
@@ -200,6 +252,19 @@ class Moves:
         choices = [a for a in self.program.ancestors(end) if isinstance(a, ast.If)]
         is_chosen = any(not self.program.inside(start, choice) for choice in choices)
         return is_chosen and text not in self.program.frame(start).reads
+
+
+def _received(statement: ast.AST | None, call: ast.Call, returned: ast.expr, text: str) -> str | None:
+    """The variable in which a caller gets what a function returns under a name: `net` of `net, loss = make()`."""
+    if not isinstance(statement, ast.Assign) or statement.value is not call or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    given, taken = [returned], [target]
+    if isinstance(returned, ast.Tuple) and isinstance(target, ast.Tuple) and len(returned.elts) == len(target.elts):
+        given, taken = returned.elts, target.elts
+    places = [t for g, t in zip(given, taken, strict=True) if ast.unparse(g) == text]
+    is_once = sum(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(returned)) == 1
+    return ast.unparse(places[0]) if places and is_once else None
 
 
 def is_cpu(device: ast.expr) -> bool:

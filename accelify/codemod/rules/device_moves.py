@@ -89,7 +89,9 @@ def _goes_to_accelerator(script: Script, move: Move) -> bool:
 def _drop(script: Script, statement: ast.stmt, dropped: dict[ast.Call, Move]) -> Change:
     reason = "the prepared loader yields batches on the device"
     first = next(m for c, m in dropped.items() if script.program.statement(c) is statement)
-    if not script.prepared.is_batch(first.receiver):
+    if script.devices.known.moves_nothing(first):
+        reason = "it has no tensors that could be moved"
+    elif not script.prepared.is_batch(first.receiver):
         reason = "`prepare` moves the model to the device"
     path, line = script.path(statement), first.call.lineno
     if _is_nothing(script, statement, dropped) or _is_needless_copy(script, statement, first.call):

@@ -166,3 +166,65 @@ def test_a_needless_move_stays_only_where_its_device_is_the_process_s_own(device
 def test_a_device_of_the_settings_is_one(given: str, is_device: bool) -> None:
     facts = training(imports="from settings import config, read", before=f"device = {given}", batch="x.to(device)")
     assert bool(facts.script.devices.known.bindings) is is_device
+
+
+CONTRASTIVE = """\
+class Contrastive(nn.Module):
+    def __init__(self, temperature=0.07):
+        super().__init__()
+        self.temperature = temperature
+"""
+WITH_WEIGHTS = CONTRASTIVE.replace("        self.temperature = temperature\n", "        self.w = nn.Linear(2, 2)\n")
+WITH_A_BUFFER = CONTRASTIVE.replace(
+    "        self.t", "        self.register_buffer('m', torch.ones(2))\n        self.t"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "made", "is_needless"),
+    [
+        ("", "nn.CrossEntropyLoss()", True),
+        ("", "nn.CrossEntropyLoss(reduction='sum', ignore_index=0)", True),
+        ("", "nn.CrossEntropyLoss(weight=torch.ones(3))", False),
+        ("", "nn.CrossEntropyLoss(weights)", False),
+        ("", "nn.Linear(2, 2)", False),
+        (CONTRASTIVE, "Contrastive(temperature=args.temperature)", True),
+        (CONTRASTIVE, "Contrastive(nn.Linear(2, 2))", False),
+        (WITH_WEIGHTS, "Contrastive()", False),
+        (WITH_A_BUFFER, "Contrastive()", False),
+    ],
+)
+def test_a_loss_without_tensors_needs_no_move(before: str, made: str, is_needless: bool) -> None:
+    facts, (found,) = moves(imports=before, model=f"criterion = {made}.cuda()\n")
+    assert facts.script.devices.is_needless(found) is is_needless
+
+
+MADE = """\
+def make(args):
+    net = nn.Linear(4, 1)
+    loss = nn.MSELoss(weight=args.weight)
+    if torch.cuda.is_available():
+        net = net.cuda()
+    {rest}
+    return {given}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "given", "taken", "is_needless"),
+    [
+        ("", "net", "model", True),
+        ("", "net, loss", "model, criterion", True),
+        ("", "net, loss", "pair", False),
+        ("print(net(torch.ones(4).cuda()))", "net", "model", False),
+        ("if args.early:\n        return net", "net", "model", False),
+        ("", "net, [net]", "model, criterion", False),
+    ],
+)
+def test_a_model_that_a_function_gives_back_to_be_prepared(
+    rest: str, given: str, taken: str, is_needless: bool
+) -> None:
+    unpacked = "model = pair[0]\n" if taken == "pair" else ""
+    facts, found = moves(imports=MADE.format(rest=rest, given=given), model=f"{taken} = make(args)\n{unpacked}")
+    move = next(m for m in found if ast.unparse(m.call) == "net.cuda()")
+    assert facts.script.devices.is_needless(move) is is_needless

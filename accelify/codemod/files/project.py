@@ -170,7 +170,7 @@ class Project:
         folders = {f.resolve(): f for f in [*self._around(path.parent), *self._folders]}
         found = [p for folder in folders.values() for end in (".py", ".ipynb") for p in self.disk.files(folder, end)]
         near = found[:_MOST_LISTED]
-        beyond = (p for p in self._repository(path) if p.resolve().parent not in folders)
+        beyond = (p for p in self._repository(path) if p.parent.resolve() not in folders)
         return [*near, *(p for p in beyond if self.disk.has(str(p), "sys.path"))]
 
     def _around(self, here: Path) -> list[Path]:

@@ -435,7 +435,7 @@ def _added(statement: ast.AugAssign | ast.Assign) -> ast.expr:
 
 def _has_rows(program: Program, node: ast.AST) -> bool:
     """Whether a name in a summand holds the rows of a batch: not a loss, a function or a module."""
-    if not isinstance(node, ast.Name) or program.externals(node):
+    if not isinstance(node, ast.Name) or program.externals(node) or _is_backpropagated(program, node):
         return False
     parent = program.parent(node)
     if isinstance(parent, ast.Call) and parent.func is node:
@@ -448,15 +448,10 @@ def _has_rows(program: Program, node: ast.AST) -> bool:
 
 
 def _is_output(program: Program, name: ast.Name, depth: int = _DEPTH) -> bool:
-    """Whether a variable holds what a model gives for the rows, and no loss."""
-    frame = program.frame(name)
-    made = [program.statement(w) for w in program.reaching(name, frame.writes.get(name.id, []))]
-    is_loss = any(_is_backpropagated(program, read) for read in frame.reads.get(name.id, ()))
-    return (
-        bool(made)
-        and not is_loss
-        and all(isinstance(m, ast.Assign) and _gives_rows(program, m.value, depth) for m in made)
-    )
+    """Whether a variable holds what a model gives for the rows."""
+    writes = program.reaching(name, program.frame(name).writes.get(name.id, []))
+    made = [program.statement(w) for w in writes]
+    return bool(made) and all(isinstance(m, ast.Assign) and _gives_rows(program, m.value, depth) for m in made)
 
 
 def _gives_rows(program: Program, value: ast.expr, depth: int) -> bool:
@@ -474,9 +469,10 @@ def _gives_rows(program: Program, value: ast.expr, depth: int) -> bool:
     return "module" in program.once(Kinds).of(value.func) and not is_loss
 
 
-def _is_backpropagated(program: Program, read: ast.AST) -> bool:
-    parent = program.parent(read)
-    return isinstance(parent, ast.Attribute) and parent.attr == "backward"
+def _is_backpropagated(program: Program, name: ast.Name) -> bool:
+    """Whether a variable is a loss, of which gradients are computed."""
+    parents = (program.parent(read) for read in program.frame(name).reads.get(name.id, ()))
+    return any(isinstance(p, ast.Attribute) and p.attr == "backward" for p in parents)
 
 
 def _averages(program: Program, node: ast.AST) -> bool:

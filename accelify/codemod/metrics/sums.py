@@ -32,7 +32,8 @@ class Reduction:
     how: `sum`, `mean` for what the script divides by the number of batches that one process takes, `max` or `min`.
     condition: when the loop goes over a shared loader at all; None for always. training: when it trains, of a loop that
     is sharded in whole batches otherwise; a mean then is a sum where it does not. wholes: what a sum is divided by that
-    the loop has not counted. leaves_out_its_end: whether these count what the loop leaves out at its end.
+    the loop has not counted. leaves_out_its_end: whether these count what the loop leaves out at its end. adds_means:
+    whether a batch adds its rows' mean, so that the sum counts batches.
     """
 
     loop: Loop
@@ -43,6 +44,7 @@ class Reduction:
     training: str | None = None
     wholes: tuple[ast.expr, ...] = ()
     leaves_out_its_end: bool = False
+    adds_means: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Use:
 class _Sum:
     """A sum of a loop: how and where it is reduced, what it is calculated with, and whether it counts rounds alone.
 
-    wholes: what it is divided by that is no sum itself.
+    wholes: what it is divided by that is no sum itself. adds_means: whether it adds means over the rows of a batch.
     """
 
     how: str
@@ -66,6 +68,7 @@ class _Sum:
     others: frozenset[str]
     numbers_rounds: bool
     wholes: tuple[ast.expr, ...] = ()
+    adds_means: bool = False
 
 
 class Sums:
@@ -128,6 +131,7 @@ class Sums:
                 condition,
                 wholes=tuple(w for n in names if n in found and how == "sum" for w in found[n].wholes),
                 leaves_out_its_end=drops,
+                adds_means=any(found[n].adds_means for n in names if n in found and found[n].wholes),
             )
             for (how, anchor), names in grouped.items()
         ]
@@ -253,7 +257,8 @@ class Sums:
             others -= names_in(loop.target)
         is_count = how == "sum" and self._counts_rounds(inside, anchor)
         wholes = tuple(d for u in uses for d in u.divisors if not self._named(d) & self.added(loop).keys())
-        return _Sum(how, anchor, frozenset(others), is_count, wholes)
+        adds_means = how == "sum" and self._how_it_adds(additions, loop) == "mean"
+        return _Sum(how, anchor, frozenset(others), is_count, wholes, adds_means)
 
     def _variable(self, additions: Sequence[Addition]) -> Variable | None:
         root = self._root(additions[0].target)

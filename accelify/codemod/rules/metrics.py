@@ -87,8 +87,14 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 
 def _miscounted(script: Script, reduction: Reduction, trim: Trim | None, whole: ast.expr) -> str:
-    """Why a sum is not of just those rows that it is divided by; nothing where it is."""
+    """Why a sum is not of just those rows or batches that it is divided by; nothing where it is."""
     is_sequence = script.prepared.is_sharded_sequence(reduction.loop)
+    is_length = isinstance(whole, ast.Call) and ast.unparse(whole.func) == "len"  # of a data set, in rows
+    if reduction.adds_means and not is_sequence and not is_length:
+        return (
+            f"`{reduction.names[0]}` adds up a mean for each batch, and N processes may take up to N - 1 batches "
+            "more or fewer than one process does: divide by the number of batches that the loop has counted"
+        )
     if reduction.leaves_out_its_end and is_sequence:
         return (
             "this counts all batches, but on N processes the loop leaves out up to N - 1 at its end, because "

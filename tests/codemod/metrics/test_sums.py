@@ -205,6 +205,40 @@ def test_a_sum_of_the_loop_is_no_such_divisor() -> None:
     assert not any(r.wholes and r.leaves_out_its_end for r in Facts(text).script.metrics.reductions)
 
 
+@pytest.mark.parametrize(
+    ("added", "read", "is_mean"),
+    [
+        ("loss.item()", "total / math.ceil(size / 16)", True),
+        ("loss.item()", "total / count", True),
+        ("F.mse_loss(model(x), y).item()", "total / 7", True),
+        ("loss.item() * len(x)", "total / size", False),
+        ("loss.item()", "total / len(loader)", False),
+        ("loss.item()", "total", False),
+        ("(model(x) > y).sum().item()", "total / size", False),
+    ],
+)
+def test_a_sum_of_means_that_is_divided_by_a_number_of_batches(added: str, read: str, is_mean: bool) -> None:
+    text = """
+    import math
+    import torch
+    import torch.nn.functional as F
+    from torch.utils.data import DataLoader
+    loader = DataLoader(rows)
+    count = math.ceil(size / 16)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    total = 0.0
+    for x, y in loader:
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        total += {added}
+    print({read})
+    """
+    found = Facts(text.format(added=added, read=read)).script.metrics.reductions
+    assert [r.adds_means for r in found] == [is_mean]
+
+
 GENERATED = """\
 import torch
 from torch import nn

@@ -374,7 +374,12 @@ def test_a_script_that_knows_of_devices_saves_as_before(tmp_path: Path, monkeypa
             "torch.load(f'{folder}/out.pt', weights_only=True, map_location=accelerator.device)",
         ),
         ("optimizer.load_state_dict(torch.load('out.pt'))", "torch.load('out.pt', map_location=accelerator.device)"),
-        ("model.load_state_dict(torch.load('other.pt'))", "torch.load('other.pt'))"),
+        ("model.load_state_dict(torch.load('other.pt'))", "torch.load('other.pt', map_location=accelerator.device)"),
+        (
+            "model.load_state_dict(torch.load('other.pt')['model'])\nstart = torch.load('other.pt')['epoch']",
+            "start = torch.load('other.pt', map_location={\"cuda:0\": str(accelerator.device)})['epoch']",
+        ),
+        ("rows = torch.load('rows.pt')", "rows = torch.load('rows.pt')"),
         ("model.load_state_dict(torch.load('out.pt', 'cpu'))", "torch.load('out.pt', 'cpu'))"),
         (
             "model.load_state_dict(torch.load('out.pt')['net'])",

@@ -740,6 +740,19 @@ def test_questions_are_reported(question: str) -> None:
     assert told(run(script(end=question)), "only process 0 has a terminal") == 1
 
 
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "breakpoint()",
+        "import pdb; pdb.set_trace()",
+        "from ipdb import set_trace\nset_trace()",
+        "import IPython as i; i.embed()",
+    ],
+)
+def test_stops_in_a_debugger_are_reported(stop: str) -> None:
+    assert told(run(script(end=stop)), "stops in the debugger") == 1
+
+
 def test_the_number_of_a_gpu_that_a_helper_returns_with_the_model() -> None:
     helpers = """\
 def device_of(ids):

@@ -42,13 +42,18 @@ returns=dict traits=reads_variables
 effects=runs_code traits=reads_variables
     -: eval exec
 effects=runs_code
-    -: compile __import__ breakpoint
+    -: compile __import__
     importlib: import_module reload
     importlib.util: module_from_spec spec_from_file_location
     runpy: run_path run_module
 effects=reads_input+prints returns=string
     -: input raw_input
     getpass: getpass
+effects=reads_input+runs_code
+    -: breakpoint
+    pdb ipdb pudb wdb: set_trace
+    IPython: embed
+    code: interact
 returns=stream traits=attribute
     sys: stdout stderr __stdout__ __stderr__
 effects=prints

@@ -62,19 +62,16 @@ def find(script: Script) -> Iterator[Change | Remark | Obstacle]:
 
 
 def _loaded_where_saved(script: Script) -> Iterator[Change]:
-    """Weights that the script saves from its GPU, and models: every process would bring them to process 0's first."""
+    """Weights and models, saved from a GPU perhaps: every process would bring them to process 0's first."""
     called = _called_models(script)
-    stored = script.written.stored
-    saved = [s.call.args[1] for s in script.written.saves if len(s.call.args) > 1]
-    texts, known = set(map(ast.unparse, saved)), {n for path in saved for n in stored.names(path)}
-    for load in script.program.calls:
-        is_plain = "torch.load" in script.program.called(load) and len(load.args) == 1
-        if not is_plain or not _knows_its_device(script, load):
-            continue
+    loads = [c for c in script.program.calls if "torch.load" in script.program.called(c) and len(c.args) == 1]
+    held = [load for load in loads if _is_taken(script, load) or _holds_weights(script, load)]
+    texts = {ast.unparse(load.args[0]) for load in held}
+    for load in loads:
         is_said = any(k.arg in ("map_location", None) for k in load.keywords)
-        is_saved = ast.unparse(load.args[0]) in texts or stored.names(load.args[0]) & known
         is_taken = _is_taken(script, load) or (load in called and not script.devices.is_unnamed)
-        if not is_said and (load in called or (is_saved and (is_taken or _holds_weights(script, load)))):
+        is_of_weights = load in called or load in held or ast.unparse(load.args[0]) in texts
+        if is_of_weights and not is_said and _knows_its_device(script, load):
             state = script.state(load)
             device = f"{state}.device"
             # What was saved from the CPU, as the state of a random number generator is, stays there.
@@ -82,7 +79,7 @@ def _loaded_where_saved(script: Script) -> Iterator[Change]:
             keeps = (load.func, *load.args, *[k.value for k in load.keywords])
             loaded = Replace(load, partial(loaded_to, place=place), keeps=keeps, reads=(state.split(".")[0],))
             library = script.library_import(load, script.options.runtime.module)
-            reason = "it was saved from process 0's GPU; each process loads it to its own device"
+            reason = "what was saved from a GPU is loaded to the process's own device, not to GPU 0"
             yield Change(NAME, script.path(load), load.lineno, reason, (loaded, *library))
 
 

@@ -284,13 +284,18 @@ def _summed(script: Script) -> Iterator[Remark]:
 def _questions(script: Script) -> Iterator[Remark]:
     """What asks the user: only process 0 has a terminal, and the others end where they ask."""
     for call in script.program.calls:
-        asks = any(map(names.asks_the_user, script.program.called(call)))
+        asking = [n for n in script.program.called(call) if names.asks_the_user(n)]
         is_alone = call in script.written.guarding.covered
-        if asks and not is_alone and script.program.frame(call) in script.program.reachable:
+        if asking and not is_alone and script.program.frame(call) in script.program.reachable:
             message = (
                 "every process waits for input here, but only process 0 has a terminal: ask under "
                 "`if accelerator.is_main_process:`, and broadcast the answer if it is used"
             )
+            if any(map(names.runs_code, asking)):
+                message = (
+                    "every process stops in the debugger here, but only process 0 has a terminal, so the others end "
+                    "with an error: remove this before training on several processes"
+                )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 

@@ -21,9 +21,10 @@ def outside_callers(made: Plan, files: Sequence[Parsed], project: Project) -> li
     known = {absolute(f.path) for f in files}
     found: dict[str, tuple[Parsed, frozenset[str]]] = {}
     for parsed in files:
-        changed = _changed_functions(made, parsed)
-        for other in project.importers([parsed]) if changed else ():
-            called = _called(other) & changed
+        changed, unwrapped = _changed_functions(made, parsed), _unwrapped_functions(made, parsed)
+        for other in project.importers([parsed]) if changed or unwrapped else ():
+            is_wrapping = any(sign in other.text for sign in _OF_WRAPPERS)
+            called = _called(other) & (changed | unwrapped if is_wrapping else changed)
             if called and absolute(other.path) not in known:
                 before = found[other.path][1] if other.path in found else frozenset()
                 found[other.path] = (other, called | before)
@@ -67,12 +68,32 @@ def _changed_functions(made: Plan, parsed: Parsed) -> frozenset[str]:
     return frozenset(called) | {top.name for node in by_hand if (top := _top(parsed, node)) is not None}
 
 
+_OF_WRAPPERS = ("DataParallel(", ".module")
+
+
+def _unwrapped_functions(made: Plan, parsed: Parsed) -> frozenset[str]:
+    """The functions of a file that put models into wrappers, or took them out of them, and do so no more."""
+    nodes = [e.node for c in made.of(parsed.path) if c.rule == "parallel_wrappers" for e in c.edits]
+    holders = (next((a for a in _around(parsed, n) if isinstance(a, _FUNCTIONS)), None) for n in nodes)
+    return frozenset(holder.name for holder in holders if holder is not None)
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _around(parsed: Parsed, node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes round a node, from the inside out."""
+    parent = parsed.parents.get(node)
+    while parent is not None:
+        yield parent
+        parent = parsed.parents.get(parent)
+
+
 def _top(parsed: Parsed, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
     """The function or class of a module that a node is in."""
-    top: ast.AST | None = node
-    while top is not None and not isinstance(parsed.parents.get(top), ast.Module):
-        top = parsed.parents.get(top)
-    return top if isinstance(top, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else None
+    around = [node, *_around(parsed, node)]
+    top = around[-2] if len(around) > 1 else None
+    return top if isinstance(top, (*_FUNCTIONS, ast.ClassDef)) else None
 
 
 def _called(parsed: Parsed) -> frozenset[str]:

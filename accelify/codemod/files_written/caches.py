@@ -11,7 +11,7 @@ from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.semantics.conditions import implied
-from accelify.codemod.semantics.effects.summary import Summary
+from accelify.codemod.semantics.effects.summary import FileUse, Summary
 from accelify.codemod.semantics.scopes import Scope, main_guard
 from accelify.codemod.semantics.values import Instance
 
@@ -104,9 +104,15 @@ class Caches:
         return self._is_same_file(one, rest) or self._is_same_file(rest, one)
 
     def _is_same_file(self, made: Summary, read: Summary) -> bool:
-        """Whether some code writes a file that other code reads."""
-        written = [p for use in made.files_written if not use.is_folder for p in use.paths]
-        opened = [p for use in read.files_read for p in use.paths]
+        """Whether some code writes a file that other code reads, and does not write again."""
+        return self._meet(made.files_written, read.files_read) and not self._meet(
+            made.files_written, read.files_written
+        )
+
+    def _meet(self, some: Iterable[FileUse], others: Iterable[FileUse]) -> bool:
+        """Whether one of some files, and no folder, may be one of others."""
+        written = [p for use in some if not use.is_folder for p in use.paths]
+        opened = [p for use in others for p in use.paths]
         names = {n for p in written for n in self.stored.names(p)}
         texts = set(map(ast.unparse, written))
         return any(ast.unparse(p) in texts or self.stored.names(p) & names for p in opened)

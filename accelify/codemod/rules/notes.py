@@ -303,12 +303,21 @@ def _particular_devices(script: Script) -> Iterator[Remark]:
     """One GPU by its number, chosen before the processes have theirs."""
     for call in script.program.calls:
         called = script.program.called(call)
-        is_named = script.path(call) in script.files
-        if "torch.cuda.set_device" in called and is_named:
+        if "torch.cuda.set_device" not in called:
+            continue
+        if script.path(call) in script.files:
             message = (
                 "every process would use this one GPU: remove this call, `Accelerator()` selects a GPU for each process"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, When.KEPT)
+        elif script.distribution is None:
+            message = (
+                "`Accelerator()` selects a GPU for each process, and not the one that {0} selects: remove that, and "
+                f"choose GPUs with `{script.options.runtime.launch} --gpu-ids`"
+            )
+            lines = (((script.path(call), call),),)
+            for place in _run_by_files(script, call):
+                yield Remark(NAME, script.path(place), place, message, Tier.REVIEW, lines=lines)
     kinds = script.program.once(Kinds)
     for call in (n for parsed in script.program.files for n in parsed.nodes if isinstance(n, ast.Call)):
         rows = map(table.function, kinds.name_of(call.func))

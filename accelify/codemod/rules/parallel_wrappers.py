@@ -63,6 +63,7 @@ def find(script: Script) -> Iterator[Found]:
         yield from _loads(script)
         yield from _prefixes(script)
         yield from _saves(script)
+        yield from _class_names(script)
 
 
 def _loads(script: Script) -> Iterator[Remark]:
@@ -145,6 +146,24 @@ def _saves(script: Script) -> Iterator[Remark]:
         is_kept = any(isinstance(a, ast.IfExp) or getattr(a.func, "attr", "") == "load_state_dict" for a in around)
         if not is_kept and _is_wrapped(script, function.value):
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW, loaded=Loaded.WRAPPED)
+
+
+def _class_names(script: Script) -> Iterator[Remark]:
+    """`model.__class__.__name__` of a model that was wrapped."""
+    message = "this was the name of the wrapper, and is now that of the model's own class: paths made of it change"
+    for node in (n for parsed in script.program.files for n in parsed.nodes):
+        model = _whose_class_name(node)
+        if model is not None and script.program.frame(model) in script.run.run and _is_wrapped(script, model):
+            yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
+
+
+def _whose_class_name(node: ast.AST) -> ast.expr | None:
+    """`x` of `x.__class__.__name__` and `type(x).__name__`"""
+    cls = node.value if isinstance(node, ast.Attribute) and node.attr == "__name__" else None
+    if isinstance(cls, ast.Attribute) and cls.attr == "__class__":
+        return cls.value
+    is_type = isinstance(cls, ast.Call) and len(cls.args) == 1 and ast.unparse(cls.func) == "type"
+    return cls.args[0] if is_type else None  # type: ignore[union-attr]  # a call
 
 
 def _is_wrapped(script: Script, model: ast.expr) -> bool:

@@ -97,16 +97,32 @@ def test_functions_that_keep_what_they_find_in_a_file(function: str, call: str) 
     assert not any(n.rule == "writes" for n in result.notes)
 
 
+APPENDED = """\
+def rows(path):
+    import pandas as pd
+    new = pd.DataFrame({'a': [1]})
+    if not os.path.exists(path):
+        new.to_csv(path)
+    else:
+        old = pd.read_csv(path)
+        pd.concat([new, old]).to_csv(path)
+    return new
+"""
+
+
 @pytest.mark.parametrize(
     ("function", "call"),
     [
         (KEPT.replace("os.path.exists(path)", "fresh") + MADE, "rows('a.pkl')"),
         (KEPT + MADE.replace("open(path, 'wb')", "open('log', 'wb')"), "rows('a.pkl')"),
+        (APPENDED, "rows('a.csv')"),
+        (APPENDED.replace("pd.concat([new, old]).to_csv(path)", "open(path, 'w').write(str(old))"), "rows('a.csv')"),
     ],
 )
 def test_functions_that_do_not(function: str, call: str) -> None:
     result = run(HEAD + "from data import read, fresh\n" + function + MAIN.format(call=call))
     assert b"main_process_first" not in result.after
+    assert not any("if it is missing" in n.message for n in result.notes)
 
 
 def test_a_cache_that_not_all_processes_may_come_to_is_reported() -> None:

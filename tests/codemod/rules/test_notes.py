@@ -60,6 +60,19 @@ def test_visible_gpus_that_an_imported_file_sets(helper: str, place: str | None,
 
 
 @pytest.mark.parametrize(
+    ("helper", "count"),
+    [
+        ("def pick(gpu):\n    torch.cuda.set_device(gpu)\n", 1),
+        ("def pick(gpu): pass\ndef other(gpu):\n    torch.cuda.set_device(gpu)\n", 0),
+    ],
+)
+def test_a_gpu_that_an_imported_file_selects(helper: str, count: int) -> None:
+    found = notes.find(Facts({"main.py": MAIN, "gpus.py": f"import torch\n{helper}"}).script)
+    places = [ast.unparse(r.node) for r in found if "not the one that {0} selects" in r.message]
+    assert places == ["pick(args.gpu)"] * count
+
+
+@pytest.mark.parametrize(
     ("first", "last", "words"),
     [
         (f"import os\n{SET} = '1'\n", "", "sees only these"),  # above the line that creates the accelerator

@@ -228,3 +228,32 @@ def test_a_network_with_a_module_of_its_own_keeps_it(own: str, made: str) -> Non
     assert "return self.module(x)" in after
     assert "return self.module.weight.norm()" in after
     assert "print(model[0].norm())" in after
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("model.__class__.__name__", 1), ("type(model).__name__", 1), ("type(model.module).__name__", 0)],
+)
+def test_the_name_of_the_wrapper_is_another_one(name: str, count: int) -> None:
+    end = f"torch.save(model.module.state_dict(), {name} + '.pt')"
+    result = run(script(before="rows = torch.randn(8, 2, 4)", model=WRAP, end=end))
+    assert [n.line for n in result.notes if "name of the wrapper" in n.message] == [19] * count
+
+
+KEEPING = "import torch\ndef keep(net):\n    torch.save(net.module.state_dict(), 'net.pt')\n"
+OTHER = "import torch\nfrom keeping import keep\nkeep({}(torch.nn.Linear(4, 1)))\n"
+
+
+@pytest.mark.parametrize(("wrapper", "count"), [("torch.nn.DataParallel", 1), ("Holder", 0)])
+def test_scripts_that_hand_wrapped_models_to_what_changed_are_named(
+    wrapper: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = script(
+        imports="from keeping import keep", before="rows = torch.randn(8, 2, 4)", model=WRAP, end="keep(model)"
+    )
+    for name, each in {"train": text, "keeping": KEEPING, "other": OTHER.format(wrapper)}.items():
+        Path(f"{name}.py").write_text(each)
+    results = rewrite_together(("train.py",), Options())
+    assert b"net.state_dict()" in next(r.after for r in results if r.path == "keeping.py")
+    assert sum("other.py calls `keep` as before" in n.message for r in results for n in r.notes) == count

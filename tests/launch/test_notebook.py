@@ -6,7 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import pytest
+
+from accelify.runtime.launch.notebook import choose_start_method
 from tests.kernels import execute, nbclient, nbformat
 from tests.launch.conftest import PATIENCE, Shell, wait_until
 
@@ -179,3 +183,11 @@ def test_an_interrupt_ends_all(shell: Shell) -> None:
     _, err = process.communicate(timeout=PATIENCE)
     assert b"KeyboardInterrupt" in err
     wait_until(lambda: not shell.processes(), "every process to be gone")
+
+
+@pytest.mark.parametrize(("answer", "method"), [(0, "spawn"), (3, "fork")])  # CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED
+def test_cuda_that_was_only_asked_for_is_not_forked(answer: int, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.cuda.is_available()` starts the driver, and leaves `is_initialized()` false."""
+    driver = SimpleNamespace(cuDeviceGetCount=lambda count: answer)
+    monkeypatch.setattr("ctypes.CDLL", lambda name: driver)
+    assert choose_start_method() == method

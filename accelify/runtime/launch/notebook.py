@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import importlib.util
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TPU_FILES = ("accel[0-9]*", "vfio/[0-9]*")  # in /dev: v2 to v4, and later ones
+_SUCCESS = 0  # CUDA_SUCCESS
 AGENT_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -61,7 +63,7 @@ def notebook_launcher(
     """Call the function in every one of several processes, and return what it returned in process 0.
 
     What process 0 prints appears as it is printed. One process is this one: the function is simply called. Without
-    a number there is one process for each GPU. Several are forked while no CUDA context exists, else spawned with
+    a number there is one process for each GPU. Several are forked while CUDA has not been started, else spawned with
     the function pickled by value, so that CUDA may have been used before; `start_method` decides otherwise. A forked
     process computes on one CPU thread: GNU OpenMP's threads do not survive a fork.
     On TPUs, or wherever $PJRT_DEVICE is set, torch_xla's own launcher starts them: one process or one for each device.
@@ -99,9 +101,22 @@ def _launch(function: Callable[..., T], args: tuple[Any, ...], settings: Setting
 
 
 def choose_start_method() -> str:
-    """fork while it is safe: a CUDA context does not survive it, and not every system has it."""
-    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch leaves it so
+    """fork while it is safe: CUDA does not survive it once it has been started, and not every system has it."""
+    used = torch.cuda.is_initialized() or _has_started_cuda()  # type: ignore[no-untyped-call]  # torch leaves it so
     return "spawn" if used or not hasattr(os, "fork") or sys.platform == "darwin" else "fork"
+
+
+def _has_started_cuda() -> bool:
+    """Whether something has started CUDA's driver in this process, as `torch.cuda.is_available()` does.
+
+    torch does not call that initialized, but no process forked from here can use CUDA then.
+    Source: https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#poison-fork-in-multiprocessing
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == _SUCCESS)  # else: not initialized
 
 
 def is_for_xla() -> bool:

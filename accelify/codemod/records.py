@@ -70,12 +70,12 @@ def _line(path: str, node: ast.AST, lines: Lines) -> int:
 
 
 def changes_in_order(records: Iterable[ChangeRecord]) -> tuple[ChangeRecord, ...]:
-    """Changes by line, each told once."""
+    """Changes by line, each once."""
     return tuple(dict.fromkeys(sorted(records, key=lambda r: (r.line, r.rule))))
 
 
 def notes_in_order(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Notes by line, each told once."""
+    """Notes by line, each once."""
     return tuple(dict.fromkeys(sorted(notes, key=lambda n: (n.line, n.rule, n.message))))
 
 

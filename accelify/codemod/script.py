@@ -93,6 +93,6 @@ class Script:
 
     @property
     def handed(self) -> frozenset[tuple[Scope, str]]:
-        """The parameters that only hand on what the accelerator knows: a precision, or the number of a process."""
+        """The parameters that only pass on what the accelerator knows: a precision, or the number of a process."""
         found = set(self.precision.parameters) if self.precision is not None else set()
         return frozenset(found | (self.distribution.parameters if self.distribution is not None else set()))

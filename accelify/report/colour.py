@@ -34,7 +34,7 @@ def colourful(style: str, text: str) -> str:
 
 
 def painted_diff(diff: str, paint: Paint) -> str:
-    """A unified diff with its headers, removed and added lines told apart."""
+    """A unified diff with its headers, removed and added lines in colours of their own."""
     lines = diff.split("\n")
     return "\n".join(paint(style, line) if (style := _diff_style(line)) else line for line in lines)
 

@@ -310,7 +310,7 @@ class Accelerator:
         For scripts that draw their training data at random. Loaders and `shard` still shard one common epoch.
         What ranks draw may decide how many steps they take (agents, whose episodes end when they end): one that comes
         to the script's end takes part in the others' backward passes, without gradients, until all are there.
-        Said again, it changes nothing, unless the script has seeded anew.
+        Called again, it changes nothing, unless the script has seeded anew.
         """
         self._rank_seed.apply()
 

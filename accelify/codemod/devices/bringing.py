@@ -146,7 +146,7 @@ class Bringing:
     # Where it comes to be.
 
     def _handed_back(self, origin: ast.AST) -> list[Bring]:
-        """After the statements that get what a function hands back, where the accelerator does not reach into it."""
+        """After the statements that get what a function returns, where the accelerator does not reach into it."""
         frame = self.program.frame(origin)
         if "requires_grad" in ast.unparse(self.program.statement(origin)):
             return []  # a leaf has to stay one

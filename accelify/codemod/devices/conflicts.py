@@ -23,7 +23,7 @@ class Meeting:
     """What is not as it must be.
 
     wanted: the tensors that must come to the device, each with the operand that holds it there, if that is one.
-    refused: those that something can take on the CPU only. stuck: where it cannot be told. read: the tensors there that
+    refused: those that something can take on the CPU only. stuck: where the device is unknown. read: the tensors that
     something reads on the CPU, to which it can bring them.
     """
 
@@ -396,7 +396,7 @@ class Cold:
         self.preparation = tensors.prepared.preparation
 
     def made_at(self, call: ast.Call) -> list[ast.Call] | None:
-        """Where the networks are made that a call runs cold; None where that cannot be told."""
+        """Where the networks are made that a call runs cold; None where that is not known."""
         network = self._network(call)
         held = self.program.values(network)
         if network is None or not any(map(self.learns, held)) or self.tensors.is_part(network):

@@ -606,7 +606,7 @@ class Lattice:
         return [node for node in found if node is None or not self._does_not_run(node)]
 
     def _at_call(self, call: ast.Call, places: Places) -> Places:
-        """What a function hands back, in terms of what the caller's own function is given."""
+        """What a function returns, in terms of what the caller's own function is given."""
         callees = self.program.flow.callees.get(call, set())
         found: set[Place] = set()
         for place in places:

@@ -24,7 +24,7 @@ from accelify.codemod.semantics.values import Value
 
 Calls = tuple[ast.Call, ...]
 _ROUNDS = 12
-_MOST_WAYS = 24  # ways into a function that are told apart
+_MOST_WAYS = 24  # ways into a function that are distinguished
 _DEEP = 3
 
 

@@ -261,7 +261,7 @@ _TAKEN = ("fn", "args", "nprocs", "join", "daemon", "start_method")
 
 
 def spawned(place: Place, call: ast.Call) -> Spawn | str:
-    """What a call starts in each process, or why that cannot be told."""
+    """What a call starts in each process, or why it is not known."""
     given = {k.arg: k.value for k in call.keywords}
     given.update(zip(_TAKEN, call.args, strict=False))
     workers = {v.scope for v in place.program.values(given.get("fn")) if isinstance(v, FunctionValue)}

@@ -36,7 +36,7 @@ class About(Enum):
 class Report:
     """A value of one rank's own: what it is, where it comes to be or is shown, and its name.
 
-    leaves: where it is shown, saved or handed over.
+    leaves: where it is shown, saved or passed on.
     """
 
     about: About

@@ -183,7 +183,7 @@ def _is_batch_mean(summand: Summand, statement: ast.AugAssign | ast.Assign) -> b
 def _said_again(
     summand: Summand, statement: ast.AugAssign | ast.Assign, trim: Trim | None
 ) -> tuple[ast.Name, Recomputation] | None:
-    """The loss in what is added, and how it is computed of fewer rows, where that can be said again."""
+    """The loss in what is added, and how it is computed of fewer rows, where the call can be repeated."""
     name = _variable_of(_added(statement))
     again = _again(summand, name or "", statement)
     is_whole = trim is None or not trim.names or summand.program.before(statement, trim.first)
@@ -324,7 +324,7 @@ class _Rows:
         self.derived: list[ast.Assign] = []
 
     def take(self, value: ast.expr) -> bool:
-        """Take in what an expression is computed from; False where it cannot be told which of it has rows."""
+        """Take in what an expression is computed from; False where it is not known which of it has rows."""
         names = [n for n in ast.walk(value) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         rows = [n for n in names if _has_rows(self.program, n)]
         is_clear = not any(self._may_have_rows(n) for n in names if n not in rows)

@@ -528,7 +528,7 @@ class Sums:
         return "mean" if counts == {True} else "sum"
 
     def _counts_own_batches(self, divisor: ast.expr, loop: Loop) -> bool | None:
-        """Whether a divisor is the number of batches that one process takes; None where that cannot be told."""
+        """Whether a divisor is the number of batches that one process takes; None where that is not known."""
         if self._named(divisor) & self.added(loop).keys():
             return False  # it is a sum itself
         if names_in(divisor) & names_in(loop.target):

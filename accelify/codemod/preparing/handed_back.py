@@ -1,4 +1,4 @@
-"""What is behind a thing that a function hands back among others: a loader behind its iterator, what it was given?"""
+"""What does a function return among other values: the loader behind an iterator, an argument of its own?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def handed_back(program: Program, tracer: Tracer, chain: Chain) -> list[Chain]:
 
 
 def is_handed_through(program: Program, binding: Binding) -> bool:
-    """Whether a function hands back what it was given: `model, optimizer = train(model, optimizer, loader)`."""
+    """Whether a function returns what it was given: `model, optimizer = train(model, optimizer, loader)`."""
     call, place, size = _unpacked(binding)
     callees = program.flow.callees.get(call, set()) if call is not None else set()
     given = [(c, _parts(r)) for c in callees for r in returned([c]) if r is not None]

@@ -54,7 +54,7 @@ class Owners:
         return [c for c in built if self.program.frame(c) in self.program.reachable]
 
     def _gets_a_name(self, call: ast.Call) -> bool:
-        """Whether what a call makes is given a name, or handed back; not put into a container."""
+        """Whether what a call makes is given a name, or returned; not put into a container."""
         node: ast.AST = call
         parent = self.program.parent(node)
         while isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node):
@@ -71,7 +71,7 @@ class Owners:
     def _named_beside(self, binding: Binding, known: list[ast.expr]) -> list[ast.expr]:
         """The names, beside an optimizer's, of models that it trains and that are not known yet."""
         missing = self._missing(binding, {v for expression in known for v in self.program.values(expression)})
-        # Instances of one class are not told apart: where some have no name, none is taken for the one that trains.
+        # Instances of one class are not distinguished: where some have no name, none is taken for the one that trains.
         missing = {v for v in missing if all(map(self._gets_a_name, self._makers(v)))}
         found: dict[ast.AST, ast.expr] = {}
         for name in self._bound_beside(binding) if missing else ():

@@ -47,7 +47,7 @@ class Wrappers:
         return bool(self.program.values(wrapped_by(call)) & self.models)
 
     def _makes_a_plain_wrapper(self, call: ast.Call) -> bool:
-        """Whether a call makes a wrapper of the project's own that only hands on the attributes of what it wraps."""
+        """Whether a call makes a wrapper of the project's own that only passes on the attributes of what it wraps."""
         classes = [v.cls for v in self.program.values(call) if isinstance(v, Instance)]
         for cls in classes:
             own = {f.name for f in cls.walk() if f.is_method and f.parent is cls}

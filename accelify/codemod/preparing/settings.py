@@ -65,7 +65,7 @@ class Settings:
         return self.program.flow.method(self.home, "__init__")
 
     def settle(self, node: ast.expr) -> Setting | None:
-        """The expression in the home; None where that cannot be told."""
+        """The expression in the home; None where that is not known."""
         if self.frame is None:
             return None
         self._after = []

@@ -6,7 +6,7 @@
 Why: fp16 needs the loss scaled, gradient accumulation needs it divided, and when it returns the gradients of every
 prepared model agree on all processes.
 Left alone: `backward` methods of the project's own. `torch.autograd.backward` with gradients to start from, or with a
-list whose losses cannot be told one by one, holds the file back.
+list whose losses cannot be named one by one, holds the file back.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def find(script: Script) -> Iterator[Change | Obstacle]:
 
 
 def _kept(script: Script, call: ast.Call) -> list[ast.expr]:
-    """What is handed on beside the losses."""
+    """What is passed on beside the losses."""
     named = [k.value for k in call.keywords if k.arg not in ("tensors", "grad_tensors")]
     return [*call.args[2:], *named] if is_by_function(script.program, call) else [*call.args, *named]
 

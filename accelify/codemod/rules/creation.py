@@ -156,7 +156,7 @@ def _given(script: Script, call: ast.Call) -> str | None:
 
 
 class Place(Enum):
-    """Where a function gets the accelerator: after all that callers hand over by position, if it can be."""
+    """Where a function gets the accelerator: after all that callers pass by position, if it can be."""
 
     LAST = "last, and so at each call that names no argument"
     LAST_BY_NAME = "last, and by its name at each call, as parameters before it may be left out"

@@ -5,7 +5,7 @@
 
 Why: a reader takes a changed file for a migrated one, so whatever it still moves, wraps or distributes is listed.
 Left alone: everything; each process has a GPU of its own as the current one. What is moved to the device that the
-changed files hand on is not listed: that is the process's own.
+changed files pass on is not listed: that is the process's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def find(script: Script) -> Iterator[Remark]:
     )
     for move in Moves(script.program, script.roles, script.tracer, script.prepared, files).found:
         if move.device is not None and script.devices.is_of_process(move.device):
-            continue  # what the files that change hand on is the process's own
+            continue  # what the files that change pass on is the process's own
         yield Remark(NAME, script.path(move.call), move.call, message, when=When.CHANGED)
     for path in sorted(files):
         for call in script.program.flow.parsed_of[path].parents:

@@ -197,7 +197,7 @@ def _place(script: Script, argument: ast.expr) -> object:
 
 
 def _handed_on(script: Script) -> Iterator[Change]:
-    """A writer that is handed on is made by the process that writes; the others hand on nothing."""
+    """A writer that is passed on is made by the process that writes; the others pass on nothing."""
     for call in script.written.guarding.handed_on:
         accelerator = script.accelerator(call)
         assert accelerator is not None

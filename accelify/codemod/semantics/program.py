@@ -255,7 +255,7 @@ class Program:
 
     @cached_property
     def _run_by_libraries(self) -> frozenset[Scope]:
-        """What libraries may run: the functions handed on, and the methods of objects that they are given."""
+        """What libraries may run: the functions passed on, and the methods of objects that they are given."""
         found = set(self.flow.escaped)
         for call in self.calls:
             if not self.flow.callees.get(call):

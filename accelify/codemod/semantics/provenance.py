@@ -99,7 +99,7 @@ class Tracer:
         return [(Binding("inline", self.program.frame(node), node, self.program.statement(node), node),)]
 
     def handed_on(self, node: ast.Call) -> list[ast.expr] | None:
-        """The expressions whose things a call hands on; None when it makes something of its own."""
+        """The expressions whose things a call passes on; None when it makes something of its own."""
         called = self.program.called(node)
         if any(names.iteration(n) for n in called) or self.is_progress(node):
             return self.gone_over(node)
@@ -115,7 +115,7 @@ class Tracer:
         return [g for g in given if g is not None] if given and None not in given else None
 
     def _given_back(self, call: ast.Call, function: Scope) -> ast.expr | None:
-        """The argument that a function hands back as it got it: `optimizer = adjust(optimizer, epoch)`."""
+        """The argument that a function returns as it got it: `optimizer = adjust(optimizer, epoch)`."""
         names = {r.id if isinstance(r, ast.Name) else "" for r in returned([function])}
         name = names.pop() if len(names) == 1 and function.kind == "function" else ""
         is_kept = [type(w) for w in function.writes.get(name, ())] == [ast.arg]
@@ -159,7 +159,7 @@ class Tracer:
         return node
 
     def is_pass_through(self, node: ast.expr) -> bool:
-        """Whether an expression only hands on what another holds."""
+        """Whether an expression only passes on what another holds."""
         if isinstance(node, ast.Call):
             return self.handed_on(node) is not None
         return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.BoolOp))
@@ -204,7 +204,7 @@ class Tracer:
             if outer:
                 return [(binding, *chain) for chain in outer]
             if isinstance(value, ast.Call) and self.flow.callees.get(value):
-                return []  # the thing itself, handed back by a function that was given it
+                return []  # the thing itself, returned by a function that was given it
         return [(binding,)]
 
     def _looped(self, statement: ast.For | ast.AsyncFor, write: ast.Name, seen: tuple[object, ...]) -> list[Chain]:
@@ -301,7 +301,7 @@ class Tracer:
         return call.args[len(self._positional(call, function)) :]
 
     def given(self, call: ast.Call, function: Scope, name: str) -> ast.expr | None:
-        """What a parameter is for a call: its argument, or the default; None where that cannot be told."""
+        """What a parameter is for a call: its argument, or the default; None where that is not known."""
         argument = self.argument(call, function, name)
         is_open = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
         return argument if argument is not None or is_open else function.defaults.get(name)

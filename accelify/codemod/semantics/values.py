@@ -1,4 +1,4 @@
-"""What an expression may hold: the values that flow through a program, as the analysis tells them apart."""
+"""What an expression may hold: the values that flow through a program, as the analysis distinguishes them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FunctionValue:
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance of a class of the project's own; instances of one class are not told apart."""
+    """An instance of a class of the project's own; instances of one class are not distinguished."""
 
     cls: Scope
 

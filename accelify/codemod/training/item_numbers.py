@@ -98,7 +98,7 @@ class ItemNumbers:
             if isinstance(node, ast.If) and (names_in(node.test) & numbers or _sizes(node.test) & sliced):
                 steers = self._steers(node, leaving=True)
                 if steers or any(isinstance(n, (ast.Mod, ast.Eq)) for n in ast.walk(node.test)):
-                    yield node, steers  # else it only tells apart where the data end
+                    yield node, steers  # else it only finds where the data end
             elif sets_learning_rate(node) and names_in(node.value) & numbers:
                 yield node, True
 

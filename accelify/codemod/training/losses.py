@@ -28,7 +28,7 @@ def is_by_function(program: Program, backward: ast.Call) -> bool:
 def losses_of(program: Program, backward: ast.Call) -> tuple[ast.expr, ...]:
     """The losses of a backward pass: of `loss.backward()`, or of `torch.autograd.backward([one, other])`.
 
-    Nothing where they cannot be told one by one, or where the gradients do not start with 1.
+    Nothing where they cannot be named one by one, or where the gradients do not start with 1.
     """
     if AUTOGRAD not in program.called(backward):
         return (backward.func.value,) if isinstance(backward.func, ast.Attribute) else ()

@@ -106,7 +106,7 @@ class OwnGenerators:
         ]
 
     def _is_other_use(self, node: ast.expr, known: set[ast.Call]) -> bool:
-        """Whether a generator is used here for more than to draw for a step, to be seeded, kept or handed on."""
+        """Whether a generator is used here for more than to draw for a step, to be seeded, kept or passed on."""
         parent = self.program.parent(node)
         if isinstance(parent, (ast.Attribute, ast.keyword)):
             parent = self.program.parent(parent)

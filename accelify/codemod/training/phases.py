@@ -165,7 +165,7 @@ class Phases:
         return value if is_near and isinstance(value, ast.Subscript) else source
 
     def loaders(self, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
-        """What a loop goes over where it trains, and where it evaluates; None where these cannot be told apart."""
+        """What a loop goes over where it trains, and where it evaluates; None where these cannot be distinguished."""
         return self._stands_for(phase.loop.iter, phase, _DEPTH)
 
     def by_callers(
@@ -206,7 +206,7 @@ class Phases:
         return self._chosen(writes, phase)
 
     def _given(self, frame: Scope, name: str, phase: Phase) -> tuple[list[ast.expr], list[ast.expr]] | None:
-        """What callers hand over, those that have it trained on and those that do not."""
+        """What callers pass, those that have it trained on and those that do not."""
         trained: list[ast.expr] = []
         evaluated: list[ast.expr] = []
         for call in self.program.flow.callers.get(frame, ()):

@@ -20,7 +20,7 @@ from accelify.runtime.world.process_group import World
 
 
 class CannotGather(AccelifyError):
-    """A metric whose rows cannot be told from those that were added to even out the last step."""
+    """A metric whose rows cannot be distinguished from those that were added to even out the last step."""
 
 
 class Row:
@@ -65,7 +65,7 @@ class Metrics:
 
         per: what an element of the values stands for that the loop left last has collected, "row" or "batch"; None
         for values of the batch that the script is at.
-        Raises: CannotGather where that cannot be told.
+        Raises: CannotGather where that is not known.
         """
         if per not in (None, "row", "batch"):
             raise ValueError(f"per={per!r}: choose row or batch")
@@ -204,7 +204,7 @@ def _problem_after_loop(tree: Any, step: Step | None, all_left: Sequence[Left], 
 
 
 def _trim_rows(tree: Any, step: Step | None, rank: int) -> Any:
-    """This rank's rows of a step's batch that count; the tree itself where they all do, or cannot be told."""
+    """This rank's rows of a step's batch that count; the tree itself where all do, or where that is not known."""
     if step is None or step.rows is None or step.is_unpadded or any(n != step.rows[rank] for _, n in _lengths(tree)):
         return tree
     count = step.valid[rank]

@@ -59,7 +59,7 @@ def taker(items: Iterator[Any]) -> Take:
         taken: list[Any] = []
         while len(taken) < count and (one := list(itertools.islice(items, 1))):
             taken += one
-            # A generator that hands on a list's elements, as torch's samplers do, need not be resumed for each of them;
+            # A generator that yields a list's elements, as torch's samplers do, need not be resumed for each of them;
             # which list these are is seen once it has been resumed.
             inner = getattr(items, "gi_yieldfrom", None)
             if not isinstance(inner, _LIST_ITERATOR):

@@ -451,7 +451,7 @@ class RankSeed:
         self._own_seed: int | None = None
 
     def apply(self) -> None:
-        """Give this rank a stream of its own; said again it changes nothing, unless the script has seeded anew."""
+        """Give this rank a stream of its own; called again it changes nothing, unless the script has seeded anew."""
         if self._world.size > 1 and not self.is_used:
             self.is_used = True
             self._streams.separate()

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from operator import is_not
-from typing import Any, Generic, TypeVar  # backward hands on what Tensor.backward takes
+from typing import Any, Generic, TypeVar  # backward passes on what Tensor.backward takes
 
 import torch
 from torch import nn

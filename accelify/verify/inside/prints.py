@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import IO, Any  # streams hand on whatever they have
+from typing import IO, Any  # streams pass on whatever they have
 
 import torch
 from torch import nn

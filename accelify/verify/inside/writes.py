@@ -165,7 +165,7 @@ def install(
         leaves = [leaf for _, leaf in zip(range(LEAVES), _leaves(thing, "", sketcher), strict=False)]
         recorder.write("checkpoint", path=path, at=recorder.place(), leaves=leaves)
 
-    torch.save = saved  # type: ignore[assignment]  # hands on whatever it is given
+    torch.save = saved  # type: ignore[assignment]  # passes on whatever it is given
     sys.addaudithook(writes.hear)
 
 

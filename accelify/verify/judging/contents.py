@@ -73,7 +73,7 @@ def _by_name(run: Run) -> dict[tuple[str, int], tuple[str, bytes]]:
 
 
 def _differ(name: str, ours: bytes, theirs: bytes, again: bytes, relative: float) -> str | None:
-    """How the contents of two files differ, nothing where they do not; None where that cannot be told."""
+    """How the contents of two files differ, nothing where they do not; None where that is not known."""
     if ours == theirs:
         return ""
     levels = LEVELS.get(Path(name).suffix.lower())

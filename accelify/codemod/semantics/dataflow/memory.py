@@ -51,7 +51,7 @@ class Memory:
         self.values: dict[ast.AST, Values] = {}
         self.callees: dict[ast.Call, set[Scope]] = defaultdict(set)
         self.callers: dict[Scope, set[ast.Call]] = defaultdict(set)
-        self.escaped: set[Scope] = set()  # functions that are handed on as values
+        self.escaped: set[Scope] = set()  # functions that are passed on as values
         self.lost: set[Scope] = set()  # those of them whose calls are not all known
         self.handed_on: set[tuple[ast.expr, Scope]] = set()
         self.subclasses: dict[Scope, set[Scope]] = defaultdict(set)

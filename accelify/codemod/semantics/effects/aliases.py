@@ -1,7 +1,7 @@
 """Which variables, and which parts of what they hold, change with an object that an expression gives?
 
 An object that code has just made is nobody else's; one that comes from a variable, a parameter, an attribute, an item
-or a call that hands on what it is given is a place there.
+or a call that passes on what it is given is a place there.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from accelify.codemod.semantics.scopes import Scope
 
 
 class Leave(Enum):
-    """How code may end before its last statement, or hand over in between."""
+    """How code may end before its last statement, or be suspended."""
 
     RETURN = "return"
     RAISE = "raise"

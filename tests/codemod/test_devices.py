@@ -644,6 +644,18 @@ Exp(parse()).train()
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [("settings.get('device', 'cuda')", ""), ("choose(settings)", "dev = choose(settings)\n")],
+)
+def test_the_variable_that_a_model_was_moved_by_is_the_device(value: str, kept: str) -> None:
+    before = script(before=f"dev = {value}", model="model.to(dev)", end="noise = torch.ones(2).to(dev)")
+    after = run(f"from settings import choose, settings\n{before}").after.decode()
+    assert f"{kept}dev = accelerator.device\n" in after
+    assert ("dev = choose" in after) is bool(kept)
+    assert ".get(" not in after
+
+
 def test_what_goes_to_a_gpu_afterwards_is_right() -> None:
     early = "def teacher(x):\n    return x + torch.ones(1).cuda()"
     assert "main():\n    accelerator = Accelerator()" in run(EARLY.format(early=early)).after.decode()

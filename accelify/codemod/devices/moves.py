@@ -145,7 +145,13 @@ class Moves:
             if isinstance(value, ast.Name) or (isinstance(value, ast.Attribute) and not is_setting):
                 return False
             return any(not isinstance(v, Constant) for v in values) or "device" in name.lower()
-        return name == "device" and is_setting and last_name(value) in ("device", "dev")
+        is_named = name == "device" and is_setting and last_name(value) in ("device", "dev")
+        return is_named or (isinstance(value, ast.Call) and self._is_for_models(target))
+
+    def _is_for_models(self, target: ast.expr) -> bool:
+        """Whether a model that is prepared was moved by a variable: `device = settings.get("device", "cuda")`."""
+        moved = (m.device for m in self.found if isinstance(m.device, ast.Name) and self.prepared.is_model(m.receiver))
+        return isinstance(target, ast.Name) and any(self._is_from(d, target) for d in moved if d.id == target.id)
 
     def _is_from_outside(self, value: ast.expr) -> bool:
         """Whether an attribute is a setting that the script does not give a value: `args.device`."""
@@ -294,6 +300,15 @@ def is_option(node: ast.AST) -> bool:
     if vocabulary.holds_options(ast.unparse(node.value)):
         return True
     return is_option(node.value) and not vocabulary.is_device_name(last_name(node.value))
+
+
+def is_lookup(node: ast.expr) -> bool:
+    """Whether a value is read from a mapping of settings: `settings.get("device", "cuda")`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "get":
+        return False
+    is_key = bool(node.args) and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+    holder = node.func.value
+    return is_key and isinstance(holder, ast.Name) and all(isinstance(a, ast.Constant) for a in node.args)
 
 
 def options_in(node: ast.AST) -> set[str]:

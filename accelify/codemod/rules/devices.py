@@ -23,7 +23,7 @@ from functools import partial
 import libcst as cst
 
 from accelify.codemod.devices.destinations import gpu_texts
-from accelify.codemod.devices.moves import is_cpu
+from accelify.codemod.devices.moves import is_cpu, is_lookup
 from accelify.codemod.devices.options import is_dumped_text
 from accelify.codemod.edits.values import Attempt, Change, Edit, Found, Insert, Remark, Remove, Replace, Variable, When
 from accelify.codemod.libraries import methods, names, vocabulary
@@ -131,7 +131,7 @@ def _bound_to(
     if _is_said_again(script, statement):
         yield Change(NAME, path, statement.lineno, reason, (Remove(statement),), gives=gives)
         return
-    if not script.changes_nothing(statement.value):
+    if not script.changes_nothing(statement.value) and not is_lookup(statement.value):
         yield Change(NAME, path, statement.lineno, reason, (Insert(statement, "after", code),), gives=gives)
         return
     make = partial(_just, code=f"{accelerator}.device{_kind(script, statement)}")

@@ -61,7 +61,8 @@ def _counted(script: Script) -> Iterator[Remark]:
     if script.options.keep_global_batch and not script.preparation.sharded:
         yield from _counted_in_rows(script)
         return
-    keep = "" if script.preparation.sharded else ", or rewrite with `--keep-global-batch`"
+    keep = "".join(f" (`{text}` is 1/N already)" for text in _lengths(script)[:1])
+    keep += "" if script.preparation.sharded else ", or rewrite with `--keep-global-batch`"
     message = f"{_FEWER}: divide its numbers of steps by `{script.reach.name}.num_processes`{keep}"
     counts = StepCounts(script.metrics)
     if counts.rounds():
@@ -77,6 +78,19 @@ def _counted(script: Script) -> Iterator[Remark]:
         )
         lines = (tuple((script.path(node), node) for node in others),)
         yield Remark(NAME, script.path(first), first, message, Tier.REVIEW, lines=lines)
+
+
+def _lengths(script: Script) -> list[str]:
+    """The numbers of a process's own steps that the script reads other than to divide by: `len(loader)`."""
+    if script.options.keep_global_batch:
+        return []
+    counted = [c for c in script.program.calls if "len" in script.program.called(c) and len(c.args) == 1]
+    found = [c for c in counted if script.prepared.is_loader(c.args[0])]
+    return sorted({ast.unparse(c) for c in found if not _is_divisor(script.program.parent(c), c)})
+
+
+def _is_divisor(parent: ast.AST | None, node: ast.expr) -> bool:
+    return isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Div, ast.FloorDiv)) and parent.right is node
 
 
 def _annealed(script: Script, counts: StepCounts) -> Iterator[ast.expr]:

@@ -60,3 +60,17 @@ def test_a_training_with_as_many_steps_as_in_one_process(rounds: str, is_said: b
     endless = "def endless(loader):\n    while True:\n        yield from loader\nloader ="
     notes = run(text.replace("loader =", endless, 1), Options()).notes
     assert any(n.rule == "schedules" for n in notes) is is_said
+
+
+@pytest.mark.parametrize(
+    ("total", "words"),
+    [
+        ("2 * len(loader)", "num_processes` (`len(loader)` is 1/N already)"),
+        ("seen / len(loader)", "num_processes`, or"),
+    ],
+)
+def test_the_length_of_the_loader_is_divided_already(total: str, words: str) -> None:
+    loss = STEP.replace("loss =", "loss = min(1, seen / 100) *")
+    step = f"{loss}seen += 1\nif seen > 500:\n    raise SystemExit\ntotal = {total}"
+    notes = run(script(set_up="seen = 0", step=step), Options()).notes
+    assert any(n.rule == "schedules" and words in n.message for n in notes)

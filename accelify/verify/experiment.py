@@ -99,8 +99,25 @@ class Experiment:
         evidence = Evidence(
             first, one, baseline, many, notes, made, cannot_split, launched, again=again, own_values=own
         )
-        evidence = self._with_operations(self._with_parts(evidence))
+        evidence = self._with_operations(self._with_parts(self._with_batches_as_launched(evidence)))
         return self._with_gpus(evidence) if self._request.on_gpus else evidence
+
+    def _with_batches_as_launched(self, evidence: Evidence) -> Evidence:
+        """The evidence with undivided batches, where a script divides its batch size by the processes itself."""
+        launched, many = evidence.launched, evidence.many
+        if launched is None or many.hang or many.error is not None or times(evidence.original, launched) != 1:
+            return evidence
+        if training.losses(evidence).status is not Status.DIFFERS:
+            return evidence
+        order = replace(self._many(*self._how_compared(evidence)), split=False)
+        found = replace(evidence, many=self._start(replace(order, label=f"{order.label}, batches as launched")))
+        return found if training.losses(found).status is Status.HOLDS else evidence
+
+    @staticmethod
+    def _how_compared(evidence: Evidence) -> tuple[bool, bool]:
+        """Whether runs were made comparable, and whether they computed in float64."""
+        is_double = IN_FLOAT64 in evidence.made_comparable
+        return is_double or bool(_made_comparable(evidence.original)), is_double
 
     def _with_parts(self, evidence: Evidence) -> Evidence:
         """The evidence, where losses differ, with why parts of a batch may give other ones than the whole of it."""
@@ -108,8 +125,7 @@ class Experiment:
         differs = training.losses(evidence).status is Status.DIFFERS
         if not differs or evidence.cannot_split or many.hang or many.error is not None:
             return evidence
-        is_double = IN_FLOAT64 in evidence.made_comparable
-        is_comparable = is_double or bool(_made_comparable(evidence.original))
+        is_comparable, is_double = self._how_compared(evidence)
         parts = []
         for rank in range(many.world):
             label = f"original, on rank {rank}'s rows"

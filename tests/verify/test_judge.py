@@ -342,3 +342,14 @@ def test_batches_of_a_loader_that_accelerate_prepared_are_whole_ones_too() -> No
     row = launched.batches(evidence(original, *ranks, notes=("a.py:3: something else",)))
     assert row.status is Status.HOLDS
     assert row.words.endswith("as the original does on 2 processes")
+
+
+def test_words_that_only_one_process_prints_are_no_number_that_is_missing() -> None:
+    def found(*texts: str) -> tuple[Status, str]:
+        lines = [Print(text, "a.py:3") for text in texts]
+        original = traced(prints=lines)
+        row = outputs.printed(evidence(original, traced(prints=[Print("loss 2.0", "a.py:5")])))
+        return row.status, row.words
+
+    assert found("one process") == (Status.NATURE, "0 lines for 1, without a number")
+    assert found("loss 2.0") == (Status.DIFFERS, "0 lines for 1")

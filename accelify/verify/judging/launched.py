@@ -6,7 +6,7 @@ Nothing is made comparable here, so numbers are not compared with the original's
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from accelify.verify import compare
@@ -38,27 +38,33 @@ class Batches:
 
     samples: int
     count: int | None
+    is_prepared: bool  # by Hugging Face Accelerate
 
 
 def _batches(parts: Sequence[Pass]) -> Batches | None:
     firsts = [part.batches[0] if part.batches else None for part in parts]
-    if any(first is None for first in firsts):
+    if not parts or any(first is None for first in firsts):
         return None
-    is_over = all(part.is_over for part in parts)
-    return Batches(sum(len(first or ()) for first in firsts), len(parts[0].batches) if is_over else None)
+    is_over, is_prepared = all(part.is_over for part in parts), all(part.prepared for part in parts)
+    count = len(parts[0].batches) if is_over else None
+    return Batches(sum(len(first or ()) for first in firsts), count, is_prepared)
 
 
 def times(original: Run, many: Run) -> float | None:
     """How many times the original's samples a step learns from; None where no DataLoader says."""
-    for key, passed in training_passes(original.ranks[0]).items():
-        parts = [trace.get(key) for trace in map(training_passes, many.ranks)]
-        present = [part for part in parts if part is not None]
-        if len(present) < len(parts):
-            continue
-        theirs, ours = _batches([passed]), _batches(present)
-        if theirs is not None and ours is not None and theirs.samples:
-            return 1.0 if any(part.by_batch for part in present) else ours.samples / theirs.samples
+    for theirs, ours, parts in _passes_of_all(original, many):
+        return 1.0 if any(part.by_batch for part in parts) else ours.samples / theirs.samples
     return None
+
+
+def _passes_of_all(original: Run, many: Run) -> Iterator[tuple[Batches, Batches, list[Pass]]]:
+    """The batches of the passes that the original and all ranks learn from, where their samples are known."""
+    ranks = [training_passes(trace) for trace in many.ranks]
+    for key, passed in training_passes(original.ranks[0]).items():
+        parts = [passes[key] for passes in ranks if key in passes]
+        theirs, ours = _batches([passed]), _batches(parts)
+        if len(parts) == len(ranks) and theirs is not None and ours is not None and theirs.samples:
+            yield theirs, ours, parts
 
 
 def samples(evidence: Evidence) -> Row:
@@ -86,19 +92,14 @@ def batches(evidence: Evidence) -> Row:
     factor = times(original, many)
     if factor is None:
         return make_row("batches", many, NOTHING, "no DataLoader with indices feeds the training")
-    key, passed = next(iter(training_passes(original.ranks[0]).items()))
-    first = _batches([passed])
-    ours = [training_passes(trace)[key] for trace in many.ranks]
-    mine = _batches(ours)
-    assert first is not None
-    assert mine is not None
-    at = ours[0].at
+    first, mine, parts = next(_passes_of_all(original, many))
+    at = parts[0].at
     if factor == 1.0:
         return make_row("batches", many, HOLDS, f"a step learns from {counted(first.samples, 'sample')}, as before")
     words = f"a step learns from {counted(mine.samples, 'sample')} for {first.samples}"
     if mine.count is not None and first.count is not None:
         words += f", so that an epoch has {counted(mine.count, 'step')} for {first.count}"
-    if passed.prepared:
+    if first.is_prepared:
         return make_row("batches", many, HOLDS, f"{words}, as the original does on {many.world} processes")
     told = [note for note in evidence.notes if any(words in note for words in LEARNS_FROM_MORE)]
     if told:

@@ -68,8 +68,8 @@ class Line:
     ranks: tuple[str, ...]  # the same line of all ranks that print one
 
 
-def _lines(evidence: Evidence) -> Iterator[tuple[str | None, list[Line], int, int]]:
-    """What each line of the script printed, beside the original's: the site, the pairs, both counts.
+def _lines(evidence: Evidence) -> Iterator[tuple[str | None, list[Line], int, list[str]]]:
+    """What each line of the script printed, beside the original's: the site, the pairs, our count, their lines.
 
     Which line of the original's a line of the rewritten script's is, the run in one process says: it prints the same.
     """
@@ -90,7 +90,7 @@ def _lines(evidence: Evidence) -> Iterator[tuple[str | None, list[Line], int, in
                 for number, (mine, (index, other)) in enumerate(pairs)
             ],
             len(found),
-            len(wanted),
+            [line.text for _, line in wanted],
         )
 
 
@@ -118,9 +118,13 @@ def _printed(name: str, evidence: Evidence, evaluates: bool, nothing: str) -> Ro
                     return row
                 natural = natural or row
         count += len(chosen)
-        if found != wanted and (chosen or not evaluates) and _is_even(evidence):
+        if found != len(wanted) and (chosen or not evaluates) and _is_even(evidence):
+            words = f"{counted(found, 'line')} for {len(wanted)}"
+            if not any(map(compare.values, wanted)):  # what the script says of one process, say
+                natural = natural or make_row(name, many, NATURE, f"{words}, without a number", at)
+                continue
             status = NATURE if nature and (many.ranks[0].shards or evidence.cannot_split) else DIFFERS
-            return make_row(name, many, status, f"{counted(found, 'line')} for {wanted}", at)
+            return make_row(name, many, status, words, at)
     if natural is not None:
         return natural
     if not count:

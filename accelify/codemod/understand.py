@@ -313,7 +313,7 @@ def _script(code: _Code, layout: _Layout) -> Script:
         precision=layout.precision,
         metrics=metrics,
         written=written_of(
-            *(roles, metrics.ranks, files, access, run, options),
+            *(roles, metrics.ranks, files, access, run, options, training.backwards),
             together=_together(code, layout) if not by_hand else None,
         ),
         effects=code.effects,

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
+from accelify.codemod.files_written.existence_checks import ExistenceChecks
 from accelify.codemod.files_written.one_process import OneProcess
 from accelify.codemod.files_written.paths import Files
 from accelify.codemod.libraries import names
@@ -27,6 +28,7 @@ class Caches:
         self.effects = alone.effects
         self.alone = alone
         self.stored = stored
+        self.checks = ExistenceChecks(self.effects, stored)
         self.together = frozenset(together)  # what the processes do together: backward passes, what is prepared
 
     def find(self) -> Iterator[ast.If]:
@@ -47,7 +49,7 @@ class Caches:
                     yield node, tuple(statements) if len(statements) == len(found) else ()  # type: ignore[misc]  # as above
 
     def _is_cache(self, choice: ast.If) -> bool:
-        if not self._looks(choice.test) or self.alone.accelerator(choice) is None:
+        if not self.checks.questions(choice.test) or self.alone.accelerator(choice) is None:
             return False
         calls = [n for s in (*choice.body, *choice.orelse) for n in ast.walk(s) if isinstance(n, ast.Call)]
         if not self._stands_alone(choice) or any(map(self._is_of_all, calls)):
@@ -61,7 +63,7 @@ class Caches:
     def _is_made_in_function(self, choice: ast.If) -> bool:
         """Whether a function makes or fetches here what is read, by the function or by the data set it belongs to."""
         frame = self.program.frame(choice)
-        if frame not in self.program.reachable or not self._looks(choice.test) or self._meets([frame]):
+        if frame not in self.program.reachable or not self.checks.questions(choice.test) or self._meets([frame]):
             return False
         return self._is_cache_of_function(choice) or self._fills(choice)
 
@@ -78,7 +80,7 @@ class Caches:
     def _where_missing(self, choice: ast.If) -> list[ast.stmt]:
         """What runs only where the file that a condition looks for is missing."""
         parts = list(implied(choice.test, True))
-        if any(not holds and self._looks(part) for part, holds in parts):
+        if any(not holds and self.checks.questions(part) for part, holds in parts):
             return choice.body
         if choice.orelse or not isinstance(choice.body[-1], _LEAVING):
             return choice.orelse
@@ -153,12 +155,6 @@ class Caches:
         is_shared = any(parsed.share_a_line(s, statement) for s in block if s is not statement)
         is_plain = all(isinstance(a, (ast.With, ast.If)) for a in own)
         return is_plain and is_alike and parsed.begins_line(statement) and not is_shared
-
-    def _looks(self, test: ast.expr) -> bool:
-        calls = [n for n in ast.walk(test) if isinstance(n, ast.Call)]
-        run = self.program.run_from(f for c in calls for f in self.program.flow.callees.get(c, ()))
-        calls += [c for f in run for c in self.program.calls_in(f)]
-        return any(row.has(Trait.LOOKS) for c in calls for row in self.effects.kinds.called(c) or ())
 
     def _fetches(self, call: ast.Call) -> bool:
         is_command = any(map(names.runs_command, self.program.called(call)))

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import Enum
+from functools import cached_property
 
 from accelify.codemod.libraries import methods
 from accelify.codemod.libraries.row import DRAWS, SEEDS, Trait
@@ -133,10 +134,20 @@ class OneProcess:
             if function not in self._together:
                 self._together[function] = False
                 inner = self.program.run_from([function])
-                self._together[function] = any(self._is_of_all(c) for f in inner for c in self.program.calls_in(f))
+                self._together[function] = not inner.isdisjoint(self._going_over) or any(
+                    self._is_of_all(c) for f in inner for c in self.program.calls_in(f)
+                )
             if self._together[function]:
                 return True
         return False
+
+    @cached_property
+    def _going_over(self) -> set[Scope]:
+        """The functions that go over a loader."""
+        nodes = (n for parsed in self.program.files for n in parsed.parents)
+        loops = (n for n in nodes if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension)))
+        over = (n.iter for n in loops if any(map(self.roles.is_loader, self.program.values(n.iter))))
+        return {self.program.frame(source) for source in over}
 
     def _is_of_all(self, call: ast.Call) -> bool:
         values = self.program.values(call.func)

@@ -188,7 +188,8 @@ def _waits(script: Script, saves: list[ast.Call]) -> Iterator[Change]:
             if any(may_be_of(script.written.stored, call, path, save) for save in saves):
                 done.add(statement)
                 edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()")
-                yield Change(NAME, script.path(call), call.lineno, _MAY_NOT_BE_DONE, (edit,))
+                edits = (edit, *script.written.meetings_before(call))
+                yield Change(NAME, script.path(call), call.lineno, _MAY_NOT_BE_DONE, edits)
     yield from _waits_outside(script, [s for s in saves if script.accelerator(s) is None], beyond)
     yield from _waits_after(script, [s for s in saves if s not in script.written.guarding.covered], beyond)
     yield from _waits_at_ends(script, saves)
@@ -209,7 +210,8 @@ def _waits_in_library(script: Script, load: ast.Call) -> Change:
     """Before a load that the accelerator does not reach."""
     statement = _before_asking(script, script.program.statement(load))
     edit = Insert(statement, "before", f"{script.options.runtime.functions}.wait_for_everyone()")
-    return Change(NAME, script.path(load), load.lineno, _MAY_NOT_BE_DONE, (edit,))
+    edits = (edit, *script.written.meetings_before(load))
+    return Change(NAME, script.path(load), load.lineno, _MAY_NOT_BE_DONE, edits)
 
 
 def _is_beside(script: Script, load: ast.Call, saves: list[ast.Call]) -> bool:

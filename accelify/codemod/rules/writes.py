@@ -51,6 +51,10 @@ def find(script: Script) -> Iterator[Change | Remark]:
         for where, statement, reason in waits:
             edit = Insert(statement, where, f"{accelerator}.wait_for_everyone()")
             yield Change(NAME, script.path(statement), statement.lineno, reason, (edit,))
+    for backward in script.training.backwards:
+        if edits := script.written.meetings_before(backward):
+            reason = "no process makes what another one is still to look for"
+            yield Change(NAME, script.path(backward), backward.lineno, reason, edits)
     yield from _handed_on(script)
     done: list[ast.stmt] = []
     yield from _waits(script, done)
@@ -112,7 +116,8 @@ def _wait(script: Script, call: ast.Call, done: list[ast.stmt]) -> Iterator[Chan
     others = tuple(s for s in _waited_before(script, statement) if s is not statement)
     edit = Insert(statement, "before", f"{accelerator}.wait_for_everyone()", unless_before=others)
     reason = "waits until the main process has written this file"
-    yield Change(NAME, script.path(call), call.lineno, reason, (edit,))
+    edits = (edit, *script.written.meetings_before(call))
+    yield Change(NAME, script.path(call), call.lineno, reason, edits)
 
 
 def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
@@ -136,13 +141,24 @@ def _waits(script: Script, done: list[ast.stmt]) -> Iterator[Change | Remark]:
         is_content = not script.effects.kinds.of(call) <= {"number", "string"}  # not only what there is of a file
         if not is_written and not (is_content and any(_is_named(script, call, path, named) for path in read)):
             continue
-        waits = list(_wait(script, call, done))
+        waits = [w for place in _places_to_wait(script, call, read, named) for w in _wait(script, place, done)]
         if waits and _is_of_a_batch(script, call, [w for w, path in paths if _is_same(script, path, read)]):
             message = (
                 "all processes read a file that one process made from its own batch: give each process its own file"
             )
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
         yield from waits
+
+
+def _places_to_wait(
+    script: Script, read: ast.Call, paths: list[ast.expr], written: list[tuple[ast.Call, frozenset[str]]]
+) -> list[ast.Call]:
+    """The calls before which to wait: where the accelerator does not reach what reads a file, those that lead there."""
+    if script.accelerator(read) is not None:
+        return [read]
+    stored = script.written.stored
+    known_as = {name for path in paths for name in stored.names(path)}
+    return list(dict.fromkeys(m for write, found in written if known_as & found for m in stored.meetings(write, read)))
 
 
 def _is_same(script: Script, path: ast.expr, others: list[ast.expr]) -> bool:

@@ -278,3 +278,37 @@ def test_files_are_listed_once_all_are_written(written: str, listed: str, waits_
     assert GUARD in after
     assert after.count("accelerator.wait_for_everyone()") == (waits_at is not None)
     assert f"accelerator.wait_for_everyone()\n{waits_at}" in after or waits_at is None
+
+
+MAIN = """\
+import json
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+def rows():
+    with open('a.json') as f:
+        return json.load(f)
+def measure(loader):
+    total = [x.sum().item() for x, in loader]
+    with open('b.json', 'w') as f:
+        json.dump(total, f)
+def main():
+    with open('a.json', 'w') as f:
+        json.dump([1], f)
+    kept = rows()
+    loader = DataLoader(TensorDataset(torch.randn(len(kept), 4)), batch_size=2)
+    measure(loader)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, in loader:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+main()
+"""
+
+
+def test_a_function_without_the_accelerator_is_waited_for_and_guarded_where_it_is_called() -> None:
+    after = run(MAIN).after.decode()
+    assert "        json.dump([1], f)\n    accelerator.wait_for_everyone()\n    kept = rows()\n" in after
+    assert "\n    measure(loader)\n" in after  # which goes over a shard: no process may do so alone

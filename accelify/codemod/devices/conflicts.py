@@ -277,6 +277,8 @@ class Shapes:
             value = loop.iter  # of its rows
         if value is not None and self.is_tensor(value, depth - 1):
             return True
+        if value is None and isinstance(loop, (ast.Tuple, ast.List)) and self._is_part_of_one(write, loop, depth - 1):
+            return True
         return self._is_of_tensors(write) or self._is_given_one(owner, write.id, write)
 
     def _is_from_elsewhere(self, owner: Scope, write: ast.AST, depth: int = _DEPTH) -> bool:
@@ -298,6 +300,18 @@ class Shapes:
         if isinstance(node.func, ast.Attribute) and not called:  # a method: of what?
             return self._is_of_unknown_code(node.func.value, depth)
         return any(table.function(n) is None and not n.startswith("torch.") for n in called)
+
+    def _is_part_of_one(self, write: ast.Name, targets: ast.Tuple | ast.List, depth: int) -> bool:
+        """Whether a name gets a part of what a call gives, as of `lengths, order = torch.sort(lengths)`."""
+        statement, at = self.program.statement(write), targets.elts.index(write)
+        call = statement.value if isinstance(statement, ast.Assign) and targets in statement.targets else None
+        if not isinstance(call, ast.Call) or methods.gives_no_tensor(getattr(call.func, "attr", "")):
+            return False
+        parts = [
+            r.elts[at] if isinstance(r, ast.Tuple) and len(r.elts) == len(targets.elts) else r
+            for r in returned(self.program.flow.callees.get(call, ()))
+        ]
+        return all(self.is_tensor(part, depth) for part in parts) if parts else self._is_made_one(call, depth)
 
     def _is_of_tensors(self, write: ast.Name) -> bool:
         """Whether a name gets a part of a batch of a data set that is known to yield tensors."""
@@ -366,10 +380,14 @@ class Shapes:
     def _is_used_as_one(self, read: ast.expr, depth: int = 2, *, of_arrays: bool = True) -> bool:
         parent = self.program.parent(read)
         if isinstance(parent, ast.Attribute):
+            call = self.program.parent(parent)
+            if isinstance(call, ast.Call) and call.func is parent and methods.says_it_is_of_a_tensor(call):
+                return True
             return methods.shows_a_tensor(parent.attr) and (of_arrays or table.member("ndarray", parent.attr) is None)
         if not isinstance(parent, ast.Call) or parent.func is read:
             return False
-        if self.tensors.is_loss(parent) or any(map(_is_variable, self.program.called(parent))):
+        is_first = parent.args[:1] == [read] and any(map(names.takes_a_tensor, self.program.called(parent)))
+        if is_first or self.tensors.is_loss(parent) or any(map(_is_variable, self.program.called(parent))):
             return True
         values = self.program.values(parent.func)
         if any(isinstance(v, Made) and (v.name or "").startswith("torch.nn.") for v in values):

@@ -18,6 +18,7 @@ _OPERATORS: dict[str, ast.operator] = {
     **dict.fromkeys(("mul", "multiply"), ast.Mult()),
     **dict.fromkeys(("div", "divide", "true_divide"), ast.Div()),
 }
+_SAID_OF_TENSORS = frozenset({"dim", "descending", "keepdim"})  # arrays and lists say it in other words
 _SHOWN = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
 
 
@@ -202,6 +203,12 @@ def says_where(name: str) -> bool:
 def shows_a_tensor(name: str) -> bool:
     """Members by whose use a thing is known to be a tensor: `size`, `view`, `long`."""
     return _row_has(table.member("tensor", name), Trait.SHOWS_TENSOR)
+
+
+def says_it_is_of_a_tensor(call: ast.Call) -> bool:
+    """Whether a method is given what only those of tensors take: `x.sort(dim=0)`, `x.argsort(descending=True)`."""
+    is_method = isinstance(call.func, ast.Attribute) and table.member("tensor", call.func.attr) is not None
+    return is_method and not _SAID_OF_TENSORS.isdisjoint(k.arg for k in call.keywords)
 
 
 def is_tensor_of(name: str) -> bool:

@@ -7,6 +7,8 @@ from functools import cache
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import DRAWS, Asks, Device, Effect, Role, Rows, Same, Trait
 
+_OF_ONE_TENSOR = (Rows.ALONG, Rows.SUM, Rows.MEAN, Rows.EXTREME)
+
 
 def is_optimizer(name: str | None) -> bool:
     """`torch.optim.AdamW` and the optimizers of other libraries, not schedulers."""
@@ -291,6 +293,12 @@ def ends_like_last(name: str | None) -> bool:
 def is_set_up(name: str | None) -> bool:
     """What only prepares a model for later, or wraps it: `wandb.watch`, `torch.compile`, `nn.DataParallel`."""
     return _has_trait(name, Trait.SETUP)
+
+
+def takes_a_tensor(name: str) -> bool:
+    """Functions whose first argument is one tensor: `torch.sort`, `torch.argmax`, `torch.sum`."""
+    row = table.function(name)
+    return row is not None and name.startswith("torch.") and row.rows in _OF_ONE_TENSOR
 
 
 def yields_tensors(name: str | None) -> bool:

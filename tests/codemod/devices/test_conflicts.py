@@ -28,6 +28,25 @@ def test_single_tensors() -> None:
     assert [shapes.is_tensor(a) for a in facts.call("use(").args] == [True, False, False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("batch", "is_one"),
+    [
+        ("lengths, order = torch.sort(z)", True),
+        ("lengths, order = z.sort(0, descending=True)", True),
+        ("lengths = z[z.argsort(dim=0)]", True),
+        ("lengths, order = ordered(z)", True),
+        ("lengths, width = z.view(4, -1).size()", False),
+        ("lengths, order = sorted(z), 0", False),
+        ("lengths, order = unknown(z)", False),
+        ("lengths, order = z.sort(key=len)", False),
+    ],
+)
+def test_parts_of_what_a_call_gives(batch: str, is_one: bool) -> None:
+    ordered = "def ordered(rows):\n    order = torch.argsort(rows)\n    return rows[order], order\n"
+    found, node, _ = asked("lengths", before=f"{ordered}z = unknown()\n", batch=batch)
+    assert Shapes(found).is_tensor(node) is is_one
+
+
 def test_containers_as_arguments() -> None:
     assert is_open(Facts("f(*a)").call("f(*a)"))
     assert is_open(Facts("f(**a)").call("f(**a)"))

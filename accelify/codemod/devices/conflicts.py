@@ -230,7 +230,8 @@ class Shapes:
         if isinstance(node, ast.BinOp):
             return self.is_tensor(node.left, depth - 1) or self.is_tensor(node.right, depth - 1)
         if isinstance(node, ast.Subscript):
-            return self.is_tensor(node.value, depth - 1) or self._is_used_as_one(node) or self._is_a_part(node)
+            is_item = not isinstance(node.slice, ast.Slice) and self._has_such_items(node.value)
+            return is_item or self.is_tensor(node.value, depth - 1) or self._is_a_part(node)
         if isinstance(node, ast.Attribute):
             if methods.is_tensor_of(node.attr):
                 return self.is_tensor(node.value, depth - 1)
@@ -372,6 +373,25 @@ class Shapes:
         of_arrays = not self._is_from_elsewhere(owner, write)
         used = (r for r in owner.reads.get(name, ()) if self._is_used_as_one(r, of_arrays=of_arrays))
         return any(write in self.program.reaching(r, [write]) for r in used)
+
+    def _has_such_items(self, whole: ast.expr) -> bool:
+        """Whether any item of a list is used as a tensor: one by one, in a loop, or by `torch.stack(items)`."""
+        owner = self.program.scope(whole).owner(whole.id) if isinstance(whole, ast.Name) else None
+        if owner is None or not isinstance(whole, ast.Name):
+            return self._is_read_for_tensors(whole)
+        of_arrays = not any(self._is_from_elsewhere(owner, w) for w in self.tracer.writes(owner, whole.id))
+        return any(self._is_read_for_tensors(r, of_arrays=of_arrays) for r in owner.reads.get(whole.id, ()))
+
+    def _is_read_for_tensors(self, read: ast.expr, *, of_arrays: bool = True) -> bool:
+        holder = self.program.parent(read)
+        if isinstance(holder, ast.Subscript):
+            return holder.value is read and self._is_used_as_one(holder, of_arrays=of_arrays)
+        if isinstance(holder, (ast.For, ast.comprehension)):
+            if holder.iter is not read or not isinstance(holder.target, ast.Name):
+                return False
+            scope = self.program.scope(holder.target)
+            return self._is_name_used_as_one(scope, holder.target.id, of_arrays=of_arrays)
+        return isinstance(holder, ast.Call) and any(map(names.joins_tensors, self.program.called(holder)))
 
     def _is_name_used_as_one(self, owner: Scope, name: str, depth: int = 2, *, of_arrays: bool = True) -> bool:
         """of_arrays: members that arrays have, too, count."""

@@ -301,6 +301,12 @@ def takes_a_tensor(name: str) -> bool:
     return row is not None and name.startswith("torch.") and row.rows in _OF_ONE_TENSOR
 
 
+def joins_tensors(name: str) -> bool:
+    """`torch.stack` and `torch.cat`, of a list of tensors."""
+    row = table.function(name)
+    return row is not None and name.startswith("torch.") and row.rows is Rows.CONCATENATES
+
+
 def yields_tensors(name: str | None) -> bool:
     """Data sets of tensors and numbers, which a loader collates: `TensorDataset`, those of torchvision."""
     return _has_trait(name, Trait.YIELDS_TENSORS)

@@ -47,6 +47,21 @@ def test_parts_of_what_a_call_gives(batch: str, is_one: bool) -> None:
     assert Shapes(found).is_tensor(node) is is_one
 
 
+@pytest.mark.parametrize(
+    ("batch", "is_one"),
+    [
+        ("print(things[0].size(1))", True),
+        ("for each in things:\n    total = each.view(4)", True),
+        ("total = [each.float() for each in things]", True),
+        ("total = torch.stack(things)", True),
+        ("print(things[0])\ntotal = sum(things)", False),
+    ],
+)
+def test_items_of_which_another_is_a_tensor(batch: str, is_one: bool) -> None:
+    found, node, _ = asked("things[i]", before="things, i = unknown()\n", batch=batch)
+    assert Shapes(found).is_tensor(node) is is_one
+
+
 def test_containers_as_arguments() -> None:
     assert is_open(Facts("f(*a)").call("f(*a)"))
     assert is_open(Facts("f(**a)").call("f(**a)"))

@@ -21,6 +21,18 @@ from accelify.codemod.semantics.effects.summary import FileUse
 _DEPTH = 3
 
 
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Statements that run only where a file is missing: the calls that look for it, and the first of them."""
+
+    questions: list[ast.Call]
+    statements: list[ast.stmt]
+    first: ast.stmt
+
+
 @dataclass(frozen=True, slots=True)
 class ExistenceChecks:
     """Look at the conditions round a place, and round the calls of its function."""
@@ -35,17 +47,33 @@ class ExistenceChecks:
 
     def _round(self, call: ast.Call, goal: ast.Call, depth: int) -> Iterator[tuple[ast.Call, ast.stmt]]:
         program = self.stored.program
-        first: ast.stmt | None = None
-        for choice, is_body in program.branches_round(call):
-            if isinstance(choice, ast.If):
-                branch = choice.body if is_body else choice.orelse
-                is_elif = first is not None and not is_body and isinstance(branch[0], ast.If) and len(branch) == 1
-                first = first if is_elif else branch[0]
-                questions = [q for q in self.questions(choice.test) if self._is_answered(q, branch, goal)]
-                if first is not None and questions:
-                    yield questions[0], first
+        for way in self._ways(program.statement(call)):
+            questions = [q for q in way.questions if self._is_answered(q, way.statements, goal)]
+            yield from ((q, way.first) for q in questions[:1])
         for caller in program.calls_of(program.frame(call)) if depth else ():
             yield from self._round(caller, goal, depth - 1)
+
+    def _ways(self, statement: ast.stmt) -> Iterator[_Way]:
+        """The conditions that a statement stands under, from the inside out, and those after which it is not run."""
+        program, first = self.stored.program, None
+        for node in [statement, *program.ancestors(statement)]:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
+                return
+            if not isinstance(node, (ast.stmt, ast.ExceptHandler)):
+                continue
+            holder = program.parent(node)
+            if isinstance(node, ast.ExceptHandler):
+                reads = self._reads(holder.body) if isinstance(holder, ast.Try) else []
+                yield _Way(reads, node.body, node.body[0])
+                continue
+            block = program.block(node)
+            for index, above in enumerate(block[: block.index(node)]):
+                if isinstance(above, ast.If) and not above.orelse and isinstance(above.body[-1], _LEAVING):
+                    yield _Way(self.questions(above.test), block[index + 1 :], block[index + 1])
+            if isinstance(holder, ast.If):
+                is_elif = first is not None and block is holder.orelse and isinstance(node, ast.If) and len(block) == 1
+                first = first if is_elif else block[0]
+                yield _Way(self.questions(holder.test), block, first or block[0])
 
     def questions(self, test: ast.expr) -> list[ast.Call]:
         """The calls of an expression that ask whether a file is there, themselves or by a function."""
@@ -58,15 +86,22 @@ class ExistenceChecks:
             if any(row.has(Trait.LOOKS) for row in self.effects.kinds.called(each) or ()):
                 yield each
 
-    def _is_answered(self, question: ast.Call, branch: list[ast.stmt], call: ast.Call) -> bool:
-        """Whether a branch makes what was asked for before it comes to a call, and no process waits before that."""
-        asked = [p for c in self._looks(question) for use in self.effects.of_call(c).files_read for p in use.paths]
-        calls = [n for s in branch for n in ast.walk(s) if isinstance(n, ast.Call)]
+    def _reads(self, statements: list[ast.stmt]) -> list[ast.Call]:
+        """The calls in some statements that read files, and fail where there are none."""
+        calls = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call)]
+        return [c for c in calls if self.effects.of_call(c).files_read]
+
+    def _is_answered(self, question: ast.Call, statements: list[ast.stmt], goal: ast.Call) -> bool:
+        """Whether some statements make what was asked for before they come to a call, and nothing waits before that."""
+        looks = list(self._looks(question)) or [question]
+        asked = [p for c in looks for use in self.effects.of_call(c).files_read for p in use.paths]
+        calls = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call)]
         program, is_before = self.stored.program, self.stored.is_before
         run = program.run_from(f for c in calls for f in program.flow.callees.get(c, ()))
         meetings = [b for b in self.backwards if b in calls or program.frame(b) in run]
-        made = (use for use in self.effects.of(*branch).files_written if self._may_be(asked, use))
-        return any(is_before(m.call, call) and not any(is_before(b, m.call) for b in meetings) for m in made)
+        made = [use for use in self.effects.of(*statements).files_written if self._may_be(asked, use)]
+        made = [use for use in made if use.call is goal or is_before(use.call, goal)]
+        return any(not any(is_before(b, use.call) for b in meetings) for use in made)
 
     def _may_be(self, asked: list[ast.expr], made: FileUse) -> bool:
         """Whether a file that is made may be one of those asked for."""

@@ -80,7 +80,7 @@ def written_of(
     outer = tuple(s for s in first if not any(s is not o and program.inside(s, o) for o in first))
     uncached = tuple(choice for choice, statements in called if not statements)
     guarding = Guarding(alone, stored, outer, uncached, own, _left_out(program, files, options))
-    meetings = _Meetings(ExistenceChecks(effects, stored, backwards), access, saver)
+    meetings = _Meetings(ExistenceChecks(effects, stored, backwards), guarding, access, saver)
     return Written(guarding, stored, saves, saver, Clocks(program, tracer), meetings.before)
 
 
@@ -95,13 +95,17 @@ def _left_out(program: Program, files: frozenset[str], options: Options) -> Iter
 @dataclass(frozen=True, slots=True)
 class _Meetings:
     checks: ExistenceChecks
+    guarding: Guarding
     access: Access
     saver: Callable[[ast.Call], str | None]
 
     def before(self, call: ast.Call) -> tuple[Edit, ...]:
         """The waits under the conditions round a call, before one process makes the file that these ask for."""
         found: list[Edit] = []
+        tops = {run[0] for run in self.guarding.runs}
         for question, first in self.checks.round(call):
+            if first in self.guarding.covered and first not in tops:
+                continue  # one process alone asks
             speaker = self.saver(question)
             if speaker is not None:
                 found.append(Insert(first, "before", f"{speaker}.wait_for_everyone()"))

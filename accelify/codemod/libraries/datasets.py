@@ -73,10 +73,22 @@ effects=reads_files+asks_network
 effects=reads_files+asks_network+writes_files traits=fetches
     torchtext.vocab: GloVe FastText CharNGram Vectors
     gensim: *
-effects=asks_network+writes_files
+effects=reads_files+asks_network+writes_files traits=fetches
+    kagglehub: *_download
+effects=asks_network+writes_files traits=downloads
     nltk: download
-    huggingface_hub: *
+    fasttext.util: download_model
+    dgl.data.utils: download extract_archive
+    ogb.utils.url torch_geometric.data: download_url extract_zip extract_tar extract_gz
+effects=asks_network+writes_files
+    huggingface_hub: *                   # which lets the processes wait for each other
     torchvision.datasets.utils: download_url download_and_extract_archive download_file_from_google_drive
+
+# --- texts ---
+returns=text_field keeps=tokenize+preprocessing+postprocessing
+    torchtext.data: Field LabelField NestedField ReversibleField SubwordField RawField
+mutates=self effects=calls+reads_files+asks_network+writes_files traits=fetches_vectors
+    <text_field>: build_vocab
 
 # --- transforms ---
 returns=transform

@@ -172,6 +172,7 @@ class Trait(Enum):
     COPIES_FILE = "copies_file"  # reads the file that its first argument names, and writes it somewhere else
     DOWNLOADS = "downloads"  # fetches a file, or unpacks one: one process does so for all
     FETCHES = "fetches"  # downloads what is missing, unasked, into a folder that all processes see
+    FETCHES_VECTORS = "fetches_vectors"  # the same, of the vectors that `vectors` names
     REMOVES = "removes"  # what its first argument, or its object, names is gone afterwards
     LISTS = "lists"  # says which files there are in a folder, or reads them all
     LOOKS = "looks"  # asks whether a file or a folder is there

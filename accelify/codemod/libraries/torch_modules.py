@@ -88,16 +88,16 @@ returns=module
 role=model returns=module effects=draws_torch+reads_files+asks_network traits=may_differ_in_training
     torchvision.models: *
     timm timm.models: create_model
-    torch.hub: load
     segmentation_models_pytorch: *
     efficientnet_pytorch pretrainedmodels: *
     torch_geometric.nn dgl.nn: *
     open_clip: create_model create_model_and_transforms create_model_from_pretrained
-    clip: load
     sentence_transformers: SentenceTransformer
     monai.networks.nets: *
     torchaudio.models torchaudio.pipelines: *
     diffusers: UNet2DModel UNet2DConditionModel AutoencoderKL
+role=model returns=module effects=draws_torch+reads_files+asks_network traits=may_differ_in_training+fetches
+    torch.hub clip: load
 role=model returns=module effects=draws_torch+reads_files+asks_network traits=may_differ_in_training
     -: *.from_pretrained
 role=model returns=module effects=draws_torch traits=may_differ_in_training

@@ -16,9 +16,11 @@ from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Change, Remark, Wrap
 from accelify.codemod.libraries import names
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.scopes import main_guard
+from accelify.codemod.semantics.values import Made
 
 NAME = "downloads"
 OPTIONAL = True
@@ -52,7 +54,8 @@ def find(script: Script) -> Iterator[Change | Remark]:
 
 def _downloads(script: Script) -> Iterator[ast.Call]:
     """The calls that download by themselves, and those of functions in which none is known to do so."""
-    calls = [c for c in script.program.calls if _may_download(script, c) and _is_run(script, c)]
+    alone = script.written.guarding.covered
+    calls = [c for c in script.program.calls if c not in alone and _may_download(script, c) and _is_run(script, c)]
     frames = {script.program.frame(c) for c in calls} | {
         script.program.frame(s) for s in script.written.guarding.cached
     }
@@ -68,7 +71,17 @@ def _may_download(script: Script, call: ast.Call) -> bool:
     wanted = next((k.value for k in call.keywords if k.arg == "download"), None)
     if isinstance(wanted, ast.Constant):  # whoever is asked: `datasets.__dict__[name](download=True)`
         return bool(wanted.value)
-    return any(map(names.fetches, called)) or (wanted is not None and any(map(names.is_dataset, called)))
+    is_asked = wanted is not None and any(map(names.is_dataset, called))
+    return is_asked or any(map(names.fetches, called)) or _names_vectors(script, call)
+
+
+def _names_vectors(script: Script, call: ast.Call) -> bool:
+    """Whether a call names the vectors to download: `TEXT.build_vocab(rows, vectors="glove.6B.100d")`."""
+    vectors = next((k.value for k in call.keywords if k.arg == "vectors"), None)
+    if vectors is None or any(isinstance(v, Made) for v in script.program.values(vectors)):
+        return False
+    is_none = isinstance(vectors, ast.Constant) and vectors.value is None
+    return not is_none and any(row.has(Trait.FETCHES_VECTORS) for row in script.effects.kinds.called(call) or ())
 
 
 def _is_run(script: Script, call: ast.Call) -> bool:

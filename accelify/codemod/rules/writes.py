@@ -50,7 +50,9 @@ def find(script: Script) -> Iterator[Change | Remark]:
             waits.append(("before", run[0], "waits until all processes have read this file"))
         for where, statement, reason in waits:
             edit = Insert(statement, where, f"{accelerator}.wait_for_everyone()")
-            yield Change(NAME, script.path(statement), statement.lineno, reason, (edit,))
+            fetched = _rows(script, run, Trait.DOWNLOADS) if where == "after" else []
+            edits = (edit, *dict.fromkeys(e for call in fetched for e in script.written.meetings_before(call)))
+            yield Change(NAME, script.path(statement), statement.lineno, reason, edits)
     for backward in script.training.backwards:
         if edits := script.written.meetings_before(backward):
             reason = "no process makes what another one is still to look for"

@@ -31,6 +31,9 @@ def asked(end: str, before: str = MAKE) -> list[str]:
         ("if os.path.isfile('a.npy'):\n    pass\nelif model:\n    x = make('a.npy')", ["x = make('a.npy')"]),
         ("def there(p):\n    return Path(p).exists()\nif not there('a.npy'):\n    make('a.npy')", ["make('a.npy')"]),
         ("def outer():\n    make('a.npy')\nif not Path('a.npy').exists():\n    print(1)\n    outer()", ["print(1)"]),
+        ("for p in ['a']:\n    if os.path.exists(p):\n        continue\n    x = 1\n    make(p)", ["x = 1"]),
+        ("try:\n    x = open('a.npy')\nexcept OSError:\n    make('a.npy')", ["make('a.npy')"]),
+        ("try:\n    x = 1 / 0\nexcept OSError:\n    make('a.npy')", []),
         ("if not os.path.exists('b.txt'):\n    make('a.npy')", []),  # which nobody makes
         ("if epoch > 1:\n    make('a.npy')", []),
         ("make('a.npy')", []),
@@ -73,3 +76,22 @@ def test_all_have_looked_before_one_makes_the_folder_to_train_for() -> None:
     """
     after = run(script(before=before, end="if not os.path.exists('out'):\n    train(loader, 'out')")).after.decode()
     assert "if not os.path.exists('out'):\n    accelerator.wait_for_everyone()\n    train(loader, 'out')" in after
+
+
+FETCH = "urllib.request.urlretrieve('https://x', path)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "waits"),
+    [
+        (f"for path in 'ab':\n    if not os.path.exists(path):\n        {FETCH}", 1),  # one process alone asks
+        (f"for path in 'ab':\n    if os.path.exists(path):\n        continue\n    {FETCH}", 3),
+        (f"path = 'a'\ntry:\n    nltk.data.find('a')\nexcept LookupError:\n    {FETCH}", 2),
+        (f"path = 'a'\n{FETCH}", 1),
+    ],
+)
+def test_all_have_looked_before_one_downloads_a_file(asked: str, waits: int) -> None:
+    after = run(script(before=f"import os, urllib.request, nltk\n{asked}")).after.decode()
+    guarded = after.partition("if accelerator.is_main_process:")[2].split("accelerator.wait_for_everyone()")[0]
+    assert FETCH in guarded
+    assert after.count("accelerator.wait_for_everyone()") == waits

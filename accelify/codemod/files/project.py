@@ -305,10 +305,15 @@ def _texts(node: ast.AST) -> list[str]:
     return [str(n.value) for n in sorted(found, key=lambda n: (n.lineno, n.col_offset))]
 
 
-@lru_cache(maxsize=4096)
 def absolute(path: str) -> str:
     """A path that two spellings of it share."""
-    return str(Path(path).resolve())
+    return _resolved(str(Path.cwd()), path)
+
+
+@lru_cache(maxsize=4096)
+def _resolved(folder: str, path: str) -> str:
+    """A path as it is seen from a folder; the current one may change."""
+    return str(Path(folder, path).resolve())
 
 
 def _module_name(path: Path) -> str:

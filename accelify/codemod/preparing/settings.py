@@ -27,7 +27,9 @@ class Setting:
 
 
 def negated(node: ast.expr) -> ast.expr:
-    """`x` for `not x`, and `not x` for any other."""
+    """`x` for `not x`, `True` for `False`, and `not x` for any other."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        return ast.Constant(not node.value)
     is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
     return node.operand if is_negated else ast.UnaryOp(ast.Not(), node)  # type: ignore[attr-defined]  # negated
 

@@ -91,6 +91,7 @@ def _call(script: Script) -> str:
 def _cpu(script: Script) -> str:
     """What keeps the accelerator on the CPU: an option, or that there is no GPU of the kind that the script knows."""
     chosen = [script.devices.cpu.text] if script.devices.cpu is not None else []
+    chosen = [code for code in chosen if code != "False"]
     home = script.reach.homes[0].root
     has_torch = any(isinstance(w, ast.alias) and w.name == "torch" for w in home.writes.get("torch", ()))
     if script.devices.is_for_cuda and has_torch:

@@ -155,6 +155,12 @@ def test_an_entry_script_belongs_to_the_one_program_that_it_leads_to(tmp_path: P
     assert groups(paths[:2], False, None, paths[2:]) == [(paths[0],), (paths[1],)]
 
 
+def test_a_path_is_that_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = absolute("a.py")
+    monkeypatch.chdir(tmp_path)
+    assert absolute("a.py") == str(tmp_path.resolve() / "a.py") != before
+
+
 def test_two_spellings_of_a_path() -> None:
     assert absolute("a.py") == absolute("./x/../a.py")
     assert absolute("a.py") != absolute("b.py")

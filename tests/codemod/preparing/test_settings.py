@@ -31,6 +31,7 @@ def settled(expression: str, text: str = TEXT) -> Setting | None:
     ("expression", "code"),
     [
         ("True", "True"),
+        ("not True", "False"),
         ("amp", "amp"),
         ("args.amp", "args.amp"),
         ("not amp", "not amp"),

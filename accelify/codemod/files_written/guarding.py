@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from accelify.codemod.files_written.one_process import Effect, OneProcess, opened_round
 from accelify.codemod.files_written.paths import Files
+from accelify.codemod.libraries.row import Effect as Does
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.effects.summary import FileUse
 from accelify.codemod.semantics.scopes import Scope, names_in, names_read_in, names_written_in
@@ -283,7 +284,13 @@ class Guarding:
         yield tuple(statements)
 
     def _without_plots(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements from the last plot before the first that writes to the first plot after the last."""
+        """The statements from the last plot before the first that writes to the first plot after the last.
+
+        All of them where each round of a loop ends by showing a figure, as no other process would let go of its own.
+        """
+        doing = [s for s in statements if self.alone.does(s) is not Effect.NOTHING]
+        if self._shows_anew(doing[-1]):
+            return statements
         plots = [i for i, s in enumerate(statements) if self.alone.only_plots(s)]
         others = [i for i, s in enumerate(statements) if i not in plots and self.alone.does(s) is not Effect.NOTHING]
         start = max((i + 1 for i in plots if i < others[0]), default=0)
@@ -292,6 +299,10 @@ class Guarding:
         kept = [n for s in statements[start:end] for n in ast.walk(s) if isinstance(n, ast.Name)]
         is_filled = any(n.id in before and self.alone.is_addition(n) for n in kept)
         return statements[:end] if is_filled else statements[start:end]
+
+    def _shows_anew(self, statement: ast.stmt) -> bool:
+        """Whether a statement shows a figure in each round of a loop."""
+        return bool(self.program.loops_round(statement)) and Does.SHOWS in self.alone.effects.of(statement).effects
 
     def _is_after(self, statement: ast.stmt, before: list[ast.stmt]) -> bool:
         """Whether a statement only reads what those before it have found out about a file: `print(size)`."""

@@ -43,6 +43,25 @@ def test_an_animation_is_written_by_one_process(made: str, saved: str) -> None:
     assert [run[-1] for run in runs(f"{made}{saved}\n")] == [saved]
 
 
+PLOT = ["plt.figure()", "plt.plot(seen)", "plt.show()"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "run"),
+    [
+        (PLOT, PLOT),  # the other processes would keep a figure of each epoch
+        ([*PLOT, "plt.close()"], ["plt.show()"]),
+        ([*PLOT[:2], "plt.savefig('a.png')"], ["plt.savefig('a.png')"]),
+    ],
+)
+def test_a_figure_that_is_shown_in_each_epoch(lines: list[str], run: list[str]) -> None:
+    slots = {"imports": "import matplotlib.pyplot as plt\n", "before": "seen = []\n"}
+    shown = training(end_of_epoch="\n".join(lines), **slots).script.written.guarding.runs
+    assert [texts(each) for each in shown] == [run]
+    once = training(end="\n".join(lines), **slots).script.written.guarding.runs
+    assert [texts(each) for each in once] == [[line for line in lines if "show" in line or "save" in line]]
+
+
 def test_what_others_read_is_not_for_one_process() -> None:
     assert runs("text = json.dumps(a)\nwith open(p, 'w') as f:\n    f.write(text)\nuse(text)\n") == [
         ["with open(p, 'w') as f:\n    f.write(text)"]

@@ -787,3 +787,47 @@ def test_a_device_in_two_steps_is_taken_in_one(first: str) -> None:
     after = migrated(script(before=before, end="print(torch.zeros(2, device=device))"))
     assert after.count("device = accelerator.device") == 2  # with that of the plain script
     assert "torch.device" not in after
+
+
+CHOSEN = """\
+import argparse
+import torch
+args = argparse.ArgumentParser().parse_args()
+{chosen}
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in torch.utils.data.DataLoader(rows):
+    optimizer.zero_grad()
+    model(x.to(device)).mean().backward()
+    optimizer.step()
+    print(torch.zeros(1, device=device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "cpu"),
+    [
+        (
+            "device = args.device\nif device == 'gpu' and torch.cuda.is_available():\n"
+            "    device = torch.device('cuda')\nelse:\n    device = torch.device('cpu')\n",
+            "Accelerator(cpu=not args.device == 'gpu')",
+        ),
+        (
+            "where = args.gpu\nwhere = torch.device('cuda' if where and torch.cuda.is_available() else 'cpu')\n"
+            "device = where\n",
+            "Accelerator(cpu=not args.gpu)",
+        ),
+    ],
+)
+def test_a_variable_that_holds_the_option_before_it_holds_the_device(chosen: str, cpu: str) -> None:
+    assert cpu in run(CHOSEN.format(chosen=chosen)).after.decode().replace('"', "'")
+
+
+@pytest.mark.parametrize(
+    ("read", "count"),
+    [("read()", 1), ("argparse.ArgumentParser().parse_args().device", 1), ("'gpu'", 0)],
+)
+def test_what_a_call_says_no_longer_selects_the_device(read: str, count: int) -> None:
+    branches = "    device = torch.device('cuda')\nelse:\n    device = torch.device('cpu')\n"
+    result = run(CHOSEN.format(chosen=f"device = {read}\nif device == 'gpu':\n{branches}"))
+    assert told(result, "no longer selects the device") == count

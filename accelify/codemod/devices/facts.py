@@ -130,6 +130,7 @@ class Devices:
         set_here = {ast.unparse(r) for n in behind for r in ast.walk(n) if self._is_set_here(r)}
         others = {o for node in behind for o in options_in(node)} - numbers - set_here
         others |= {r.id for node in nodes for r in ast.walk(node) if isinstance(r, ast.Name) and self._is_open(r)}
+        others |= {ast.unparse(v) for node in nodes for r in ast.walk(node) if (v := self._compared(r)) is not None}
         for option in sorted(others) if self.cpu is None else ():
             yield (
                 f"{option} no longer selects the device: to train on the CPU, use `{launch} --cpu` or "
@@ -148,6 +149,15 @@ class Devices:
         is_text = any(isinstance(v, Constant) and isinstance(v.value, str) for v in program.values(read))
         return is_text and owner is not None and owner in program.once(open_modules)
 
+    def _compared(self, node: ast.AST) -> ast.expr | None:
+        """What a call has given a variable that a choice compares with text: `read()` of `device == "cuda"`."""
+        parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        is_text = any(isinstance(p, ast.Constant) and isinstance(p.value, str) for p in parts)
+        values = [self.tracer.value_at(p) for p in parts if isinstance(p, ast.Name)] if is_text else []
+        called = [v for v in values if v is not None and any(isinstance(n, ast.Call) for n in ast.walk(v))]
+        is_device = any(self.known.roles.is_device(v) for c in called for v in self.known.program.values(c))
+        return called[0] if len(called) == 1 and not is_device else None
+
     def _options_of(self, node: ast.AST) -> set[str]:
         return {o for each in (node, *self._behind([node])) for o in options_in(each)}
 
@@ -164,7 +174,7 @@ class Devices:
 
     def _given(self, read: ast.Name | ast.Attribute) -> ast.expr | None:
         """The one value of a variable; of an attribute, where it is an option or a choice, and not what was parsed."""
-        value = self.tracer.only_value(read)
+        value = self.tracer.only_value(read) or self.tracer.value_at(read)
         return value if value is not None and not isinstance(value, ast.Call) else None
 
 

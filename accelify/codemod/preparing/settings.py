@@ -110,6 +110,9 @@ class Settings:
         if owner is None or home is None:
             return None
         writes = self.tracer.writes(owner, node.id)
+        if self._is_a_device_later(node, writes):
+            value = self.tracer.value_at(node)
+            return None if value is None else self._at_home(value, depth - 1)
         if owner is home or owner is home.root:
             frames = {self.program.frame(w) for w in writes} - {home}  # `global args` may be set in the home itself
             if owner is not home and any(f.kind == "function" for f in frames):
@@ -125,6 +128,12 @@ class Settings:
             return self._argument(owner, write.arg, depth - 1)
         value = self.tracer.assigned(write) if isinstance(write, ast.Name) else None
         return None if value is None else self._at_home(value, depth - 1)
+
+    def _is_a_device_later(self, node: ast.Name, writes: list[ast.AST]) -> bool:
+        """Whether a variable is read as an option that says which device it is given then: `if device == "cuda":`."""
+        later = set(writes) - set(self.program.reaching(node, writes)) if len(writes) > 1 else set()
+        given = (self.tracer.assigned(w) for w in later if isinstance(w, ast.Name))
+        return any(self.roles.is_device(v) for each in given for v in self.program.values(each))
 
     def _condition_of(self, writes: list[ast.AST]) -> ast.expr | None:
         """The condition that a flag says: `args.gpu >= 0` of `if args.gpu >= 0: cuda = True ... else: cuda = False`."""

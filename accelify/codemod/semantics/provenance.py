@@ -260,6 +260,14 @@ class Tracer:
         parent = self.program.parent(writes[0]) if len(writes) == 1 else None
         return parent.value if isinstance(parent, ast.Assign) else None
 
+    def value_at(self, read: ast.expr) -> ast.expr | None:
+        """The one value that a variable can have where it is read, whatever it is given elsewhere."""
+        owner = self.program.scope(read).owner(read.id) if isinstance(read, ast.Name) else None
+        if owner is None or not isinstance(read, ast.Name):
+            return None
+        reaching = self.program.reaching(read, self.writes(owner, read.id))
+        return self.assigned(reaching[0]) if len(reaching) == 1 and isinstance(reaching[0], ast.Name) else None
+
     def _parameter(self, function: Scope, parameter: ast.arg, seen: tuple[object, ...]) -> list[Chain]:
         binding = Binding("parameter", function, parameter, None)
         found: list[Chain] = []

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from accelify.codemod.libraries import names
+from accelify.codemod.libraries import methods, names, table
+from accelify.codemod.libraries.row import Trait
 from accelify.codemod.preparing.preparing import Preparation
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Chain, Tracer, wrapped_by
-from accelify.codemod.semantics.values import Instance, Made, Value
+from accelify.codemod.semantics.values import Element, Instance, Made, Value
 from accelify.codemod.training.loops import Data, Loops, Training
 from accelify.codemod.training.roles import Roles
 from accelify.codemod.training.row_groups import regroups
@@ -24,10 +25,10 @@ class BatchSizes:
     """Where a program says how large its training batches are.
 
     loaders: the arguments, else the calls that build the loaders. loops: those that shard items of the script's own.
-    parallel: the calls of `DataParallel` that divided each batch between the GPUs. fixed: arguments by which a model is
-    told to expect batches of exactly that size, where nothing keeps smaller ones from it. chosen: the batch samplers of
-    the project's own, whose batches are more than so many rows: episodes, pairs, rows of each class. single: sizes of
-    one, whose batches cannot be divided: often the elements are batches themselves.
+    parallel: the calls of `DataParallel` that divided each batch between the GPUs. fixed: arguments by which a model,
+    or code that shapes batches, is told to expect exactly that size, where nothing keeps smaller ones from it. chosen:
+    the batch samplers of the project's own, whose batches are more than so many rows: episodes, pairs, rows of each
+    class. single: sizes of one, whose batches cannot be divided: often the elements are batches themselves.
     """
 
     loaders: tuple[ast.expr, ...] = ()
@@ -47,7 +48,7 @@ def batch_sizes_of(
         loaders=loaders,
         loops=tuple(dict.fromkeys(d.loop for d, _ in preparation.sharded if d.loop is not None)),
         parallel=parallel_models(program),
-        fixed=tuple(_Fixed(program, roles, tracer, training).find(loaders)),
+        fixed=tuple(_Fixed(program, tracer, training, preparation.loaders).find(loaders)),
         chosen=tuple(size for size in loaders if _is_sampler(program, size)),
         single=tuple(size for size in loaders if _is_one(tracer, size)),
     )
@@ -144,13 +145,13 @@ def _size(call: ast.Call) -> ast.expr:
 
 
 class _Fixed:
-    """Find the models that are built for batches of one size: with hidden states of so many rows, say."""
+    """Find what is built for batches of one size: models with hidden states of so many rows, `x.view(size, -1)`."""
 
-    def __init__(self, program: Program, roles: Roles, tracer: Tracer, training: Training) -> None:
+    def __init__(self, program: Program, tracer: Tracer, training: Training, loaders: Collection[Value]) -> None:
         self.program = program
-        self.roles = roles
         self.tracer = tracer
         self.training = training
+        self.loaders = loaders
 
     def find(self, sizes: Iterable[ast.expr]) -> Iterator[ast.expr]:
         """The arguments that tell models the sizes of loaders, whose last batches may be smaller."""
@@ -158,7 +159,62 @@ class _Fixed:
             loader = self.program.parent(size)
             loader = self.program.parent(loader) if isinstance(loader, ast.keyword) else loader
             if isinstance(loader, ast.Call) and not _drops_last(loader) and not self._is_asked(size):
-                yield from self._given_to_models(size)
+                yield from dict.fromkeys((*self._given_to_models(size), *self._taken_for_rows(size)))
+
+    def _taken_for_rows(self, size: ast.expr) -> Iterator[ast.expr]:
+        """Where the rows of a batch are taken to be so many: `x.view(size, -1)`, `rnn(x, torch.zeros(1, size, 8))`."""
+        for call in self.program.calls:
+            given = list(_arguments(call)) if self.program.frame(call) in self.program.reachable else []
+            found = next((a for a in given if self._is_same(size, a, "batch" if a is given[0] else "")), None)
+            if found is not None and self._shapes_batch(call):
+                yield found
+
+    def _shapes_batch(self, call: ast.Call) -> bool:
+        """Whether a call gives a batch another shape, or makes a tensor for one."""
+        if isinstance(call.func, ast.Attribute) and not self.program.called(call):
+            row = table.member("tensor", call.func.attr)
+            is_view = row is not None and row.has(Trait.VIEW) and row.has(Trait.SAME_VALUES)
+            return is_view and self._is_of_batch(call.func.value)
+        return any(map(names.is_factory, self.program.called(call))) and any(map(self._meets_batch, self._reads(call)))
+
+    def _reads(self, made: ast.Call) -> Iterator[ast.expr]:
+        """Where a tensor is read, by the name that it gets."""
+        yield made
+        statement = self.program.statement(made)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        for name in (n for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)):
+            owner = self.program.scope(name).owner(name.id)
+            reads = self.program.reads_of(owner, name.id) if owner is not None else []
+            yield from (r for r in reads if name in self.program.reaching(r, [name]))
+
+    def _meets_batch(self, read: ast.expr) -> bool:
+        """Whether a tensor is given to a function beside (what is made of) a batch."""
+        call = next((a for a in self.program.ancestors(read) if isinstance(a, (ast.Call, ast.stmt))), None)
+        if isinstance(call, ast.Call) and methods.moves_to_device(getattr(call.func, "attr", "")):
+            return self._meets_batch(call)
+        given = _arguments(call) if isinstance(call, ast.Call) else ()
+        return any(self._is_of_batch(a) for a in given if not self.program.inside(read, a))
+
+    def _is_of_batch(self, node: ast.AST, depth: int = 4) -> bool:
+        """Whether an expression has the rows of a batch of a prepared loader."""
+        reads = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        held = {v for n in reads for v in self.program.values(n)}
+        if any(isinstance(v, Element) and v.owner in self.loaders for v in held):
+            return True
+        return any(self._is_of_batch(g, depth - 1) for n in reads for g in (self._given(n) if depth else ()))
+
+    def _given(self, read: ast.Name) -> Iterator[ast.expr]:
+        """What a name may have been given."""
+        owner = self.program.scope(read).owner(read.id)
+        for write in self.program.reaching(read, self.tracer.writes(owner, read.id)) if owner is not None else ():
+            if isinstance(write, ast.arg):
+                calls = self.program.flow.callers.get(self.program.scope(write), ())
+                found = [self.tracer.argument(c, self.program.scope(write), write.arg) for c in calls]
+            else:
+                statement = self.program.statement(write)
+                found = [self.tracer.assigned(write) if isinstance(write, ast.Name) else None]
+                found = [statement.value] if found == [None] and isinstance(statement, ast.Assign) else found
+            yield from (g for g in found if g is not None)
 
     def _given_to_models(self, size: ast.expr) -> Iterator[ast.expr]:
         for call in self.program.calls:
@@ -189,6 +245,12 @@ class _Fixed:
             for side in (node.left, *node.comparators)
         )
         return any(self._is_same(size, side, "batch") for side in compared)
+
+
+def _arguments(call: ast.Call) -> Iterator[ast.expr]:
+    """What a call is given, one by one: `2`, `n` of `zeros((2, n))`, too."""
+    for each in (*call.args, *(k.value for k in call.keywords)):
+        yield from each.elts if isinstance(each, (ast.Tuple, ast.List)) else (each,)
 
 
 def _end(chain: Chain) -> tuple[ast.AST, tuple[str, ...]]:

@@ -95,7 +95,7 @@ def _in_named_file(script: Script, places: list[tuple[str, ast.AST]]) -> tuple[s
 
 
 def _fixed(script: Script) -> Iterator[Remark]:
-    """Models that take batches of one size only, where processes may get smaller ones."""
+    """What takes batches of one size only, where processes may get smaller ones."""
     fixed = tuple((script.path(node), node) for node in script.batch_sizes.fixed)
     if not fixed or script.distribution is not None:
         return
@@ -103,13 +103,12 @@ def _fixed(script: Script) -> Iterator[Remark]:
     size = ast.unparse(script.batch_sizes.fixed[0])
     if script.options.keep_global_batch:
         message = (
-            f"the model is built for batches of `{size}` samples, but each process gets only a part of each batch: "
-            "divide by "
-            f"`{script.reach.name}.num_processes`"
+            f"this is built for batches of `{size}` samples, but each process gets only a part of each batch: "
+            f"divide by `{script.reach.name}.num_processes`"
         )
     else:
         message = (
-            f"the model is built for batches of `{size}` samples, and on N processes the last batches of an epoch "
+            f"this is built for batches of `{size}` samples, and on N processes the last batches of an epoch "
             "may be smaller, even if a single process gets full ones only: pass `drop_last=True` to the loader"
         )
     yield Remark(NAME, *first, message + (" (also {0})" if others else ""), Tier.REVIEW, lines=(tuple(others),))
@@ -125,6 +124,8 @@ def _of_loaders(script: Script, learned: str) -> tuple[str, Tier]:
     if script.options.keep_global_batch:
         return f"`{split}` divides each batch between the processes: the learning rate needs no change", Tier.ADVICE
     keep = "rewrite with `--keep-global-batch` to divide each batch between the processes"
+    if script.batch_sizes.fixed:
+        keep = f"divide the batch size by `{script.reach.name}.num_processes`"
     if script.batch_sizes.chosen:
         keep = "let the batch sampler make smaller batches; it chooses what is in one, so do not divide them"
     if script.batch_sizes.single:

@@ -170,6 +170,24 @@ def test_a_model_that_is_told_the_size(made: str, size: str, batch: str, given: 
     assert fixed(made, size, batch) == given
 
 
+@pytest.mark.parametrize(
+    ("batch", "given"),
+    [
+        ("z = x.view(size, -1)", ["size"]),
+        ("z = model(x).reshape((size, 3))", ["size"]),
+        ("z = x.view(2 * size)", []),
+        ("z = weights.view(size, -1)", []),  # no batch
+        ("z = x.t().view(3, size, -1)", ["size"]),
+        ("h = torch.zeros(1, size, 8)\nout, h = model(x, h)", ["size"]),
+        ("h = torch.zeros(1, size, 8).to(device)\nout = net(x)\nloss = compare(out, h)", ["size"]),
+        ("noise = torch.randn(size, 8)\nfake = model(noise)", []),
+        ("z = x.view(size, -1)\nif len(x) < size: break", []),
+    ],
+)
+def test_code_that_takes_all_batches_for_full(batch: str, given: list[str]) -> None:
+    assert fixed("Net()", batch=batch) == given
+
+
 @pytest.mark.parametrize("more", ["drop_last=True", "drop_last=args.drop", "**options"])
 def test_a_loader_that_may_keep_smaller_batches_back(more: str) -> None:
     assert fixed("Net(size)", loader=f"DataLoader(rows, batch_size=size, {more})") == []

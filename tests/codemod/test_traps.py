@@ -32,7 +32,6 @@ def test_a_guard_that_held_more_keeps_the_rest() -> None:
 def test_a_guard_on_one_line() -> None:
     result = changed(
         "-if torch.cuda.is_available(): model.cuda(); criterion.cuda()",
-        "+criterion.to(accelerator.device)",
         model="criterion = nn.MSELoss()\nif torch.cuda.is_available(): model.cuda(); criterion.cuda()",
         end="print(criterion)",
     )

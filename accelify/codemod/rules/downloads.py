@@ -4,7 +4,7 @@
                                                           train_set = MNIST("data", download=True)
 
 Why: processes that download and unpack into one folder at once damage each other's files. Some data sets fetch what is
-missing without being asked, as those of PyTorch Geometric do.
+missing without being asked, as those of PyTorch Geometric do, and `build_vocab(vectors="glove.6B.100d")`.
 A file that is made, or fetched, only where it is missing is seen to in the same way.
 Left alone: downloads where the accelerator does not reach, or that not every process may come to; a note says so.
 """

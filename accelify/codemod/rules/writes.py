@@ -6,7 +6,8 @@
 Why: files that N processes write at once are a mixture, figures are shown and events counted N times. Writers, open
 files, images, plots and tables are guarded where that is safe: where the guarded statements do nothing that the
 processes must do together, draw no random numbers, change nothing, and bind nothing that is read elsewhere. What is
-made only to be written goes with it. A process that reads such a file later waits first.
+made only to be written goes with it. A process that reads such a file later waits first. Where a script makes a file
+only if it is missing, and waits for it there, all processes have looked before one of them makes it.
 Left alone: prints, of which the launcher shows process 0's; scripts that distribute themselves, which say already what
 each process writes; and what cannot be guarded, each with a note.
 """

@@ -12,7 +12,7 @@ help:
 	@echo "make docs      build the documentation site in build/site; a broken link is an error"
 	@echo "make test      run the tests"
 	@echo "make test-fast run the tests of the codemod's facts, in less than 30 seconds"
-	@echo "make soak      the slow proofs: 200 killed runs instead of five, 600 composed scripts and random programs instead of 20"
+	@echo "make soak      the slow proofs: 200 killed runs instead of five, 600 composed scripts and random programs instead of 20, every fixture verified"
 	@echo "make test-all  run the codemod's tests on every Python from 3.10 that is installed"
 	@echo "make bench     measure speed, as ratios to a floor or a peer"
 	@echo "make lint      check style and types"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import wraps
+from itertools import count
 from typing import Any  # settings are anything
 
 import torch
@@ -27,11 +29,12 @@ class Settings:
         self._recorder = recorder
         self._modules: list[tuple[str, nn.Module]] | None = None
         self._last: dict[str, str] = {}
+        self._made = _count_modules()
 
     def before_pass(self) -> None:
         """Record what has changed since the last backward pass."""
         if self._modules is None:
-            self._modules = list(_modules())
+            self._modules = list(_modules(self._made))
         now = {f"{path}.{name}": value for path, module in self._modules for name, value in _of_module(module)}
         self._write(now)
 
@@ -76,9 +79,24 @@ def _plain(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, repr(value.item())
 
 
-def _modules() -> Iterator[tuple[str, nn.Module]]:
+def _count_modules() -> dict[int, int]:
+    """The order in which modules are made from here on, by identity: the garbage collector knows another one."""
+    made: dict[int, int] = {}
+    numbers, start = count(), nn.Module.__init__
+
+    @wraps(start)
+    def started(module: nn.Module, *given: Any, **options: Any) -> None:
+        start(module, *given, **options)
+        made[id(module)] = next(numbers)
+
+    nn.Module.__init__ = started  # type: ignore[method-assign, assignment]
+    return made
+
+
+def _modules(made: dict[int, int]) -> Iterator[tuple[str, nn.Module]]:
     """Every module of the script's models and losses, by the root's class and its path below it."""
     everything = [each for each in gc.get_objects() if isinstance(each, nn.Module)]
+    everything.sort(key=lambda module: made.get(id(module), len(made)))
     children = {id(child) for module in everything for child in module._modules.values() if child is not None}
     counts: Counter[str] = Counter()
     for root in _roots(everything, children):

@@ -10,6 +10,7 @@ from enum import Enum
 from accelify.codemod.libraries import table
 from accelify.codemod.libraries.row import Effect, Role, Row
 from accelify.codemod.semantics.chains import Chains
+from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.values import Element, Made, Member, Value
 
 SHOWING = frozenset({Effect.PRINTS, Effect.LOGS, Effect.SHOWS, Effect.PLOTS})
@@ -51,10 +52,11 @@ class Sinks:
 
     def find(self) -> Iterator[Sink]:
         """The sinks of a program, file by file in the order of the text."""
+        conditions = self.program.once(Conditions)
         for parsed in self.program.files:
             nodes = (n for n in parsed.parents if isinstance(n, _LEAVING))
             for node in sorted(nodes, key=self.program.position):
-                if self.program.frame(node) in self.program.reachable:
+                if self.program.frame(node) in self.program.reachable and not conditions.is_off(node):
                     yield from self._at(node)
 
     def _at(self, node: ast.AST) -> Iterator[Sink]:

@@ -134,6 +134,10 @@ class Conditions:
             return True
         return any(not self.is_dead(node, world, calls) for calls in ways.get(self._running_frame(node), ()))
 
+    def is_off(self, node: ast.AST) -> bool:
+        """Whether a place is never reached though its function is run: `if False:`, `DEBUG = False`, `if DEBUG:`."""
+        return all(self.is_dead(node, world) for world in WORLDS)
+
     def is_dead(self, node: ast.AST, world: World, calls: Calls = ()) -> bool:
         """Whether a place is not reached though its function is run."""
         child = node

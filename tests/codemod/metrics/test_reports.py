@@ -29,6 +29,25 @@ def test_what_every_rank_has_is_not_reported(shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        ("", "if False:\n    print(total)"),
+        ("DEBUG = False", "if DEBUG and epoch:\n    print(total)"),
+        ("def show(value):\n    if not DEBUG: return\n    print(value)\nDEBUG = 0", "show(total)"),
+        ("class Settings:\n    debug = False\nsettings = Settings()", "if settings.debug: print(total)"),
+    ],
+)
+def test_what_a_constant_switches_off_is_not_reported(before: str, end: str) -> None:
+    assert reports(before=before, begin="total = 0", batch="total += loss.item()", end=end) == []
+    switched = before.replace("False", "True").replace("= 0", "= 1")
+    assert reports(before=switched, begin="total = 0", batch="total += loss.item()", end=end.replace("False", "True"))
+
+
+def test_what_is_never_added_is_not_reported() -> None:
+    assert reports(begin="total = 0", batch="if False: total += loss.item()", end="print(total)") == []
+
+
+@pytest.mark.parametrize(
     ("fill", "is_reported"),
     [
         ("total.resize_(x.size()).copy_(x)", False),

@@ -331,6 +331,8 @@ class Guarding:
     def _is_read_elsewhere(self, node: ast.Name, covered: set[ast.AST]) -> bool:
         scope = self.program.scope(node)
         owner = scope.owner(node.id) or scope
+        if owner.kind == "comprehension":
+            return False  # nothing outside of it does
         if owner.kind not in ("module", "function") or owner.root.module not in self.files:
             return True
         if any(isinstance(w, ast.arg) for w in owner.writes.get(node.id, ())) and self.alone.is_addition(node):

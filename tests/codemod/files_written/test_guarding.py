@@ -30,6 +30,19 @@ def test_what_writes_with_what_only_it_needs() -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        "{str(k): v for k, v in a}",
+        "[v for v in a]",
+        "{v for v in [w for w in a]}",
+    ],
+)
+def test_what_is_written_may_be_gone_over_for_it(given: str) -> None:
+    line = f"log.add_scalars('a', {given}, 1)"
+    assert runs(f"log = SummaryWriter('x')\nv, k = 1, 2\n{line}\nuse(v, k)\n") == [["log = SummaryWriter('x')"], [line]]
+
+
+@pytest.mark.parametrize(
     ("made", "saved"),
     [
         (

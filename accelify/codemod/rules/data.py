@@ -248,6 +248,8 @@ def _random(script: Script) -> Iterator[Change | Remark | Obstacle]:
         "each process draws its own data: on N processes a step learns from N times as many samples. Consider a larger "
         "learning rate (often N times, with a warm-up), or a smaller batch"
     )
+    if script.run.experience.asks:
+        message += ". Rewards and losses that it shows are those of its own episodes"
     if _draws_in_the_model_alone(script):
         message = (
             "the data are replicated on every process here, and only the model draws at random: a step averages "

@@ -51,3 +51,8 @@ def test_batches_that_a_step_draws_are_each_process_s_own(batch: str, given: str
     message = told(batch, given)
     assert "draws its own data" in message
     assert "learning rate" in message
+    assert "own episodes" not in message
+
+
+def test_what_an_environment_pays_is_each_process_s_own() -> None:
+    assert "Rewards and losses that it shows are those of its own episodes" in told("z, r = env.step(0)", "z")

@@ -311,7 +311,7 @@ class Effects:
         if isinstance(node, ast.Attribute):
             return self._attribute_read(node, node.value, node.attr) if is_read else self._stored(node)
         if isinstance(node, ast.Subscript):
-            return self._dunder(node.value, "__getitem__", node.slice) if is_read else self._stored(node)
+            return self._item_read(node) if is_read else self._stored(node)
         if isinstance(node, ast.Name):
             return _NOTHING if is_read else self._stored(node)
         if isinstance(node, ast.Starred) and is_read:
@@ -361,6 +361,11 @@ class Effects:
             if (method := self.flow.method(cls, name)) is not None
         }
         return _Direct(EMPTY, tuple(Run(m, node, node, given) for m in sorted(methods, key=_by_name)))
+
+    def _item_read(self, node: ast.Subscript) -> _Direct:
+        """Taking an item runs a method, and the transforms of a library's data set."""
+        found = self._dunder(node.value, "__getitem__", node.slice)
+        return found | self._held(node.value) if "dataset" in self.kinds.of(node.value) else found
 
     def _held_at(self, node: ast.expr) -> Values:
         """What an expression may hold; of a target, before it is assigned to."""

@@ -316,3 +316,12 @@ def test_it_is_linear_in_the_calls() -> None:
     chain = "\n".join(f"def f{i}(x): f{i + 1}(x); f{i + 1}(x)" for i in range(400))
     found = summary(f"{chain}\ndef f400(x): x.append(1)\nrows = []\nf0(rows)")
     assert {p.name + "".join(p.path) for p in found.writes} == {"rows*"}
+
+
+@pytest.mark.parametrize("transform", ["T.RandomCrop(4)", "T.Compose([T.ToTensor(), T.RandomHorizontalFlip()])"])
+def test_an_item_of_a_librarys_data_set_runs_its_transform(transform: str) -> None:
+    made = f"import torchvision.transforms as T\nfrom torchvision import datasets\nchange = {transform}\n"
+    assert summary(f"{made}data = datasets.FakeData(9, transform=change)\ndata[0]").draws
+    held = f"{made}data = torch.utils.data.Subset(datasets.FakeData(9, transform=change), [0])\ndata[0]"
+    assert not summary("data = torch.utils.data.TensorDataset(torch.zeros(3))\ndata[0]").draws
+    assert summary(held).draws or summary(held).is_unknown

@@ -396,6 +396,9 @@ def test_a_script_that_knows_of_devices_saves_as_before(tmp_path: Path, monkeypa
         ),
         ("kept = torch.load('out.pt')\nkept = f()\nmodel.load_state_dict(kept)", "kept = torch.load('out.pt')\n"),
         ("rows = torch.load('out.pt')\nmodel(rows)", "rows = torch.load('out.pt')\n"),
+        ("def fill(m, kept): m.load_state_dict(kept['a'])\nfill(model, torch.load('out.pt'))", f"'out.pt', {WHERE}))"),
+        ("def fill(m, kept): m.load_state_dict(kept)\nfill(model, kept=torch.load('out.pt'))", f"'out.pt', {WHERE}))"),
+        ("def show(m, kept): print(kept)\nshow(model, torch.load('out.pt'))", "torch.load('out.pt'))"),
     ],
 )
 def test_what_was_saved_is_loaded_to_the_processs_own_gpu(load: str, comes_out: str) -> None:

@@ -114,14 +114,28 @@ def _is_taken(script: Script, node: ast.expr) -> bool:
 
 
 def _holds_weights(script: Script, load: ast.Call) -> bool:
-    """Whether what a variable is given is a prepared model, or state that a `load_state_dict` gets."""
+    """Whether what a variable, or a function, is given is a prepared model, or state that a `load_state_dict` gets."""
     parent = script.program.parent(load)
+    if isinstance(parent, (ast.Call, ast.keyword)):
+        return any(_is_taken(script, read) for read in _read_by_callees(script, load))
     target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
     if not isinstance(target, (ast.Name, ast.Attribute)):
         return False
     facts = script.program.definitions(load)
     given = (d for read in _reads(script, target) for d in facts.definitions(read) if _is_taken(script, read))
     return script.prepared.is_model(target) or any(d.node is target for d in given)
+
+
+def _read_by_callees(script: Script, given: ast.expr) -> Iterator[ast.expr]:
+    """The reads of an argument in the functions that get it: `load(torch.load(path), model)`."""
+    parent = script.program.parent(given)
+    call = script.program.parent(parent) if isinstance(parent, ast.keyword) else parent
+    if not isinstance(call, ast.Call):
+        return
+    for callee in script.program.flow.callees.get(call, ()):
+        for parameter in callee.parameters:
+            if script.tracer.argument(call, callee, parameter.arg) is given:
+                yield from script.program.reads_of(callee, parameter.arg)
 
 
 def _reads(script: Script, target: ast.Name | ast.Attribute) -> Iterator[ast.expr]:

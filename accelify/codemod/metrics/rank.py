@@ -261,8 +261,6 @@ class Ranks:
 
     def _defined(self, definition: Definition) -> _Labels:
         """What a definition gives its variable, with the conditions that decide whether it does."""
-        if self.program.once(Conditions).is_off(definition.node):
-            return _NONE
         labels = self._given_by(definition)
         if definition.kind not in (Kind.PARAMETER, Kind.FUNCTION, Kind.CLASS, Kind.IMPORT):
             labels |= self._control(definition.node)

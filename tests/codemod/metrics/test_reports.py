@@ -43,10 +43,6 @@ def test_what_a_constant_switches_off_is_not_reported(before: str, end: str) -> 
     assert reports(before=switched, begin="total = 0", batch="total += loss.item()", end=end.replace("False", "True"))
 
 
-def test_what_is_never_added_is_not_reported() -> None:
-    assert reports(begin="total = 0", batch="if False: total += loss.item()", end="print(total)") == []
-
-
 @pytest.mark.parametrize(
     ("fill", "is_reported"),
     [

@@ -3,8 +3,8 @@
 A value is a rank's own if it comes from its shard of the data, its random draws, its number, its clock or its
 simulation, however it got there: through variables, attributes, containers, functions and conditions. What an unknown
 function gives is as its arguments are. Counts of a shard's rows and steps are the same on all ranks, but are no counts
-of the whole: two kinds. Each value carries its origins: the loop whose batches it is computed from, or the
-place where a running value is updated from round to round.
+of the whole: they have marks of their own. Each value carries its origins: the loop whose batches it is computed from,
+or the place where a running value is updated from round to round.
 """
 
 from __future__ import annotations

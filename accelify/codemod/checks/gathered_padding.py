@@ -21,7 +21,7 @@ from accelify.codemod.checks.rank_values import RankValues, last
 from accelify.codemod.checks.training import Trained
 from accelify.codemod.edits.values import Edit, Replace
 from accelify.codemod.libraries import table, vocabulary
-from accelify.codemod.metrics.row_metrics import Summand
+from accelify.codemod.metrics.rows.trims import Summand
 from accelify.codemod.semantics.values import Made
 
 NAME = "gathered_padding"

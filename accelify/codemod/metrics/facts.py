@@ -12,7 +12,7 @@ from accelify.codemod.metrics.batch_evaluations import ShardedEvaluation
 from accelify.codemod.metrics.meters import Metered, Metering
 from accelify.codemod.metrics.rank import Ranks, Shards
 from accelify.codemod.metrics.reports import Report, Reports, updated_text
-from accelify.codemod.metrics.row_metrics import Trim, trim_of
+from accelify.codemod.metrics.rows.trims import Trim, trim_of
 from accelify.codemod.metrics.sums import Reduction, Sums
 from accelify.codemod.options import Options
 from accelify.codemod.preparing.placing import Access

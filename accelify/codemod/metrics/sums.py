@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from accelify.codemod.libraries import methods, names
 from accelify.codemod.libraries.row import Role, Trait
 from accelify.codemod.metrics.rank import Mark, Ranks, is_self
-from accelify.codemod.metrics.row_metrics import Summand
+from accelify.codemod.metrics.rows.trims import Summand
 from accelify.codemod.metrics.updates import Addition, additions_in, assigned_to, extreme
 from accelify.codemod.preparing.prepared import Prepared
 from accelify.codemod.semantics.chains import Chains

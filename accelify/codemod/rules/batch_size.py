@@ -16,9 +16,9 @@ import ast
 from collections.abc import Iterator
 
 from accelify.codemod.edits.values import Remark
-from accelify.codemod.metrics.coupled_rows import coupled
 from accelify.codemod.metrics.progress import StepCounts
 from accelify.codemod.metrics.reports import About
+from accelify.codemod.metrics.rows.coupled_rows import coupled
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.values import Instance

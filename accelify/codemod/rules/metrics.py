@@ -43,8 +43,8 @@ from accelify.codemod.edits import snippets
 from accelify.codemod.edits.values import Change, Edit, Insert, Remark, Replace, Wrap
 from accelify.codemod.metrics.batch_evaluations import Collected, ShardedEvaluation
 from accelify.codemod.metrics.meters import Metered
-from accelify.codemod.metrics.recomputation import Recomputation
-from accelify.codemod.metrics.row_metrics import Trim
+from accelify.codemod.metrics.rows.recomputation import Recomputation
+from accelify.codemod.metrics.rows.trims import Trim
 from accelify.codemod.metrics.sums import Reduction
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script

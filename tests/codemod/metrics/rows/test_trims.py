@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.row_metrics import Summand, Trim, trim_of
+from accelify.codemod.metrics.rows.trims import Summand, Trim, trim_of
 from tests.codemod.metrics.loops import in_loop
 from tests.codemod.training_scripts import STEP, training
 

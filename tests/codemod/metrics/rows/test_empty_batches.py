@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.empty_batches import takes_no_rows
+from accelify.codemod.metrics.rows.empty_batches import takes_no_rows
 from tests.codemod.metrics.loops import in_loop
 
 FUNCTIONS = """\

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from accelify.codemod.metrics.recomputation import recomputation_of
-from accelify.codemod.metrics.row_metrics import Summand
+from accelify.codemod.metrics.rows.recomputation import recomputation_of
+from accelify.codemod.metrics.rows.trims import Summand
 from tests.codemod.training_scripts import training
 
 BEFORE = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.codemod.metrics.coupled_rows import coupled
+from accelify.codemod.metrics.rows.coupled_rows import coupled
 from accelify.codemod.options import Options
 from tests.codemod.facts import texts
 from tests.codemod.pairs import run

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from accelify.codemod.libraries import methods, names, table, vocabulary
 from accelify.codemod.libraries.row import Role, Row, Rows, Trait
-from accelify.codemod.metrics.empty_batches import takes_no_rows
-from accelify.codemod.metrics.recomputation import Recomputation, recomputation_of
+from accelify.codemod.metrics.rows.empty_batches import takes_no_rows
+from accelify.codemod.metrics.rows.recomputation import Recomputation, recomputation_of
 from accelify.codemod.metrics.updates import added_in
 from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.program import Program

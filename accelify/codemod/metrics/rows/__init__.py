@@ -1,0 +1,1 @@
+"""Which rows of a batch count, so that each row of the data counts once."""

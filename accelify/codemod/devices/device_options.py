@@ -38,7 +38,7 @@ class DeviceOptions:
         self.known = known
         self.program = known.program
         self.access = access
-        self.bound = [b for b in known.bindings if access.at(b) is not None]
+        self.bound = [b for b in known.bindings if access.at(b.node) is not None]
 
     def find(
         self, redirected: Collection[ast.expr], numbered: Callable[[Option], bool] = lambda node: False
@@ -116,7 +116,7 @@ class DeviceOptions:
 
     def _set_there(self, settings: Settings, writes: list[Option]) -> list[ast.stmt] | None:
         """The statements that set an option where the accelerator is created; None where it is set again later."""
-        if any(self.access.at(w) is not None and self.program.statement(w) in self.known.bindings for w in writes):
+        if any(b.target in writes for b in self.bound):
             return None  # this gets the accelerator's device, and all that follows has it
         found: list[ast.stmt] = []
         for write in writes:

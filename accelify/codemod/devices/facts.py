@@ -33,7 +33,7 @@ from accelify.codemod.semantics.conditions import Conditions
 from accelify.codemod.semantics.effects.effects import Effects
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import Scope, names_read_in
+from accelify.codemod.semantics.scopes import Assignment, Scope, names_read_in
 from accelify.codemod.semantics.values import Constant
 from accelify.codemod.training.loops import Training
 from accelify.codemod.training.roles import Roles
@@ -116,9 +116,9 @@ class Devices:
         """Whether a variable is the CPU, beside another that is the device."""
         return self.known.is_the_cpu(variable)
 
-    def is_for_the_cpu(self, statement: ast.Assign) -> bool:
+    def is_for_the_cpu(self, assigned: Assignment) -> bool:
         """Whether a variable sends something other than training to the CPU: `device = torch.device("cpu")`."""
-        return self.known.is_for_the_cpu(statement)
+        return self.known.is_for_the_cpu(assigned)
 
     def ignored_options(
         self, launch: str, nodes: Sequence[ast.AST], numbering: Sequence[ast.AST] = ()
@@ -231,7 +231,7 @@ class Own:
         holds = OnGpu(self.program.once(Conditions), self.tracer, cpu.wishes if cpu is not None else frozenset()).holds
         devices = Destinations(self.program, self.roles, self.tracer, (), holds, lambda node: ())
         plain = self._plain(known, devices)
-        bound = [b.value for b in known.bindings if access.at(b) and not known.is_for_the_cpu(b)]
+        bound = [b.value for b in known.bindings if access.at(b.node) and not known.is_for_the_cpu(b)]
         fixed = frozenset(f for f in self._fixed(known, devices, plain, bound) if access.at(f) is not None)
         named = NamedDevices(self.program, self.tracer, set(known.files), known.found).find()
         redirected = [*fixed, *(n for n in named if access.at(n) is not None)]
@@ -339,7 +339,7 @@ class Own:
             if device is None or not names_read_in(device):
                 yield call
             else:
-                yield from (b for b in known.bindings if self._is_same(device, b.targets[0]))
+                yield from (b.node for b in known.bindings if self._is_same(device, b.target))
 
     def _is_same(self, read: ast.expr, target: ast.expr) -> bool:
         """Whether a variable is the one that a statement sets."""

@@ -12,7 +12,7 @@ from accelify.codemod.libraries import methods, names, vocabulary
 from accelify.codemod.preparing.prepared import Prepared, brings_to_cpu
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer
-from accelify.codemod.semantics.scopes import main_guard, own_statements
+from accelify.codemod.semantics.scopes import Assignment, assignment, main_guard, own_statements
 from accelify.codemod.semantics.values import Argument, Constant, External, Instance, Made, Member, Value
 from accelify.codemod.training.roles import Roles
 
@@ -102,16 +102,17 @@ class Moves:
 
     # The variables that hold devices.
 
-    def is_for_the_cpu(self, statement: ast.Assign) -> bool:
+    def is_for_the_cpu(self, assigned: Assignment) -> bool:
         """Whether a variable sends something other than training to the CPU: `device = torch.device("cpu")`.
 
         It is set for good, below the loop or in a function of its own, and no move that training makes reads it.
         """
-        target = statement.targets[0]
-        if not isinstance(target, ast.Name) or not is_cpu(statement.value):
+        target = assigned.target
+        if not isinstance(target, ast.Name) or not is_cpu(assigned.value):
             return False
-        guard = main_guard(self.program.scope(statement).root)
-        around = (a for a in self.program.ancestors(statement) if isinstance(a, (ast.If, ast.Try)) and a is not guard)
+        guard = main_guard(self.program.scope(target).root)
+        outer = self.program.ancestors(assigned.node)
+        around = (a for a in outer if isinstance(a, (ast.If, ast.Try)) and a is not guard)
         devices = [m.device for m in self._of_training if m.device is not None]
         return bool(self._of_training) and not any(around) and not any(self._is_from(d, target) for d in devices)
 
@@ -127,15 +128,18 @@ class Moves:
         return target in self.program.reaching(device, self.tracer.writes(scope, target.id))
 
     @cached_property
-    def bindings(self) -> tuple[ast.Assign, ...]:
+    def bindings(self) -> tuple[Assignment, ...]:
         """The assignments of the devices that the script chose, and that the accelerator chooses now."""
-        nodes = (n for path in sorted(self.files) for n in self.program.flow.parsed_of[path].parents)
-        assigned = (n for n in nodes if isinstance(n, ast.Assign) and len(n.targets) == 1)
-        return tuple(n for n in assigned if self.is_binding(n))
+        return tuple(filter(self.is_binding, self._assignments))
 
-    def is_binding(self, node: ast.Assign) -> bool:
+    @cached_property
+    def _assignments(self) -> tuple[Assignment, ...]:
+        nodes = (n for path in sorted(self.files) for n in self.program.flow.parsed_of[path].parents)
+        return tuple(a for n in nodes if (a := assignment(n)) is not None)
+
+    def is_binding(self, assigned: Assignment) -> bool:
         """Whether an assignment gives a variable such a device."""
-        target, value = node.targets[0], node.value
+        target, value = assigned.target, assigned.value
         if not isinstance(target, (ast.Name, ast.Attribute)) or self.is_the_cpu(ast.unparse(target)):
             return False
         values = self.program.values(value)
@@ -161,12 +165,10 @@ class Moves:
     def _devices(self) -> dict[str, list[ast.expr]]:
         """The variables that hold devices, with what they are given."""
         found: dict[str, list[ast.expr]] = {}
-        for path in sorted(self.files):
-            for node in self.program.flow.parsed_of[path].parents:
-                if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                    values = self.program.values(node.value)
-                    if values and all(map(self.roles.is_device, values)):
-                        found.setdefault(ast.unparse(node.targets[0]), []).append(node.value)
+        for each in self._assignments:
+            values = self.program.values(each.value)
+            if values and all(map(self.roles.is_device, values)):
+                found.setdefault(ast.unparse(each.target), []).append(each.value)
         return found
 
     def is_needless(self, move: Move) -> bool:

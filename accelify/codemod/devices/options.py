@@ -16,7 +16,7 @@ from accelify.codemod.preparing.settings import Setting, Settings, negated
 from accelify.codemod.semantics.conditions import Conditions, Process, worlds_where
 from accelify.codemod.semantics.program import Program
 from accelify.codemod.semantics.provenance import Tracer, wrapped_by
-from accelify.codemod.semantics.scopes import Scope, main_guard
+from accelify.codemod.semantics.scopes import Assignment, Scope, assigned_targets, main_guard
 from accelify.codemod.semantics.values import Instance, Made
 from accelify.codemod.training.roles import Roles
 
@@ -120,7 +120,7 @@ class Cpu:
         if isinstance(choice, ast.IfExp):
             yield choice.body, choice.orelse
             return
-        for target in (t for s in choice.body if isinstance(s, ast.Assign) for t in s.targets):
+        for target in (t for s in choice.body for t in assigned_targets(s)):
             value = self.tracer.assigned(target)
             for other in self._otherwise(choice, target):
                 given = self.tracer.assigned(other)
@@ -131,8 +131,7 @@ class Cpu:
         """The other places that give a target its value unless a condition holds."""
         before = self.program.block(choice)
         statements = choice.orelse or before[: before.index(choice)]
-        for assigned in (s for s in statements if isinstance(s, ast.Assign)):
-            yield from (t for t in assigned.targets if ast.unparse(t) == ast.unparse(target))
+        yield from (t for s in statements for t in assigned_targets(s) if ast.unparse(t) == ast.unparse(target))
 
     def _moving(self) -> Iterator[ast.If | ast.IfExp]:
         """The conditions under which the program moves a model to the GPU, and leaves it where it is otherwise.
@@ -379,12 +378,12 @@ def _is_to(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr == "to"
 
 
-def is_dumped_text(program: Program, files: Iterable[str], statement: ast.Assign) -> bool:
+def is_dumped_text(program: Program, files: Iterable[str], assigned: Assignment) -> bool:
     """Whether a statement sets an option, `args.device = "cuda:0"`, to text in options that are taken as a whole."""
-    target = statement.targets[0]
+    target = assigned.target
     if not isinstance(target, ast.Attribute):
         return False
-    if any(isinstance(v, Made) and v.name == "torch.device" for v in program.values(statement.value)):
+    if any(isinstance(v, Made) and v.name == "torch.device" for v in program.values(assigned.value)):
         return False
     options = ast.unparse(target.value)
     nodes = (n for path in files for n in program.flow.parsed_of[path].parents)

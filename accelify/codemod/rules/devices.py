@@ -31,25 +31,25 @@ from accelify.codemod.preparing.reach import constructor
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
 from accelify.codemod.semantics.branch_values import choice_of, either_way
-from accelify.codemod.semantics.scopes import names_read_in
+from accelify.codemod.semantics.scopes import Assignment, assignment, names_read_in
 from accelify.codemod.semantics.values import Constant
 
 NAME = "devices"
+_ONE_GPU = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
 
 
 def find(script: Script) -> Iterator[Found]:
     """A change for each assignment of a device that is still read."""
     done: set[ast.AST] = set()
-    for statement in script.devices.known.bindings:
-        target = statement.targets[0]
-        if statement in done or script.devices.is_for_the_cpu(statement):
+    for binding in script.devices.known.bindings:
+        if binding.node in done or script.devices.is_for_the_cpu(binding):
             continue
-        accelerator = script.accelerator(statement)
+        accelerator = script.accelerator(binding.node)
         if accelerator is None:
-            yield from _unnumbered(script, statement)
+            yield from _unnumbered(script, binding)
             continue
-        found = tuple(_bound_to(script, statement, target, accelerator, done))
-        if statement.value in script.devices.fixed:
+        found = tuple(_bound_to(script, binding, accelerator, done))
+        if binding.value in script.devices.fixed:
             yield from found
         else:
             yield Attempt(found)
@@ -103,40 +103,44 @@ def _set_options(script: Script) -> Iterator[Change]:
         yield Change(NAME, option.home.module, edit.node.lineno, reason, (edit,))
 
 
-def _bound_to(
-    script: Script, statement: ast.Assign, target: ast.expr, accelerator: str, done: set[ast.AST]
-) -> Iterator[Change | Remark]:
+def _bound_to(script: Script, binding: Assignment, accelerator: str, done: set[ast.AST]) -> Iterator[Change | Remark]:
     """The change of an assignment, or of the choice that it is part of; `done` gets what that covers."""
-    path, gives, reason = script.path(statement), _variable(script, target), "each process has a device of its own"
-    code = f"{ast.unparse(target)} = {accelerator}.device{_kind(script, statement)}"
-    choice = choice_of(script.effects, statement)
+    node, target = binding.node, binding.target
+    path, gives, reason = script.path(node), _variable(script, target), "each process has a device of its own"
+    device = f"{accelerator}.device{_kind(script, binding)}"
+    code = f"{ast.unparse(target)} = {device}"
+    choice = choice_of(script.effects, binding)
     if choice is not None:
-        done.update(s for s in ast.walk(choice) if isinstance(s, ast.Assign))
+        done.update(ast.walk(choice))
         edits: tuple[Edit, ...] = (Remove(choice), Insert(choice, "after", code))
-        yield Change(NAME, path, statement.lineno, reason, edits, gives=gives)
+        yield Change(NAME, path, node.lineno, reason, edits, gives=gives)
         return
-    either = either_way(script.effects, statement)
+    either = either_way(script.effects, binding)
     is_binding = script.devices.known.is_binding
-    if either is not None and all(is_binding(s) and script.changes_nothing(s.value) for s in either[1]):
-        done.update(either[1])
-        edits = (Insert(either[0], "before", code), *(Remove(s) for s in either[1]))
+    if either is not None and all(is_binding(a) and script.changes_nothing(a.value) for a in either[1]):
+        statements = [script.program.statement(a.node) for a in either[1]]
+        done.update(statements)
+        edits = (Insert(either[0], "before", code), *map(Remove, statements))
         yield Change(NAME, path, either[0].lineno, reason, edits, gives=gives)
         return
-    done.add(statement)
-    again = _said_before(script, statement)
+    done.add(node)
+    again = _said_before(script, binding)
     if again is not None:
         reason = "the accelerator has chosen the device"
         yield Change(NAME, path, again.lineno, reason, (Remove(again),), gives=gives)
         return
-    if _is_said_again(script, statement):
-        yield Change(NAME, path, statement.lineno, reason, (Remove(statement),), gives=gives)
+    statement = script.program.statement(node)
+    if _is_said_again(script, binding):
+        yield Change(NAME, path, node.lineno, reason, (Remove(statement),), gives=gives)
         return
-    if not script.changes_nothing(statement.value) and not is_lookup(statement.value):
-        yield Change(NAME, path, statement.lineno, reason, (Insert(statement, "after", code),), gives=gives)
+    if script.changes_nothing(binding.value) or is_lookup(binding.value):
+        edits = (Replace(binding.value, partial(_just, code=device), reads=(accelerator.split(".")[0],)),)
+    elif hasattr(statement, "body"):
+        yield Remark(NAME, path, node, _ONE_GPU, Tier.REVIEW)
         return
-    make = partial(_just, code=f"{accelerator}.device{_kind(script, statement)}")
-    edits = (Replace(statement.value, make, reads=(accelerator.split(".")[0],)),)
-    yield Change(NAME, path, statement.lineno, reason, edits, gives=gives)
+    else:
+        edits = (Insert(statement, "after", code),)
+    yield Change(NAME, path, node.lineno, reason, edits, gives=gives)
 
 
 def _variable(script: Script, target: ast.expr) -> Variable | None:
@@ -204,25 +208,24 @@ def _holds_device(script: Script, target: ast.Name, call: ast.Call) -> bool:
     return bool(values) and all(script.roles.is_device(v) for v in values)
 
 
-def _unnumbered(script: Script, statement: ast.Assign) -> Iterator[Change | Remark]:
+def _unnumbered(script: Script, binding: Assignment) -> Iterator[Change | Remark]:
     """`"cuda"`, the process's own GPU, for `"cuda:0"` where the accelerator does not reach."""
-    if is_cpu(statement.value):
+    if is_cpu(binding.value):
         if script.devices.cpu is not None:
             return  # the option that chooses it keeps the accelerator there
         message = (
             "this is the CPU, but prepared models and batches are on the process's own device: use `accelerator.device`"
         )
-        yield Remark(NAME, script.path(statement), statement, message, Tier.REVIEW)
+        yield Remark(NAME, script.path(binding.node), binding.node, message, Tier.REVIEW)
         return
-    path = script.path(statement)
-    numbered = list(gpu_texts(statement.value))
-    if numbered and not _is_taken_apart(script, statement.targets[0]):
+    path = script.path(binding.node)
+    numbered = list(gpu_texts(binding.value))
+    if numbered and not _is_taken_apart(script, binding.target):
         edits = tuple(Replace(n, without_number) for n in numbered)
-        gives = _variable(script, statement.targets[0])
-        yield Change(NAME, path, statement.lineno, "each process has a GPU of its own", edits, gives=gives)
-    elif any(isinstance(n, ast.Constant) and ":" in str(n.value) for n in ast.walk(statement.value)):
-        message = "this is one particular GPU: use `accelerator.device`, so that each process has its own"
-        yield Remark(NAME, path, statement, message, Tier.REVIEW)
+        gives = _variable(script, binding.target)
+        yield Change(NAME, path, binding.node.lineno, "each process has a GPU of its own", edits, gives=gives)
+    elif any(isinstance(n, ast.Constant) and ":" in str(n.value) for n in ast.walk(binding.value)):
+        yield Remark(NAME, path, binding.node, _ONE_GPU, Tier.REVIEW)
 
 
 def _is_taken_apart(script: Script, target: ast.expr) -> bool:
@@ -268,10 +271,11 @@ def _choices(script: Script) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]
     """Where a device was chosen, what says so and may go, what the choice went by, and what of that numbers a GPU."""
     devices, program = script.devices, script.program
     for binding in devices.known.bindings:
-        around = [a for a in program.ancestors(binding) if isinstance(a, ast.If)]
-        tests = [a.test for a in around if a is program.parent(binding) or _is_about_devices(a.test)]
-        yield binding, binding.value, [binding.value, *tests], []
-        yield from ((binding, number, [number], []) for number in gpu_texts(binding.value))
+        node = binding.node
+        around = [a for a in program.ancestors(node) if isinstance(a, ast.If)]
+        tests = [a.test for a in around if a is program.parent(node) or _is_about_devices(a.test)]
+        yield node, binding.value, [binding.value, *tests], []
+        yield from ((node, number, [number], []) for number in gpu_texts(binding.value))
     for move in devices.moves:
         for branching, _ in program.branches_round(move.call):
             yield branching, branching.test, [branching.test], []
@@ -291,14 +295,14 @@ def _just(node: cst.CSTNode, code: str) -> cst.BaseExpression:
     return cst.parse_expression(code)
 
 
-def _kind(script: Script, statement: ast.Assign) -> str:
-    return ".type" if _must_be_text(script, statement) else ""
+def _kind(script: Script, binding: Assignment) -> str:
+    return ".type" if _must_be_text(script, binding) else ""
 
 
-def _must_be_text(script: Script, statement: ast.Assign) -> bool:
+def _must_be_text(script: Script, binding: Assignment) -> bool:
     """Whether a device that is mere text is read, or written out, where a `torch.device` will not do."""
-    value = statement.value
-    if is_dumped_text(script.program, script.files, statement):
+    value = binding.value
+    if is_dumped_text(script.program, script.files, binding):
         return True
     texts = {v for v in script.program.values(value) if isinstance(v, Constant)}
     if not texts or len(texts) < len(script.program.values(value)):
@@ -328,30 +332,30 @@ def _is_text(script: Script, node: ast.expr) -> bool:
     return bool(values) and all(isinstance(v, Constant) and isinstance(v.value, str) for v in values)
 
 
-def _said_before(script: Script, statement: ast.Assign) -> ast.If | None:
+def _said_before(script: Script, binding: Assignment) -> ast.If | None:
     """The `if args.cpu:` that does nothing but give another value to what holds a device already."""
-    choice = script.program.parent(statement)
+    choice = script.program.parent(binding.node)
     if (
         not isinstance(choice, ast.If)
         or choice.orelse
-        or choice.body != [statement]
+        or choice.body != [binding.node]
         or not script.changes_nothing(choice.test)
     ):
         return None
     block = script.program.block(choice)
     before = block[: block.index(choice)]
-    targets = {
-        ast.unparse(s.targets[0]) for s in before if isinstance(s, ast.Assign) and script.devices.known.is_binding(s)
-    }
-    return choice if ast.unparse(statement.targets[0]) in targets else None
+    above = (a for s in before if (a := assignment(s)) is not None and script.devices.known.is_binding(a))
+    return choice if ast.unparse(binding.target) in map(ast.unparse, (a.target for a in above)) else None
 
 
-def _is_said_again(script: Script, statement: ast.Assign) -> bool:
+def _is_said_again(script: Script, binding: Assignment) -> bool:
     """Whether a statement makes a device of the name of one, `device = torch.device(device)`, which it is by then."""
-    target, block = statement.targets[0], script.program.block(statement)
-    above = block[block.index(statement) - 1] if block.index(statement) else None
-    is_bound = isinstance(above, ast.Assign) and script.devices.known.is_binding(above)
-    if not isinstance(above, ast.Assign) or not is_bound or not script.changes_nothing(statement.value):
+    target, statement = binding.target, binding.node
+    if not isinstance(statement, ast.stmt) or not isinstance(target, ast.Name):
         return False
-    is_same = isinstance(target, ast.Name) and ast.unparse(above.targets[0]) == target.id
-    return is_same and target.id in names_read_in(statement.value) and not _kind(script, above)  # type: ignore[attr-defined]  # a name
+    block = script.program.block(statement)
+    above = assignment(block[block.index(statement) - 1]) if block.index(statement) else None
+    if above is None or not script.devices.known.is_binding(above) or not script.changes_nothing(binding.value):
+        return False
+    is_same = ast.unparse(above.target) == target.id
+    return is_same and target.id in names_read_in(binding.value) and not _kind(script, above)

@@ -335,6 +335,31 @@ def own_statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield from own_statements(ast.iter_child_nodes(node))
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What gives a value to one target: `x = 1`, `x: int = 1`, `(x := 1)`."""
+
+    node: ast.Assign | ast.AnnAssign | ast.NamedExpr
+    target: ast.expr
+    value: ast.expr
+
+
+def assignment(node: ast.AST) -> Assignment | None:
+    """A node as the assignment that it is; None for one to several targets, `x = y = 1`, or of no value, `x: int`."""
+    if isinstance(node, ast.Assign):
+        return Assignment(node, node.targets[0], node.value) if len(node.targets) == 1 else None
+    if isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        return Assignment(node, node.target, node.value)
+    return None
+
+
+def assigned_targets(statement: ast.stmt) -> list[ast.expr]:
+    """The targets that a statement gives one value to: `x` and `y` of `x = y = 1`."""
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign) and statement.value is not None else []
+
+
 def main_guard(root: Scope) -> ast.If | None:
     """`if __name__ == "__main__":` of a module."""
     for statement in root.body:

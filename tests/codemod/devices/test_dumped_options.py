@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
 
 from accelify.codemod.devices.options import is_dumped_text
+from accelify.codemod.semantics.scopes import assignment
 from tests.codemod.facts import Facts
 
 
@@ -22,6 +21,6 @@ from tests.codemod.facts import Facts
 )
 def test_options_that_are_written_out(text: str, dumped: bool) -> None:
     facts = Facts(f"import json, torch\n{text}")
-    statement = facts.statement("args.device = ")
-    assert isinstance(statement, ast.Assign)
-    assert is_dumped_text(facts.program, ["main.py"], statement) is dumped
+    assigned = assignment(facts.statement("args.device = "))
+    assert assigned is not None
+    assert is_dumped_text(facts.program, ["main.py"], assigned) is dumped

@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from accelify.codemod.devices.moves import Move, is_cpu, last_name
+from accelify.codemod.semantics.scopes import assignment
 from tests.codemod.facts import Facts, texts
 from tests.codemod.training_scripts import script, training
 
@@ -69,14 +70,21 @@ LATER = "device = torch.device('cpu')\nz = model(x).to(device)\n"
 )
 def test_the_cpu_beside_what_is_trained(before: str, batch: str, end: str, is_beside: bool) -> None:
     facts = training(before=before, batch=batch, end=end)
-    statement = facts.statement("device = torch.device('cpu')")
-    assert isinstance(statement, ast.Assign)
-    assert facts.script.devices.is_for_the_cpu(statement) is is_beside
+    assigned = assignment(facts.statement("device = torch.device('cpu')"))
+    assert assigned is not None
+    assert facts.script.devices.is_for_the_cpu(assigned) is is_beside
 
 
-def test_the_variables_that_hold_devices() -> None:
-    facts, _ = moves(end="again = device\ncpu = torch.device('cpu')\nshown = x.to(cpu)\n")
-    assert texts(facts.script.devices.known.bindings) == [DEVICE.strip()]
+@pytest.mark.parametrize(
+    "device",
+    [DEVICE, DEVICE.replace(" =", ": torch.device =", 1), f"print(({DEVICE.strip().replace(' =', ' :=', 1)}))\n"],
+)
+def test_the_variables_that_hold_devices(device: str) -> None:
+    end = "again = device\ncpu: torch.device = torch.device('cpu')\nshown = x.to(cpu)\n"
+    facts = training(before=device, batch="x, y = x.to(device), y.to(device)\n", end=end)
+    bound = facts.script.devices.known.bindings
+    assert texts(b.target for b in bound) == ["device"]
+    assert texts(b.value for b in bound) == ["torch.device('cuda' if torch.cuda.is_available() else 'cpu')"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from accelify.codemod.semantics.scopes import (
     Bindings,
     Scope,
+    assignment,
     bindings,
     gone_over,
     main_guard,
@@ -266,3 +267,20 @@ def test_the_main_guard(test: str) -> None:
 )
 def test_what_is_no_main_guard(text: str) -> None:
     assert main_guard(built(text).root) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x = 1", ("x", "1")),
+        ("self.x: int = 1", ("self.x", "1")),
+        ("(x := 1)", ("x", "1")),
+        ("x: int", None),
+        ("x = y = 1", None),
+        ("x += 1", None),
+    ],
+)
+def test_what_assigns_to_one_target(text: str, expected: tuple[str, str] | None) -> None:
+    statement = ast.parse(text).body[0]
+    found = assignment(statement.value if isinstance(statement, ast.Expr) else statement)
+    assert (found and (ast.unparse(found.target), ast.unparse(found.value))) == expected

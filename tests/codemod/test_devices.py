@@ -810,7 +810,7 @@ for x in torch.utils.data.DataLoader(rows):
         (
             "device = args.device\nif device == 'gpu' and torch.cuda.is_available():\n"
             "    device = torch.device('cuda')\nelse:\n    device = torch.device('cpu')\n",
-            "Accelerator(cpu=not args.device == 'gpu')",
+            "Accelerator(cpu=args.device != 'gpu')",
         ),
         (
             "where = args.gpu\nwhere = torch.device('cuda' if where and torch.cuda.is_available() else 'cpu')\n"

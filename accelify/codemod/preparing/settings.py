@@ -12,6 +12,12 @@ from accelify.codemod.semantics.scopes import Scope
 from accelify.codemod.training.roles import Roles
 
 _DEPTH = 6
+_PAIRS: tuple[tuple[type[ast.cmpop], type[ast.cmpop]], ...] = (
+    (ast.Eq, ast.NotEq),
+    (ast.Is, ast.IsNot),
+    (ast.In, ast.NotIn),
+)
+_OPPOSITES = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}  # `<` is not: of NaN, neither holds
 
 
 @dataclass(frozen=True)
@@ -27,9 +33,12 @@ class Setting:
 
 
 def negated(node: ast.expr) -> ast.expr:
-    """`x` for `not x`, `True` for `False`, and `not x` for any other."""
+    """`x` for `not x`, `True` for `False`, `x != y` for `x == y`, and `not x` for any other."""
     if isinstance(node, ast.Constant) and isinstance(node.value, bool):
         return ast.Constant(not node.value)
+    opposite = _OPPOSITES.get(type(node.ops[0])) if isinstance(node, ast.Compare) and len(node.ops) == 1 else None
+    if isinstance(node, ast.Compare) and opposite is not None:
+        return ast.Compare(node.left, [opposite()], node.comparators)
     is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
     return node.operand if is_negated else ast.UnaryOp(ast.Not(), node)  # type: ignore[attr-defined]  # negated
 

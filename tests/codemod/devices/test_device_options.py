@@ -173,7 +173,7 @@ def test_an_option_that_the_accelerator_is_made_by_is_set_below_it(parse: str) -
     loop = LOOP.replace("nn.Linear(4, 1).to(args.device)", "Net(args.device)").replace("args.device))", "device))")
     text = f"{HEAD}{NET}def main():\n{parsing}{read}{loop}main()\n"
     after = run(text).after.decode()
-    created = after.index("accelerator = Accelerator(cpu=not args.device == 'cuda:0')")
+    created = after.index("accelerator = Accelerator(cpu=args.device != 'cuda:0')")
     assert after.index(parse) < created < after.index("args.device = accelerator.device")
 
 

@@ -40,7 +40,7 @@ PARSED = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
         ("", "if args.gpu:\n    model = nn.DataParallel(nn.Linear(4, 1)).cuda()\n", None),
         ("", "if args.gpu:\n    model = model.cuda()\n", "not args.gpu"),
         ("", "if args.gpu:\n    torch.backends.cudnn.benchmark = True\n    model.cuda()\n", "not args.gpu"),
-        ("", "if args.gpu is not None:\n    print(args)\n    model.cuda(args.gpu)\n", "not args.gpu is not None"),
+        ("", "if args.gpu is not None:\n    print(args)\n    model.cuda(args.gpu)\n", "args.gpu is None"),
         ("", "model = model.to('cuda') if args.use_cuda else model\n", "not args.use_cuda"),
         (
             "def put(net, args):\n    return net.cuda() if args.gpu else net\n",
@@ -69,7 +69,7 @@ PARSED = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
             "        where = torch.device('cuda:0')\n    else:\n        where = torch.device('cpu')\n"
             "    return net.to(where)\n",
             "put(model, uses=args.cuda != 'no')\n",
-            "not args.cuda != 'no'",
+            "args.cuda == 'no'",
         ),
         (
             "if torch.cuda.is_available():\n    where = 'cuda'\nelse:\n    where = 'cpu'\n",

@@ -143,6 +143,8 @@ class Moves:
         if not isinstance(target, (ast.Name, ast.Attribute)) or self.is_the_cpu(ast.unparse(target)):
             return False
         values = self.program.values(value)
+        if isinstance(value, (ast.IfExp, ast.BoolOp, ast.Call)):
+            values = frozenset(v for v in values if not _is_left_out(v))  # `device or torch.device("cuda")`
         name = target.id if isinstance(target, ast.Name) else target.attr
         is_setting = is_option(value) and (isinstance(value, ast.Subscript) or self._is_from_outside(value))
         if values and all(self.roles.is_device(v) for v in values):
@@ -273,6 +275,13 @@ def _received(statement: ast.AST | None, call: ast.Call, returned: ast.expr, tex
     places = [t for g, t in zip(given, taken, strict=True) if ast.unparse(g) == text]
     is_once = sum(isinstance(n, ast.expr) and ast.unparse(n) == text for n in ast.walk(returned)) == 1
     return ast.unparse(places[0]) if places and is_once else None
+
+
+def _is_left_out(value: Value) -> bool:
+    """Whether a value is None, or a parameter that is None unless it is given."""
+    default = value.scope.defaults.get(value.name) if isinstance(value, Argument) else None
+    is_none = isinstance(default, ast.Constant) and default.value is None
+    return is_none or value == Constant(None)
 
 
 def is_cpu(device: ast.expr) -> bool:

@@ -75,6 +75,15 @@ def test_the_cpu_beside_what_is_trained(before: str, batch: str, end: str, is_be
     assert facts.script.devices.is_for_the_cpu(assigned) is is_beside
 
 
+@pytest.mark.parametrize("value", ["given if given is not None else {}", "given or {}"])
+def test_a_device_unless_one_is_given(value: str) -> None:
+    made = "torch.device('cuda')"
+    choose = f"def choose(given=None):\n    device = {value.format(made)}\n    return device\n"
+    facts = training(before=f"{choose}device = choose()\n", batch="x, y = x.to(device), y.to(device)\n")
+    bound = texts(b.value for b in facts.script.devices.known.bindings)
+    assert sorted(bound) == ["choose()", value.format(made)]
+
+
 @pytest.mark.parametrize(
     "device",
     [DEVICE, DEVICE.replace(" =", ": torch.device =", 1), f"print(({DEVICE.strip().replace(' =', ' :=', 1)}))\n"],

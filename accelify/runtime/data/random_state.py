@@ -29,6 +29,9 @@ LIBRARIES: dict[str, Callable[[], Any]] = {
     "numpy": numpy.random.get_state,
 }
 
+# Bound here: a script may write `random.seed = 0` where it means `random.seed(0)`.
+_seed_python, _seed_numpy, _seed_torch = random.seed, numpy.random.seed, torch.manual_seed
+
 _PRIVATE = (torch.Generator, random.Random, numpy.random.Generator, numpy.random.RandomState)
 
 # Random states as a checkpoint keeps them: "shared", by library, and "private", those of samplers' own generators.
@@ -45,9 +48,9 @@ def set_seed(seed: int, device_specific: bool = False, deterministic: bool = Fal
         if rank is None:
             rank, _ = place()
         seed = zlib.crc32(f"{seed} {rank}".encode()) if rank else seed
-    random.seed(seed)
-    numpy.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    _seed_python(seed)
+    _seed_numpy(seed % 2**32)
+    _seed_torch(seed)
     if deterministic:
         torch.use_deterministic_algorithms(True)
 
@@ -199,8 +202,8 @@ def set_device_state(states: dict[str, Any], device: torch.device) -> None:
 def seed_libraries(seed: int, device: torch.device) -> None:
     """Seed the three libraries and this device, no other one."""
     torch.default_generator.manual_seed(seed)
-    random.seed(seed)
-    numpy.random.seed(seed % 2**32)
+    _seed_python(seed)
+    _seed_numpy(seed % 2**32)
     if device.type == "cuda":
         set_device_state({"cuda": torch.Generator(device).manual_seed(seed).get_state()}, device)
     elif device.type == "xla":

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 
-from accelify.runtime.data.random_state import WorkerStart, set_seed
+from accelify.runtime.data.random_state import WorkerStart, seed_libraries, set_seed
 
 
 def drawn(own: Callable[[int], None] | None, *, rank: int, worker: int = 0) -> tuple[float, float, float]:
@@ -49,3 +49,13 @@ def test_rank_0_draws_what_one_process_draws(own: Callable[[int], None]) -> None
 def test_a_seed_is_followed() -> None:
     assert drawn(all_by_worker, rank=1, worker=1) == drawn(all_by_worker, rank=1, worker=1)
     assert drawn(all_by_worker, rank=1, worker=0) != drawn(all_by_worker, rank=1, worker=1)
+
+
+def test_a_script_may_put_a_number_in_the_place_of_a_seeding_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`random.seed = 0`, where `random.seed(0)` was meant, trains in plain PyTorch, too."""
+    for module, name in ((random, "seed"), (numpy.random, "seed"), (torch, "manual_seed")):
+        monkeypatch.setattr(module, name, 0)
+    seed_libraries(3, torch.device("cpu"))
+    first = random.random(), float(numpy.random.random()), torch.rand(1).item()
+    set_seed(3)
+    assert first == (random.random(), float(numpy.random.random()), torch.rand(1).item())

@@ -41,6 +41,12 @@ def changes_in_place(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
+def registers(name: str) -> bool:
+    """Methods that give a module a buffer, a weight or a layer under a name: `register_buffer`."""
+    row = table.member("module", name)
+    return row is not None and "1" in map(str, row.keeps)
+
+
 def takes_apart(name: str) -> bool:
     """Methods that give parts of a text: `split`, `partition`."""
     return _row_has(table.member("string", name), Trait.TAKES_APART)

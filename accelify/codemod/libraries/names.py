@@ -41,6 +41,12 @@ def yields_graphs(name: str | None) -> bool:
     return _has_trait(name, Trait.YIELDS_GRAPHS)
 
 
+def is_parameter(name: str | None) -> bool:
+    """`torch.nn.Parameter`."""
+    row = table.function(name)
+    return row is not None and row.returns == "parameter"
+
+
 def is_module(name: str | None) -> bool:
     """Classes and factories of `nn.Module`s, losses included; base classes, too."""
     row = table.function(name)

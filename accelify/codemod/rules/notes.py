@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from accelify.codemod.libraries import methods, names, table
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.metrics.batch_numbers import counted_off
 from accelify.codemod.metrics.decisions import decided_apart
+from accelify.codemod.metrics.forward_state import forward_states
 from accelify.codemod.metrics.progress import Ends, overlong_rounds, overstated_bars, shrunken_schedules
 from accelify.codemod.metrics.reports import About
 from accelify.codemod.metrics.sums import bound_in
@@ -44,6 +45,7 @@ _FEWER = (
     "processes: give it a length that does not depend on their number"
 )
 _OF_SHARDS = (About.SUM, About.LIST, About.RUNNING)
+_STATES = (About.STATE, About.CARRIED)
 _OWN_BATCHES = "{} is computed from this process's own batches only: reduce it if it should cover all data"
 _LONGEST = 80  # characters of code in a message
 _OWN = {
@@ -79,7 +81,8 @@ _SHARD = "{}, called with a prepared loader, sees this process's shard only, and
 def find(script: Script) -> Iterator[Remark]:
     """The notes of the changed files."""
     shared = script.metrics.shared_loops
-    yield from _own_values(script)
+    states = list(forward_states(script.metrics)) if script.distribution is None else []
+    yield from _own_values(script, {script.program.statement(node) for node, _ in states})
     if script.distribution is None:
         yield from _questions(script)
     guards = Guards(script.program, script.distribution) if script.distribution is not None else None
@@ -124,10 +127,26 @@ def find(script: Script) -> Iterator[Remark]:
             "before `prepare`, which makes all processes' weights equal"
         )
         yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
+    yield from _changed_in_forward(script, states)
     yield from _summed(script)
     yield from _particular_devices(script)
     yield from _not_parsed(script)
     yield from _imported_by_name(script)
+
+
+def _changed_in_forward(script: Script, states: Iterable[tuple[ast.AST, str]]) -> Iterator[Remark]:
+    """Buffers and weights that each process learns from its own batches, a note for each method."""
+    found: dict[Scope, list[tuple[ast.AST, str]]] = {}
+    for node, name in states:
+        found.setdefault(script.program.frame(node), []).append((node, name))
+    for listed in found.values():
+        changed = " and ".join(f"`{name}`" for name in dict.fromkeys(name for _, name in listed))
+        message = (
+            f"the forward pass changes {changed} from each process's own batch, and only gradients are averaged across "
+            "processes: all-reduce what it is computed from, or the processes train different models"
+        )
+        node = listed[0][0]
+        yield Remark(NAME, script.path(node), node, message, Tier.REVIEW)
 
 
 def _not_parsed(script: Script) -> Iterator[Remark]:
@@ -210,12 +229,14 @@ def _gone_over(script: Script) -> Iterator[Remark]:
             yield Remark(NAME, script.path(call), call, message, Tier.REVIEW)
 
 
-def _own_values(script: Script) -> Iterator[Remark]:
-    """What one process alone has seen, and that is shown, saved, returned or decided by."""
+def _own_values(script: Script, noted: Collection[ast.stmt]) -> Iterator[Remark]:
+    """What one process alone has seen, and that is shown, saved, returned or decided by; `noted` has other notes."""
     has_size = script.batch_sizes.loaders or script.batch_sizes.loops
     for report in script.metrics.reports:
         if report.about is About.BATCH and has_size:
             continue  # said with the batch size
+        if report.about in _STATES and script.program.statement(report.node) in noted:
+            continue
         if script.distribution is not None and report.about not in _OF_SHARDS:
             continue  # the script has had these of one process before, and meant to
         if report.about in _OF_SHARDS and _goes_over_all(script, report.node, report.loop):

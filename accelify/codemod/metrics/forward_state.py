@@ -1,0 +1,72 @@
+"""Which buffers and weights does a forward pass change from a rank's own batch, without a gradient?
+
+    self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+    self.codebook.weight.data.copy_(self.sums / self.counts)
+
+Gradients are averaged across the ranks, and so optimizers change all models alike. What a forward pass changes itself
+is learned from the batches of one rank.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from accelify.codemod.libraries import methods, names
+from accelify.codemod.metrics.facts import Metrics
+from accelify.codemod.semantics.program import Program
+from accelify.codemod.semantics.scopes import Scope
+from accelify.codemod.semantics.values import Constant, Made
+
+
+def forward_states(metrics: Metrics) -> Iterator[tuple[ast.AST, str]]:
+    """The statements and calls that change such a state, each with the name of its attribute."""
+    program = metrics.measured.program
+    scopes = (s for parsed in program.files for s in program.flow.bindings[parsed.path].root.walk())
+    modules = [s for s in scopes if s.kind == "class" and program.flow.is_module_class(s)]
+    forwards = [method for cls in modules if (method := program.flow.method(cls, "forward")) is not None]
+    run = program.run_from(forwards) & program.reachable
+    for cls in modules:
+        kept = _kept(program, cls)
+        for method in (s for s in cls.walk() if s in run and s.is_method and s.name != "__init__"):
+            for node in (n for statement in method.body for n in ast.walk(statement)):
+                name, given = _changed(node)
+                if name in kept and any(map(metrics.ranks.is_own, given)):
+                    yield node, name
+
+
+def _kept(program: Program, cls: Scope) -> set[str]:
+    """The attributes of a module that are buffers, weights or layers, and so part of a checkpoint."""
+    found: set[str] = set()
+    for node in ast.walk(cls.node):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and methods.registers(node.func.attr):
+            found |= {str(v.value) for a in node.args[:1] for v in program.values(a) if isinstance(v, Constant)}
+        elif isinstance(node, ast.Assign):
+            made = [v for v in program.values(node.value) if isinstance(v, Made)]
+            is_kept = any(names.is_module(v.name) or names.is_parameter(v.name) for v in made)
+            found |= {t.attr for t in node.targets if isinstance(t, ast.Attribute) and is_kept}
+    return found
+
+
+def _changed(node: ast.AST) -> tuple[str, list[ast.expr]]:
+    """The attribute of `self` that a node changes, and what from."""
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return next(filter(None, map(_attribute, targets)), ""), [node.value]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and methods.changes_in_place(node.func.attr):
+        return _attribute(node.func.value), [*node.args, *(k.value for k in node.keywords)]
+    return "", []
+
+
+def _attribute(node: ast.expr) -> str:
+    """`mean` of `self.mean.data[0]` and of `self.mean.mul_(0.9)`"""
+    name = ""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        if isinstance(node, ast.Call):
+            if not isinstance(node.func, ast.Attribute) or not methods.changes_in_place(node.func.attr):
+                return ""
+            node = node.func.value
+        else:
+            name = node.attr if isinstance(node, ast.Attribute) else name
+            node = node.value
+    return name if isinstance(node, ast.Name) and node.id == "self" else ""

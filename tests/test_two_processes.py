@@ -215,4 +215,6 @@ def _numbers(printed: str, lines: int | None = None) -> list[float]:
 def test_two_processes_write_what_one_writes(name: str) -> None:
     run = runs()[name]
     assert run.before.printed
-    assert [rank.printed for rank in run.ranks] == [run.before.printed, run.before.printed]
+    main, other = run.ranks
+    assert main.printed == run.before.printed
+    assert run.before.printed.startswith(other.printed)  # the main process alone asks for the files that it wrote

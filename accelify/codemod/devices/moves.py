@@ -234,8 +234,10 @@ class Moves:
             return names.is_loss(value.name) and all(isinstance(v, Constant) for v in constants)
         if not isinstance(value, Instance) or not self.roles.is_module(value):
             return False
-        if self.program.flow.ancestors(value.cls):
-            return False
+        if self.program.flow.ancestors(value.cls) or any(
+            map(names.has_weights, self.program.flow.external_bases(value.cls))
+        ):
+            return False  # what it inherits may have some
         own = set(value.cls.walk())
         set_up = [c for s in own if s.name == "__init__" for c in self.program.calls_in(s)]
         is_plain = all(ast.unparse(c.func).endswith(("super", "__init__")) for c in set_up)

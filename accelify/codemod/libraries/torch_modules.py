@@ -37,8 +37,9 @@ role=model returns=container keeps=0
     torch.nn: Sequential ModuleDict ModuleList Container
 returns=container keeps=0
     torch.nn: ParameterDict ParameterList
-role=model returns=module
+role=model returns=module traits=has_no_weights
     torch.nn: Module
+role=model returns=module
     torch.jit: ScriptModule
 role=model returns=module effects=draws_torch traits=may_differ_in_training
     torch.ao.nn torch.nn.quantized torch.nn.qat torch.nn.intrinsic: *

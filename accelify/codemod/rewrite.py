@@ -14,6 +14,7 @@ from accelify.codemod.files.disk import Disk
 from accelify.codemod.files.parse import Parsed, encoded, parse
 from accelify.codemod.files.project import Project, absolute
 from accelify.codemod.files.source import may_train
+from accelify.codemod.libraries import vocabulary
 from accelify.codemod.options import Options
 from accelify.codemod.result import FileResult, Note, Status, Tier, failed
 from accelify.errors import CannotParse, FileError
@@ -135,7 +136,7 @@ def _rewrite(
         return []
     unchanged = _unchanged(named)
     files = project.program(named, options.follow)
-    if any(p.is_migrated for p in named) or not any(".backward" in f.text for f in files):
+    if any(p.is_migrated for p in named) or not _may_train(files):
         return _from_accelerate(files, project, named, options) or unchanged
     first = _launcher_pass(files, project, named, options) if may_start_processes else None
     if isinstance(first, Plan):
@@ -164,6 +165,12 @@ def _rewrite(
     if any(r.status is Status.DECLINED for r in results):
         return results
     return _with_outside_callers(results, made, files, named, project, options)
+
+
+def _may_train(files: Sequence[Parsed]) -> bool:
+    """Whether something is trained, and by torch as far as anyone can see."""
+    is_other = not any("torch" in f.text for f in files) and any(vocabulary.may_differentiate(f.text) for f in files)
+    return not is_other and any(".backward" in f.text for f in files)
 
 
 def _from_accelerate(

@@ -54,6 +54,9 @@ _ASKED_BY_VARIABLE = {
     **dict.fromkeys(("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), Asks.SIZE),
 }
 
+_DIFFERENTIATES = re.compile(
+    r"^\s*(?:import|from)\s+(?:mxnet|paddle|jittor|oneflow|mindspore|tinygrad|chainer|needle)\b", re.MULTILINE
+)
 _DISTRIBUTES = re.compile(
     rb"torch\.distributed|import distributed|DistributedDataParallel|DistributedSampler|init_process_group|"
     rb"\baccelerate\b|\baccelify\b|\bhorovod\b"
@@ -240,6 +243,11 @@ def may_send_weights(text: str) -> bool:
 def may_spread_models(text: str) -> bool:
     """Whether a script may keep parts of a state on each process, so that all of them have to gather it."""
     return _SPREADS_MODELS.search(text) is not None
+
+
+def may_differentiate(text: str) -> bool:
+    """Whether a file imports another library than torch whose losses have a `backward`."""
+    return _DIFFERENTIATES.search(text) is not None
 
 
 def may_distribute(data: bytes) -> bool:

@@ -143,7 +143,7 @@ class Reports:
         kind = {Updating.ADDS: About.SUM, Updating.COLLECTS: About.LIST}.get(
             updating(self.ranks.chains, origin.node), About.RUNNING
         )
-        key = (text, self.program.frame(origin.node))
+        key = (text, loop)
         self._add(key, Report(kind, origin.node, text, loop), sink)
 
     def _of_state(self, loss: ast.expr) -> None:

@@ -23,6 +23,15 @@ def test_a_running_value_that_is_shown(update: str) -> None:
     assert "total" in {report.text for report in found}
 
 
+def test_each_of_two_loops_that_fill_one_name() -> None:
+    """A second training loop, of which a reader of the first one's note knows nothing."""
+    text = training(begin="found = []", batch="found.append(loss.item())", end="print(found)")
+    loop = text[text.index("for epoch") :]
+    script = script_of(text + loop)
+    ranks = Ranks(script.metrics.measured.chains, script.metrics.measured.shards(script.metrics.shared_loops))
+    assert [r.text for r in Reports(ranks, lambda node: False).find()] == ["found", "found"]
+
+
 @pytest.mark.parametrize("shown", ["print(epoch)", "print(len(loader))", "total = 0"])
 def test_what_every_rank_has_is_not_reported(shown: str) -> None:
     assert reports(end=shown) == []

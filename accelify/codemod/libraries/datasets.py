@@ -109,7 +109,7 @@ returns=tensor device=host
 returns=tensor rows=each device=arguments
     einops: rearrange repeat
 returns=to_image traits=setup
-    torchvision.transforms: ToPILImage
+    torchvision.transforms torchvision.transforms.v2: ToPILImage ToImagePIL
 returns=image
     <to_image>: __call__ forward
 effects=draws_torch
@@ -133,6 +133,8 @@ returns=environment effects=simulates
     dm_control.suite: load
     stable_baselines3.common: *
     isaacgym envpool brax: *
+returns=environment effects=simulates+writes_files
+    gym.wrappers: Monitor RecordVideo
 returns=vector_environment effects=simulates+starts
     gym.vector: AsyncVectorEnv
 returns=space

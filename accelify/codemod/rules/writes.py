@@ -27,6 +27,7 @@ from accelify.codemod.libraries import names
 from accelify.codemod.libraries.row import Trait
 from accelify.codemod.result import Tier
 from accelify.codemod.script import Script
+from accelify.codemod.semantics.effects.kinds import Kinds
 from accelify.codemod.semantics.scopes import names_in
 
 NAME = "writes"
@@ -260,7 +261,9 @@ def _left(script: Script) -> Iterator[Remark]:
         message = (
             f"{{}}: every process {does}; to write once, guard it with `if {script.state(first)}.is_main_process:`"
         )
-        if asked := dict.fromkeys(_asked_of_all(script, calls)):
+        if all("environment" in script.program.once(Kinds).of(c) for c in calls):  # which each process needs
+            message = f"{{}}: every process writes this: put `{script.state(first)}.process_index` into the path"
+        elif asked := dict.fromkeys(_asked_of_all(script, calls)):
             message += f", but evaluate {', '.join(asked)} before that, in all processes"
         elif kept := dict.fromkeys(name for c in calls for name in _kept(script, c)):
             message += (

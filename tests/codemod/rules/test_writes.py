@@ -311,3 +311,9 @@ def test_a_function_without_the_accelerator_is_waited_for_and_guarded_where_it_i
     after = run(MAIN).after.decode()
     assert "        json.dump([1], f)\n    accelerator.wait_for_everyone()\n    kept = rows()\n" in after
     assert "\n    measure(loader)\n" in after  # which goes over a shard: no process may do so alone
+
+
+def test_what_records_an_environment_of_each_process_wants_a_path_of_its_own() -> None:
+    imports = "import gym\nfrom gym.wrappers import Monitor\nenv = Monitor(gym.make('a'), 'video')"
+    (note,) = (n.message for n in run(script(imports=imports, end="env.reset()")).notes if n.rule == "writes")
+    assert note == "`Monitor`: every process writes this: put `accelerator.process_index` into the path"

@@ -23,7 +23,7 @@ except ImportError:  # Windows
 
 Write = Callable[[IO[bytes]], Any]
 
-# What `staged` calls the new bytes of a file.
+# The names that `staged` gives to the new bytes of a file.
 _TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.part")
 
 

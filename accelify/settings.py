@@ -87,7 +87,7 @@ class Section:
 
     @property
     def name(self) -> str:
-        """What the table is called."""
+        """The name of the table in the file."""
         return f"tool.accelify.{self.table}"
 
     @property
@@ -156,14 +156,14 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What was given for each key, the weakest first; `file` is the pyproject.toml that was read."""
+    """The values that were given for each key, the weakest first; `file` is the pyproject.toml that was read."""
 
     given: Mapping[str, tuple[Given, ...]]
     file: Path | None
     section: Section = REWRITE
 
     def options(self) -> Options:
-        """What the rewriter is asked for."""
+        """The options of the rewriter."""
         return Options(
             follow=self.follow,
             keep_global_batch=cast(bool, self._value("keep-global-batch")),
@@ -177,7 +177,7 @@ class Settings:
         return cast(bool, self._value("follow"))
 
     def exclusion(self) -> Exclusion:
-        """What is not looked for in folders."""
+        """The files that are left out in folders."""
         return Exclusion((*self._excluded("exclude"), *self._excluded("extend-exclude")), self._forced())
 
     def lines(self) -> Iterator[str]:
@@ -242,7 +242,7 @@ def settings(
     isolated: bool = False,
     section: Section = REWRITE,
 ) -> Settings:
-    """What counts for a run over some paths: `asked` is from the command line, `config` the only file to read.
+    """The settings of a run over some paths: `asked` is from the command line, `config` the only file to read.
 
     Raises: BadSetting for a file that cannot be read, an unknown key, or a value of the wrong kind.
     """
@@ -308,7 +308,7 @@ def read_file(path: Path, *, must_have: bool = False, section: Section = REWRITE
 
 
 def _tables(path: Path, *, is_named: bool = False) -> dict[str, Any]:
-    """What a file holds of ours; nothing of a file that does not speak of rewriting, unless the user named it."""
+    """Our tables of a file; none for a file without any, unless the user named it."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What `accelify check` found, as text for people: one line each, and one that sums up."""
+"""The findings of `accelify check`, as text for people: a line for each, and a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run found, as lines of the files that are there: for programs that show findings beside the code."""
+"""The findings of a run, as lines of the files that are there: for programs that show findings beside the code."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from accelify.codemod.result import FileResult, Status
 
-# What differs between two scripts that are declined for one reason: names, places, numbers.
+# The parts in which two scripts differ that are declined for one reason: names, places, numbers.
 _OWN = re.compile(r"`[^`]*`|\S+\.(?:py|ipynb)\b(?::\d+)?|\b\d+\b")
 
 Key = TypeVar("Key", str, tuple[str, str])

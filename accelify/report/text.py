@@ -36,7 +36,7 @@ class _Row:
 
 
 def render(result: FileResult, style: Style) -> str:
-    """What is said of one file that was read: a headline, what was done, what is left."""
+    """The report on one file that was read: a headline, what was done, what is left."""
     changes = [
         _Row(place(result.path, it.line, cell=it.cell), it.rule, it.tier, it.reason)
         for it in sorted(() if style.quiet else result.changes, key=_line)

@@ -53,7 +53,7 @@ from accelify.runtime.wrappers import extract_model_from_parallel
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What Accelerate's constructor takes beside; docs/api.md says why it is not here.
+# Arguments of Accelerate's constructor that are missing here; docs/api.md says why.
 NOT_HERE = (
     *("deepspeed_plugin", "deepspeed_plugins", "megatron_lm_plugin"),
     *("fsdp_plugin", "torch_tp_plugin", "parallelism_config"),
@@ -103,7 +103,7 @@ class Accelerator:
         environment: Environment | None = None,
         **others: None,
     ) -> None:
-        """What is not given is taken from the environment, else from the project's file.
+        """Arguments that are not given come from the environment, else from the project's configuration file.
 
         The first six may stand by position, as in Accelerate; `mixed_precision` is "no", "bf16" or "fp16".
         `rng_types` is accepted; the order of data is always the same on all ranks. `others` are options of Accelerate
@@ -332,7 +332,7 @@ class Accelerator:
 
     @property
     def scaler(self) -> Any:
-        """What scales the loss in fp16; None in any other precision."""
+        """The scaler of the loss in fp16; None in any other precision."""
         return self._precision.scaler
 
     @property

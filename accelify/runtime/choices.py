@@ -106,7 +106,7 @@ class RNGType(Choice):
 
 
 class DynamoBackend(Choice):
-    """What `torch.compile` compiles with."""
+    """The backend with which `torch.compile` compiles."""
 
     NO = "NO"
     EAGER = "EAGER"

@@ -15,7 +15,7 @@ import torch
 
 @dataclass
 class TensorInformation:
-    """What it takes to make a tensor like another: its shape and dtype."""
+    """The shape and dtype from which a similar tensor can be made."""
 
     shape: torch.Size
     dtype: torch.dtype

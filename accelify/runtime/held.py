@@ -1,4 +1,4 @@
-"""What was prepared, kept alive or only for as long as the script keeps it."""
+"""Prepared objects, kept alive or only for as long as the script keeps them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Held(Collection[T]):
-    """What was prepared, each once and in order.
+    """Prepared objects, each once and in order.
 
     A script that makes its optimizer anew in each epoch lets the old one go, and so do we, with its state: where
     another has taken over its parameters, an optimizer is here as long as the script keeps it. A loader always is.
@@ -39,7 +39,7 @@ class Held(Collection[T]):
 
     @property
     def lasting(self) -> list[T]:
-        """What is kept alive: the same on all ranks, whenever memory is cleared up on each."""
+        """The objects that are kept alive: the same on all ranks, whenever memory is cleared up on each."""
         return [one for one in self._held if not isinstance(one, weakref.ref)]
 
     def __iter__(self) -> Iterator[T]:

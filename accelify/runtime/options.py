@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any  # what torch.autocast, GradScaler and the profiler take
 
-# What gradients can be rounded to for their way between the ranks.
+# The dtypes to which gradients can be rounded for their way between the ranks.
 COMPRESSED = ("fp16", "bf16")
 
 
@@ -124,7 +124,7 @@ class TorchDynamoPlugin(KwargsHandler):
 
     @property
     def compile_options(self) -> dict[str, Any]:
-        """What `nn.Module.compile` takes."""
+        """The arguments of `nn.Module.compile`."""
         return {name: value for name, value in asdict(self).items() if name != "use_regional_compilation"}
 
     @classmethod
@@ -138,7 +138,7 @@ class TorchDynamoPlugin(KwargsHandler):
 
 @dataclass
 class ProfileKwargs(KwargsHandler):
-    """What `accelerator.profile()` records; `activities` are any of "cpu", "cuda" and "xpu", None those that are there.
+    """Settings of `accelerator.profile()`; `activities` are any of "cpu", "cuda" and "xpu", None for all there are.
 
     `schedule_option` is what `torch.profiler.schedule` takes (Units: steps), `output_trace_dir` where each process
     writes its trace as `profile_<rank>.json`, for chrome://tracing.
@@ -201,7 +201,7 @@ def project_configuration(
 
 @dataclass(frozen=True, kw_only=True)
 class Handlers:
-    """What `kwargs_handlers` says, by what it is for."""
+    """The objects in `kwargs_handlers`, by their purpose."""
 
     autocast: dict[str, Any] = field(default_factory=dict)
     scaler: dict[str, Any] = field(default_factory=dict)

@@ -50,7 +50,7 @@ class PartialState:
 
     @property
     def backend(self) -> str | None:
-        """What carries the collectives; None for one process."""
+        """The backend of the collectives; None for one process."""
         return self._world.backend
 
     def __repr__(self) -> str:
@@ -267,7 +267,7 @@ class GradientState:
 
     @property
     def adjust_scheduler(self) -> bool:
-        """What the plugin says; schedulers wait for their windows in any case."""
+        """The plugin's setting; schedulers wait for their windows in any case."""
         return self._plugin.adjust_scheduler
 
     @property
@@ -277,7 +277,7 @@ class GradientState:
 
     @property
     def plugin_kwargs(self) -> dict[str, Any]:
-        """What of the plugin differs from its defaults."""
+        """The plugin's settings that differ from its defaults."""
         return self._plugin.to_kwargs()
 
     @property
@@ -319,7 +319,7 @@ class AcceleratorState(PartialState):
 
     deepspeed_plugin = None
     fsdp_plugin = None
-    # What stands for Accelerate's one state of a process: scripts ask for it where no accelerator is at hand.
+    # Stands for Accelerate's one state of a process: scripts ask for it where no accelerator is at hand.
     _last: ClassVar[weakref.ref[AcceleratorState] | None] = None
 
     def __init__(self, mixed_precision: str | None = None, cpu: bool = False, **options: Any) -> None:

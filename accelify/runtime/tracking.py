@@ -125,7 +125,7 @@ def _expanded(asked: Sequence[Any]) -> list[Any]:
 
 
 def get_available_trackers() -> list[str]:
-    """What `log_with` may name here: jsonl, csv, and those whose libraries are installed."""
+    """The names that `log_with` accepts here: jsonl, csv, and those whose libraries are installed."""
     return [kind for kind in KINDS if kind in _BUILT_IN or importlib.util.find_spec(kind) is not None]
 
 
@@ -144,7 +144,7 @@ def on_main_process(function: Callable[..., R]) -> Callable[..., R]:
 
 @runtime_checkable
 class Tracker(Protocol):
-    """What a tracker of one's own must have: a name, and these methods. All are called on process 0 alone."""
+    """The interface of a tracker: a name, and these methods. All are called on process 0 alone."""
 
     name: str
 

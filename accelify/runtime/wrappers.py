@@ -1,4 +1,4 @@
-"""What wraps a model, and the model inside: compiled modules, DistributedDataParallel, DataParallel."""
+"""Wrappers of a model, and the model inside: compiled modules, DistributedDataParallel, DataParallel."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from accelify.verify.trace import Sketch
 
 # The distance from 1 to the next number of each dtype.
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-# What a gradient may be off by however small it is, as a share of the gradients of all parameters.
+# The deviation that any gradient may have however small it is, as a fraction of the gradients of all parameters.
 FLOOR = 1e-3
 # How far parameters may be apart, as a share of how far they moved. In float32, optimizers such as Adam turn the
 # rounding of a small gradient into steps as large as any other's; gradients and losses are held more tightly.
@@ -72,7 +72,7 @@ def distance(one: Sketch, other: Sketch) -> float:
 
 
 def ratio(one: Sketch, other: Sketch) -> float | None:
-    """What `other` must be multiplied by to give `one`, if there is such a number."""
+    """The factor that turns `one` into `other`, if there is one."""
     down = sum(b * b for b in other[1:])
     if not down or not math.isfinite(down):
         return None
@@ -126,7 +126,7 @@ def numbers_differ(
 
 
 def numbers(line: str, like: str, value: float) -> list[float]:
-    """What stands in a line where another one of the same words has a value."""
+    """The numbers in a line at the places where another line of the same words has a value."""
     line, like = mask_times(line), mask_times(like)
     if _NUMBER.sub("#", line).split() != _NUMBER.sub("#", like).split():
         return []

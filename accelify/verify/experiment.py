@@ -17,7 +17,7 @@ from accelify.verify.scratch import CannotVerify, Project, Rewritten
 from accelify.verify.trace import Backward, Run, Trace
 from accelify.verify.verdict import Status
 
-# What can be taken away in all runs alike, so that runs over several processes can be compared.
+# Sources of randomness that can be taken away in all runs alike, so that runs over several processes are comparable.
 REMOVABLE = {
     "dropout": "dropout off",
     "BatchNorm": "BatchNorm with its running statistics",
@@ -35,7 +35,7 @@ IN_FLOAT64 = "computed in float64"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to prove, and how far.
+    """The request of a user: what to prove, and how far.
 
     module: the script's name where it is run as `python -m` runs it.
     launched: whether to run the processes also as `accelify launch` starts them.
@@ -83,7 +83,7 @@ class Experiment:
         self._evaluated: tuple[int, ...] = ()  # data sets, by number
 
     def evidence(self) -> Evidence:
-        """What they showed. Raises: CannotVerify when the original itself does not run, or verify fails."""
+        """The evidence of the runs. Raises: CannotVerify when the original itself does not run, or verify fails."""
         first = self._first()
         one = self._run(self._of_rewritten("rewritten, 1 process"))
         again = self._again(first, one)
@@ -301,7 +301,7 @@ def _as_it_was_made(compared: Compared) -> tuple[str, ...]:
 
 
 def _made_comparable(original: Run) -> tuple[str, ...]:
-    """What has to be taken away, with the lines."""
+    """The sources of randomness that have to be taken away, with their lines."""
     found: dict[str, list[str]] = {}
     for nature in original.ranks[0].natures:
         what = REMOVABLE.get(nature.kind)

@@ -18,7 +18,7 @@ from typing import Any  # the server's answers are JSON
 from accelify.verify.inside.server import kill
 from accelify.verify.scratch import PREFIX, CannotVerify
 
-# What an outer launcher may have set, and what every run has instead.
+# Variables that an outer launcher may have set, and their values in every run.
 _OUTER = {
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"),
     *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_USE_AGENT_STORE", "ACCELIFY_MIXED_PRECISION", "ACCELIFY_DEBUG"),

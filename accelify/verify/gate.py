@@ -70,7 +70,7 @@ def _as_rewritten(script: Path, migrated: Sequence[FileResult]) -> Rewritten:
 def _reasons(verdict: Verdict) -> list[Note]:
     if verdict.error is not None:
         return [Note(1, "verify", Tier.ADVICE, f"it could not be proven: {verdict.error}")]
-    # What is wrong where runs are compared is often wrong as launched, too: it is said once.
+    # A fault where runs are compared often shows in the plain run, too: it is reported once.
     wrong = {(row.name, row.processes): row for row in reversed(verdict.rows) if row.status is RowStatus.DIFFERS}
     return [
         Note(

@@ -30,7 +30,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds a run. steps: optimizer steps, None to let it end. Units: seconds.
+    """The limits of a run. steps: optimizer steps, None to let it end. Units: seconds.
 
     reach: how long the original goes on after its steps, until it has evaluated, written a checkpoint and ended an
     epoch; the other runs take as many steps as it took.
@@ -129,7 +129,7 @@ class Runner:
             self._server.kill(name)
 
     def log(self, rank: int = 0) -> str:
-        """What a rank of the last run printed, its end."""
+        """The end of the output of a rank of the last run."""
         path = self._folder / f"run{self._count}" / "own" / f"log.{rank}"
         return path.read_text(errors="replace")[-4000:] if path.exists() else ""
 
@@ -241,7 +241,7 @@ class Runner:
 
 
 def _contents(root: Path, ranks: Sequence[Trace]) -> dict[str, bytes]:
-    """What the files of the project that the ranks wrote hold, but for large ones."""
+    """The contents of the project's files that the ranks wrote, except for large ones."""
     names = dict.fromkeys(write.path for trace in ranks for write in trace.writes if write.how != "mkdir")
     found = {name: root / name for name in names if not name.startswith("/")}
     return {

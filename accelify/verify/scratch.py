@@ -159,7 +159,7 @@ def rewrite_copy(project: Project, copy: Path, also: Sequence[Path], options: Op
 
 
 def as_rewritten(project: Project, migrated: Sequence[tuple[Path, FileResult]], front: str = "") -> Rewritten:
-    """What a rewrite made of files of the project; `front` is what it had before their paths."""
+    """The result of rewriting files of the project; `front` is the folder before their paths."""
     files, notes, own = [], [], []
     names = {result.path: str(name) for name, result in migrated}
     for name, result in migrated:

@@ -1,4 +1,4 @@
-"""What happens when verify itself is stopped: what it started ends, and its scratch folders go."""
+"""Clean-up when verify itself is stopped: the processes it started end, and its scratch folders are removed."""
 
 from __future__ import annotations
 

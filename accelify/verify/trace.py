@@ -1,4 +1,4 @@
-"""What one run did, read from the traces that its ranks wrote."""
+"""The events of one run, read from the traces that its ranks wrote."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What one torch.save wrote."""
+    """The contents of one `torch.save`."""
 
     path: str | None
     at: str | None = None

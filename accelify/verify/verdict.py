@@ -1,4 +1,4 @@
-"""What verify concludes: a row for each thing that must agree, and what follows from them."""
+"""The conclusion of verify: a row for each fact that must agree, and the verdict that follows from them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run keeps: checkpoints that are complete or absent, and a model's weights."""
+"""The state of a run on disk: checkpoints that are complete or absent, and a model's weights."""

@@ -61,7 +61,7 @@ class CannotLoad(AccelifyError):
 
 @dataclass
 class RunState:
-    """What a run consists of, as the accelerator knows it; the collections are those of its parts."""
+    """The parts of a run that a checkpoint holds; the collections are those of the accelerator's parts."""
 
     models: Collection[nn.Module]
     optimizers: Collection[Any]
@@ -224,7 +224,7 @@ class Checkpoints:
             warnings.warn(f"an old checkpoint could not be removed: {error}", stacklevel=2)
 
     def _random_state(self) -> dict[str, Any]:
-        """What all ranks draw from, what this one does in a loop, and what its loaders' own generators do."""
+        """The random states: the shared one, this rank's own in a loop, those of its loaders' own generators."""
         shared, own = self.run.streams.state()
         return {"rng": shared, "own": own, "generators": [generators_of(loader) for loader in self.run.loaders]}
 
@@ -394,7 +394,7 @@ class Attempts:
         self._rank = rank
 
     def on_main(self, work: Callable[[], Any], failure: Callable[[str], AccelifyError]) -> Any:
-        """What `work` gives on rank 0, on every rank; its failure too."""
+        """The result of `work` on rank 0, on every rank; if it fails there, every rank raises the error."""
         outcome, cause = _attempt(work) if self._rank == 0 else ((None, None), None)
         value, reason = self._collectives.broadcast_object(outcome)
         if reason is not None:
@@ -402,7 +402,7 @@ class Attempts:
         return value
 
     def on_all(self, work: Callable[[], Any], failure: Callable[[str], AccelifyError]) -> list[Any]:
-        """What `work` gives on each rank; if it fails on any, every rank raises the same."""
+        """The results of `work` on all ranks; if it fails on any, every rank raises the same error."""
         outcome, cause = _attempt(work)
         outcomes = self._collectives.gather_object(outcome)
         failed = [f"rank {rank}: {reason}" for rank, (_, reason) in enumerate(outcomes) if reason is not None]

@@ -49,7 +49,7 @@ class FolderWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        # What was waited for is done; threads with nothing to do end by themselves.
+        # All writes that were waited for are done; idle threads end by themselves.
         self._hashing.shutdown(wait=error is not None)
         self._syncing.shutdown(wait=error is not None)
 

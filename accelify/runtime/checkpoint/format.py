@@ -26,7 +26,7 @@ _TAG = "~"
 
 _MAPPINGS = {"OrderedDict": collections.OrderedDict, "Counter": collections.Counter}
 
-# What JSON has, too; a float may be infinite, which it has not.
+# Values that JSON can hold as well; a float may be infinite, which JSON cannot hold.
 _PLAIN = frozenset((type(None), bool, int, str))
 
 _NAMES = {
@@ -59,7 +59,7 @@ class CannotEncode(AccelifyError, TypeError):
 
 
 class CannotDecode(AccelifyError):
-    """What was read is no state that we wrote."""
+    """The bytes that were read are no state that we wrote."""
 
 
 class CannotWriteTensor(AccelifyError, TypeError):
@@ -283,7 +283,7 @@ def write_table(writing: FolderWriter, rows: Mapping[str, Row]) -> Entry:
 
 
 class States:
-    """What a committed checkpoint holds. Raises: CannotDecode for a table that is none."""
+    """The states that a committed checkpoint holds. Raises: CannotDecode for a table that is damaged."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest

@@ -44,7 +44,7 @@ class Damaged(AccelifyError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a committed folder holds. `serial` counts the checkpoints of a project, the newest has the greatest."""
+    """The contents of a committed folder. `serial` counts the checkpoints of a project, the newest has the greatest."""
 
     folder: Path
     serial: int
@@ -173,7 +173,7 @@ def _by_size(folder: Path) -> list[Path]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What a folder says it holds. Raises: Damaged if it says nothing, or not what was written."""
+    """The manifest of a folder. Raises: Damaged if there is none, or if the files do not match it."""
     try:
         table = json.loads(_content_of(folder / MANIFEST))
         if table.get("format") != FORMAT:
@@ -266,7 +266,7 @@ def candidates(folder: Path) -> list[Path]:
 
 
 def about_now() -> dict[str, Any]:
-    """What any manifest records: when it was written."""
+    """The fields of every manifest: when it was written."""
     return {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
 
 

@@ -24,7 +24,7 @@ class DoesNotFit(AccelifyError):
 
 
 class Transaction:
-    """What was changed so far, and how it is taken back."""
+    """The changes made so far, and how each is undone."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
@@ -81,7 +81,7 @@ def check_optimizer(name: str, optimizer: Any, state: Mapping[str, Any]) -> None
 
 
 def undo_of(one: Any) -> Callable[[], None]:
-    """What makes an object what it is now, whatever it loads meanwhile."""
+    """A function that puts the object back into its present state, whatever it loads meanwhile."""
     if isinstance(one, nn.Module) and not loads_itself(one):
         return lambda: None  # it was compared before, and cannot fail
     attributes = dict(vars(one)) if hasattr(one, "__dict__") else {}

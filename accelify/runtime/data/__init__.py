@@ -1,1 +1,1 @@
-"""What each process sees of the data: its shard of an epoch, from where, drawn from which random state."""
+"""The data that each process sees: its shard of an epoch, where it starts, and the random state it is drawn from."""

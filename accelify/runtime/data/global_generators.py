@@ -58,7 +58,7 @@ class GlobalGenerators:
         self._put[name] = _Put(state, self._look(name) if name != "numpy" or _is_usual(state) else None)
 
     def _look(self, name: str) -> Any:
-        """What changes with each draw; None where that cannot be seen."""
+        """A value that changes with each draw; None where there is none."""
         if name == "python" and self._python is not None:
             return ctypes.string_at(*self._python), vars(random._inst).get("gauss_next")
         if name == "numpy" and (memory := _memory_of_numpy()) is not None:

@@ -116,7 +116,7 @@ class ByIndex:
             self._seeded = seeding_state(self._loader)
 
     def _worker_start(self) -> Any:
-        """What workers do at their start: each rank's draw numbers of its own."""
+        """The `worker_init_fn` of the workers: each rank's workers draw random numbers of their own."""
         own = self._loader.worker_init_fn
         return WorkerStart(own, self._sharding.rank) if self._streams.differ else own
 
@@ -137,7 +137,7 @@ class ByIndex:
 
     @property
     def seeded(self) -> torch.Tensor | None:
-        """What workers that live on were seeded from."""
+        """The seed of persistent workers; None where there are none."""
         return None if self._kept is None else self._seeded
 
     def count(self, position: int = 0) -> int:
@@ -183,7 +183,7 @@ class ShardedSampler:
         self._is_drawn = True
         if self.at_first is not None:
             self.at_first()
-        # What the workers fetch again has to be sharded, too.
+        # The elements that the workers fetch again have to be sharded, too.
         self._begin = self.start if self.replay is None else 0
         self._shard = self._all_at_once(self._sampler) if self._is_plain else self._one_by_one(self._items)
         if self.replay is not None:

@@ -104,7 +104,7 @@ class _Prepared:
         return streams.loop(loader_pass, is_resumed=start.position > 0)
 
     def _end(self) -> None:
-        """What a pass calls at its end; until then it keeps its loader, and so what `save_state` says of it, alive."""
+        """The function that a pass calls at its end; until then it keeps its loader alive for `save_state`."""
         vars(self)["_progress"].end()
 
     def begin_after(self, count: int) -> Iterator[Any]:
@@ -283,7 +283,7 @@ def load_state(loader: Any, state: dict[str, Any] | None, *, generators: list[An
 
 
 def undo_of_state(loader: Any) -> Callable[[], None]:
-    """What makes a prepared loader go on where it would have, whatever it loads meanwhile."""
+    """A function that lets a prepared loader go on where it would have, whatever it loads meanwhile."""
     if not isinstance(loader, _Prepared):
         return lambda: None
     own = vars(loader)

@@ -33,7 +33,7 @@ class Row:
         self._value = tensors.map_leaves(_to_cpu, value)
 
     def value_on(self, device: torch.device) -> Any:
-        """What it holds, where a rank wants it."""
+        """The value on the device on which a rank wants it."""
         return tensors.map_leaves(
             lambda leaf: leaf.tensor.to(device) if isinstance(leaf, _CpuTensor) else leaf, self._value
         )
@@ -53,7 +53,7 @@ def _to_cpu(leaf: Any) -> Any:
 
 
 class Metrics:
-    """What a script collects of the batches of prepared loaders, without the rows that were added to even them out."""
+    """Values that a script collects from the batches of prepared loaders, without the rows added to even them out."""
 
     def __init__(self, *, world: World, collectives: Collectives, passes: LoaderPasses) -> None:
         self._world = world
@@ -87,7 +87,7 @@ class Metrics:
         return _of_step(tree, at, collectives, rank)
 
     def _as_values(self, leaf: Any) -> Any:
-        """What was sent row by row, on this rank's device."""
+        """The values that were sent row by row, on this rank's device."""
         if not isinstance(leaf, list):
             return leaf
         return [one.value_on(self._world.device) if isinstance(one, Row) else one for one in leaf]
@@ -137,7 +137,7 @@ def _raise_on_all(collectives: Collectives, problem: str, advice: str) -> None:
 
 
 def _of_loop(tree: Any, per: str, all_left: Sequence[Left], collectives: Collectives) -> Any:
-    """What was collected in the loop that the script left last, in the order of one process.
+    """The values collected in the loop that the script left last, in the order of one process.
 
     Raises: CannotGather where that is not one element for each row, or batch, on every rank.
     """
@@ -163,7 +163,7 @@ def _of_loop(tree: Any, per: str, all_left: Sequence[Left], collectives: Collect
 
 
 def _readings(steps: Sequence[Step], per: str) -> list[list[Step]]:
-    """What a script may have collected in a loop of these steps: one for each batch; or rows, and rows that count."""
+    """How a list collected in a loop of these steps may be read: an element for each batch, or one for each row."""
     if per == "batch":
         return [[_of_batches(step) for step in steps]]
     return [] if any(step.rows is None for step in steps) else [list(steps), [_trimmed(step) for step in steps]]
@@ -192,7 +192,7 @@ def _of_step(tree: Any, at: LoaderPass | None, collectives: Collectives, rank: i
 
 
 def _problem_after_loop(tree: Any, step: Step | None, all_left: Sequence[Left], rank: int) -> str:
-    """What of this may be of a loop that added rows; nothing where all is of the batch around it, or has no rows."""
+    """Which values may come from a loop that added rows; empty where all are of the current batch or have no rows."""
     lengths = {length for _, length in _lengths(tree)}
     own = step.rows[rank] if step is not None and step.rows else None
     padded = [left for left in all_left if not left.is_unpadded]
@@ -241,7 +241,7 @@ def _of_batches(step: Step) -> Step:
 
 
 def _problem(tree: Any, step: Step, rank: int) -> str:
-    """What of this is not as long as the rank's batch; nothing where all is."""
+    """Which of these values have another length than the rank's batch; empty where none has."""
     rows = step.rows[rank] if step.rows else None
     for leaf, length in _lengths(tree) if rows is not None else ():
         if length != rows:
@@ -251,7 +251,7 @@ def _problem(tree: Any, step: Step, rank: int) -> str:
 
 
 def _lengths(tree: Any) -> Iterator[tuple[Any, int]]:
-    """What has rows in the tree, and how many: tensors, arrays, lists of objects."""
+    """The values in the tree that have rows, and how many: tensors, arrays, lists of objects."""
     found: list[tuple[Any, int]] = []
 
     def look(leaf: Any) -> Any:

@@ -43,7 +43,7 @@ class OneProcess:
         """The loader's own pass, or the rest of one."""
         owners = owners_of(self._loader)
         if start.before is not None:
-            # What is left out of a map-style dataset is not fetched: its own generators are where they were left.
+            # Elements of a map-style dataset that are left out are not fetched: its generators stay where they were.
             kept = [] if is_reread(self._loader) else [self._loader.dataset]
             with unchanged_generators(kept), SharedRandom(self._streams, owners, start.before).drawing():
                 return Epoch(self._pass(start))
@@ -66,7 +66,7 @@ class OneProcess:
 
     @property
     def seeded(self) -> torch.Tensor | None:
-        """What workers that live on were seeded from."""
+        """The seed of persistent workers; None where there are none."""
         return None if self._workers is None else self._workers.seeded
 
     def count(self, position: int = 0) -> int:
@@ -99,7 +99,7 @@ class Workers:
 
 
 class _Rest:
-    """What takes the sampler's place for the rest of a pass: what it yields after the first so many."""
+    """The sampler for the rest of a pass: it leaves out the first so many elements."""
 
     def __init__(self, sampler: Any, count: int) -> None:
         self._sampler = sampler

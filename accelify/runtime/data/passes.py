@@ -34,7 +34,7 @@ NO_LENGTH = (TypeError, NotImplementedError)  # what `len` raises where there is
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the ranks hold in one step: rows, and how many of them count (the first ones; the rest only fill up).
+    """The rows that the ranks hold in one step, and how many of them count (the first ones; the rest only fill up).
 
     `rows` None: the batches are not ours to count (one element of a sampler is one batch); valid then is 1 or 0.
     """

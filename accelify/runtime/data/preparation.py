@@ -1,4 +1,4 @@
-"""What `prepare` and `shard` make of loaders, sequences and iterables: this rank's shard of them."""
+"""`prepare` and `shard` for loaders, sequences and iterables: this rank's shard of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ShardedTwice(AccelifyError):
 
 
 class CannotPrepare(AccelifyError, TypeError):
-    """What is no model, optimizer, scheduler or loader: passed through, it would be the same on all processes."""
+    """No model, optimizer, scheduler or loader: passed through, the object would be the same on all processes."""
 
 
 def cannot_prepare(given: Any, *, is_inside: bool) -> str | None:
@@ -44,7 +44,7 @@ def cannot_prepare(given: Any, *, is_inside: bool) -> str | None:
             f"{kind} is used up by one pass, and each process would take all of it. Prepare the DataLoader below it, "
             "or put accelerator.shard(...) round it in the loop"
         )
-    # What steps beside the optimizers, as a script's own schedule does, has nothing that could differ.
+    # A schedule of the script's own is stepped beside the optimizers, and has no state that could differ between ranks.
     if given is None or is_inside or callable(getattr(given, "step", None)):
         return None
     if type(given) in (list, tuple, dict):
@@ -163,7 +163,7 @@ def _search(value: Any, depth: int) -> Iterator[object]:
 
 
 def _held(value: Any) -> list[Any]:
-    """What an iterable or a container holds; of anything else it is not known what it is there for."""
+    """The elements of an iterable or a container; of any other object it is not known what it is for."""
     if isinstance(value, (list, tuple)):
         return list(value[:WIDTH])
     if isinstance(value, dict):

@@ -53,7 +53,7 @@ class Source(Protocol):
 
     @property
     def seeded(self) -> torch.Tensor | None:
-        """What workers that live on were seeded from, if any do."""
+        """The seed of persistent workers, if there are any."""
 
     def begin(self, start: PassStart) -> Epoch:
         """One epoch from this start on: this rank's batches, each with its step."""
@@ -83,7 +83,7 @@ def samplers_of(loader: DataLoader[Any]) -> list[object]:
 
 
 def owners_of(loader: Any) -> list[object]:
-    """What may hold private generators from which the order or the elements are drawn."""
+    """The objects that may hold private generators from which the order or the elements are drawn."""
     if not isinstance(loader, DataLoader):
         return [loader]
     return [*samplers_of(loader), loader.generator, loader.dataset]
@@ -169,7 +169,7 @@ def _outcome(batches: Iterator[Any]) -> bool:
 
 
 def replay_of(loader: DataLoader[Any], start: PassStart, per_step: int) -> Replay | None:
-    """What must be fetched again by the workers of this copy of a loader, if anything may have to be."""
+    """The elements that the workers of this copy of a loader must fetch again, if there may be any."""
     count = start.position // per_step
     if not (count and start.can_repeat and loader.num_workers and getattr(loader, "in_order", True)):
         return None

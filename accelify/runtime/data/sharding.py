@@ -53,7 +53,7 @@ ShardAndSteps = tuple[list[Any], list[Step]]
 
 
 def taker(items: Iterator[Any]) -> Take:
-    """What gives the next so many items, or what there still is."""
+    """A function that takes the next so many items, or those that are left."""
 
     def take(count: int) -> list[Any]:
         taken: list[Any] = []
@@ -117,7 +117,7 @@ def check_full_round(batches: int, sharding: Sharding, *, is_only: bool) -> None
 def shard_rows(
     rows: list[Any], batch_size: int, sharding: Sharding, start: int, *, drops_last: bool = False
 ) -> ShardAndSteps:
-    """What `shard_items` gives for the batches of these rows, all at once."""
+    """The same as `shard_items` for the batches of these rows, all at once."""
     span, begin = sharding.size * batch_size, start * batch_size
     rounds = max(len(rows) - begin, 0) // span
     end = begin + rounds * span

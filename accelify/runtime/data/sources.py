@@ -153,7 +153,7 @@ class Dispatched:
             yield mine
 
     def _rounds(self, position: int, shared: SharedRandom) -> Iterator[list[tuple[Any, Step]]]:
-        """What each rank gets in each step; the first `position` batches left out."""
+        """The batches of all ranks in each step; the first `position` batches are left out."""
         with shared.drawing():
             batches = iter(self._loader)
         if not getattr(self._loader, "num_workers", 0):

@@ -100,7 +100,7 @@ class Streams:
         self._set(shared)
 
     def undo(self) -> Callable[[], None]:
-        """What makes the streams go on where they are now, whatever is loaded meanwhile."""
+        """A function that lets the streams go on where they are now, whatever is loaded meanwhile."""
         attributes, states = dict(vars(self)), self._states()
 
         def undo() -> None:
@@ -294,7 +294,7 @@ class Loop:
         except BaseException:
             self._leave()
             raise
-        # What is asked for once, to look at it, has no body in which anything would be drawn.
+        # An item that is asked for once, to look at it, has no loop body in which anything would be drawn.
         self._is_inside = _is_in_loop(sys._getframe(1))
         if not self._is_inside:
             self._streams.leave(self)

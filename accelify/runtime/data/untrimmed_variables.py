@@ -31,7 +31,7 @@ def _rows_of(value: Any) -> int | None:
 
 
 def _reads_below(code: CodeType, at: int, given: set[str]) -> Iterator[tuple[int, set[str]]]:
-    """What each line reads from there to the end of the round, but for what has been bound anew before.
+    """The variables that each line reads from there to the end of the round, except those bound anew before.
 
     given: the variables that the statement itself binds to what it has trimmed.
     """

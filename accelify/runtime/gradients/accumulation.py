@@ -12,7 +12,7 @@ from torch import nn
 from accelify.runtime.gradients.strategy import Strategy
 from accelify.runtime.world.collectives import Collectives
 
-# What the models of a window train; of all models for a window that names none.
+# The parameters that the models of a window train; those of all models for a window that names none.
 Parameters = Callable[[Sequence[nn.Module]], Iterable[torch.Tensor]]
 
 
@@ -79,7 +79,7 @@ class Accumulation:
         self.is_complete = True
 
     def divide(self, loss: torch.Tensor, weight: float | None) -> torch.Tensor:
-        """What of the loss goes into the backward pass."""
+        """The part of the loss that goes into the backward pass."""
         self.backward_passes += 1
         if self._current is None:
             self.is_complete = True

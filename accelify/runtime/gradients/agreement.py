@@ -99,7 +99,7 @@ class Agreement:
 
 
 def facts_of(optimizers: Iterable[Optimizer], places: Mapping[int, int]) -> Iterator[tuple[str, Any]]:
-    """What must be the same on all ranks, each under the name by which it is reported.
+    """The values that must be the same on all ranks, each under the name by which it is reported.
 
     places: where in the models a parameter stands, by its id. Groups may list them in any order: those that are made
     from a set do so in another order on each rank.

@@ -69,7 +69,7 @@ class DistributedReplicas(Replicas[BucketedReplica]):
             self._failure = f"{type(error).__name__}: {error}"
             for replica in self._replicas:
                 replica.has_failed = True
-            # What was wrong at first is what is raised here, also where the others are gone.
+            # The first error is the one that is raised here, also where the others are gone.
             with suppress(Exception):
                 self.finish(self._replicas)
             self._failure = None

@@ -71,7 +71,7 @@ class _SharedDraws:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepping:
-    """What decides when optimizers and schedulers step: their number of ranks, the precision, the windows."""
+    """The parts that decide when optimizers and schedulers step: their number of ranks, the precision, the windows."""
 
     collectives: Collectives
     draws: Draws
@@ -191,7 +191,7 @@ def _zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def steps_of(optimizer: Optimizer | None) -> OptimizerSteps | None:
-    """What has replaced this optimizer's step, if anything has."""
+    """Our replacement of this optimizer's `step`, if there is one."""
     return getattr(optimizer, "_accelify_steps", None)
 
 

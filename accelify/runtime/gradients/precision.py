@@ -46,7 +46,7 @@ class Precision:
         return False
 
     def step(self, optimizer: Optimizer, step: Callable[[], Any]) -> tuple[Any, bool]:
-        """What the step returns, and whether it was taken."""
+        """The result of the step, and whether the step was taken."""
         return step(), True
 
     def watch(self, optimizer: Optimizer) -> None:

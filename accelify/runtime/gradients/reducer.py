@@ -218,7 +218,7 @@ class BucketedReplica(Replica):
         self._buffers.synchronise(flags[len(flags) - len(self._buffers) :], self.group, self.world_size)
 
     def flags(self) -> list[float]:
-        """What the other ranks must know of this round: touched, gradients there, late buckets, changed buffers.
+        """The facts of this round that the other ranks need: touched, gradients there, late buckets, changed buffers.
 
         NaN in the first place: the backward pass failed here.
         """
@@ -338,7 +338,7 @@ class Buffers:
 
 
 def _held(module: nn.Module, name: str) -> torch.Tensor | None:
-    # What a scripted module has instead of a dict knows no `get`.
+    # The container that a scripted module has instead of a dict has no `get`.
     return module._buffers[name] if name in module._buffers else None  # noqa: SIM401
 
 

@@ -15,10 +15,10 @@ from torch.nn.parameter import is_lazy
 
 
 class Trained(Protocol):
-    """What has parameters to train: a model, or parameters of an optimizer that no prepared model owns."""
+    """An object with parameters to train: a model, or parameters of an optimizer that no prepared model owns."""
 
     def parameters(self) -> Iterable[torch.Tensor]:
-        """What is trained, and what may be one day."""
+        """The parameters that are trained, and those that may be trained later."""
 
     def modules(self) -> Iterable[nn.Module]:
         """The modules whose buffers must agree."""
@@ -28,7 +28,7 @@ class Trained(Protocol):
 
 
 class Owner(Protocol):
-    """What averages a replica's gradients: the strategy of the accelerator that prepared the model last."""
+    """The strategy that averages a replica's gradients: that of the accelerator that prepared the model last."""
 
     synchronises: bool
 

@@ -100,7 +100,7 @@ def first_apart(everyone: Sequence[Sequence[str]]) -> str:
 
 
 class _Ending:
-    """What autograd calls when a backward pass has ended; one that failed, it forgets without a call."""
+    """The callback that autograd runs after a backward pass; after one that failed, it is dropped without a call."""
 
     def __init__(self, replicas: Replicas[Any]) -> None:
         self._replicas = replicas
@@ -173,7 +173,7 @@ class Replicas(Strategy, ABC, Generic[R]):
         names = trained_names(replica.model())
         text = " ".join(names)
         some = f"{', '.join(names[:5])} and so on" if len(names) > 5 else ", ".join(names)
-        # What the ranks once agreed on needs no message: a GAN's script freezes and thaws in each step.
+        # Layouts on which the ranks once agreed need no message: a GAN's script freezes and thaws in each step.
         if hash_of_text(text) not in replica.agreed:
             if not self._collectives.is_alike("backward over others than before:", f"{some} ({hash_of_text(text):x})"):
                 raise TrainedApart(f"at {call_site()}: {first_apart(self._collectives.gather_object(names))}")
@@ -419,7 +419,7 @@ class UnownedParameters:
 
 
 class SteppedParameters:
-    """What an optimizer stepped when it was last looked at."""
+    """The parameters that an optimizer stepped when it was last looked at."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = weakref.ref(optimizer)

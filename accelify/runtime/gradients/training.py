@@ -36,7 +36,7 @@ class BatchStep(Protocol):
         """Whether some ranks have no batch at all in this step."""
 
     def weight(self, rank: int) -> float:
-        """What the mean over this rank's rows is multiplied by, so that the ranks' mean is the whole batch's."""
+        """The factor of the mean over this rank's rows that makes the mean over ranks that of the whole batch."""
 
 
 class Training:
@@ -159,7 +159,7 @@ class Training:
         self._accumulation.settle(weight, self._parameters, self._world.size)
 
     def _parameters(self, models: Sequence[nn.Module]) -> Iterator[torch.Tensor]:
-        """What these models (if none is named, all) train, and what their optimizers step that no model owns."""
+        """The parameters that these models (all, if none is named) train, and those of optimizers without a model."""
         everyone = {id(parameter) for model in self.models for parameter in model.parameters()}
         wanted = [parameter for model in models or self.models for parameter in model.parameters()]
         yield from wanted

@@ -288,7 +288,7 @@ def write_error(
 
 
 def _exit_code(error: BaseException) -> int:
-    """What the interpreter ends with after an error, negative for a signal."""
+    """The interpreter's exit status after an error, negative for a signal."""
     if isinstance(error, KeyboardInterrupt):
         return -signal.SIGINT
     return error.code % 256 if isinstance(error, SystemExit) and isinstance(error.code, int) else 1

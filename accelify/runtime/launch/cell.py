@@ -1,4 +1,4 @@
-"""What passes between a notebook's cell and the processes it starts: output, the returned value, an exception."""
+"""The messages between a notebook's cell and the processes it starts: output, the returned value, an exception."""
 
 from __future__ import annotations
 

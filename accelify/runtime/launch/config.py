@@ -399,7 +399,7 @@ def accelerator_settings(
 
 
 def _project(environment: Environment) -> dict[str, Any]:
-    """What the files say, the project's own before the one that a variable names."""
+    """The settings in the files, the project's own before those of the file that a variable names."""
     found: dict[str, Any] = {}
     variables = {CONFIG_VARIABLE: environment.config} if environment.config else {}
     for path in reversed(config_files(variables, Path.cwd())):

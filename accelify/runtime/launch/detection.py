@@ -1,4 +1,4 @@
-"""What the machine and an outer launcher add to the settings: how many GPUs and cores there are, who started us."""
+"""Settings found on the machine and in an outer launcher: how many GPUs and cores there are, who started us."""
 
 from __future__ import annotations
 

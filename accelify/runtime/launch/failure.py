@@ -1,4 +1,4 @@
-"""What stopped a launch: which rank failed first, and the report of it. Works without torch."""
+"""Why a launch stopped: which rank failed first, and the report of it. Works without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch will start, decided before any process starts: the program, on how many processes, meeting where."""
+"""The plan of a launch, made before any process starts: which program, on how many processes, where they meet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CannotLaunch(AccelifyError):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What every process runs. `kind` is script (a file), module (as `python -m`) or program (anything executable)."""
+    """The program of every process. `kind` is script (a file), module (`python -m`) or program (any executable)."""
 
     kind: str
     name: str
@@ -117,10 +117,10 @@ class Launch:
 
 
 def script_variables(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """What the script's processes find in their environment, beside what was there."""
+    """The variables that are added to the environment of the script's processes."""
     variables: list[tuple[str, str]] = []
     if settings["cpu"].value:
-        # What a script asks by itself, `torch.cuda.is_available()`, has to be answered alike.
+        # The script's own question `torch.cuda.is_available()` has to have the same answer.
         variables += [("ACCELIFY_CPU", "1"), ("CUDA_VISIBLE_DEVICES", "")]
     elif settings["gpu_ids"].value is not None:
         variables.append(("CUDA_VISIBLE_DEVICES", str(settings["gpu_ids"].value)))

@@ -100,7 +100,7 @@ def check_training(accelerator: Accelerator) -> str:
 
 
 def check_checkpoint(accelerator: Accelerator) -> str:
-    """What is trained on from a checkpoint in the middle of an epoch ends with the weights of the run that wrote it."""
+    """Training that goes on from a checkpoint within an epoch ends with the weights of the run that wrote it."""
     if Environment.read().local_world_size != accelerator.num_processes:
         return "not checked: several machines, which may share no folder"
     accelerator.free_memory()

@@ -80,7 +80,7 @@ def ask(processes: Iterable[tuple[int, Path]]) -> dict[int, Stack]:
 
 
 def read(text: str) -> Stack:
-    """What faulthandler wrote last, without the frames that started the script."""
+    """The stack that faulthandler wrote last, without the frames that started the script."""
     last = text.rpartition("Stack (most recent call first):")[2]
     found = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', last, re.MULTILINE)
     return Stack(tuple(Frame(file, int(line), name) for file, line, name in found if not _STARTERS.search(file)))
@@ -96,7 +96,7 @@ def is_complete(text: str, before: str = "") -> bool:
 
 
 def latest(files: Mapping[int, Path]) -> dict[int, Stack]:
-    """What ranks wrote into their files when they were asked last."""
+    """The latest stacks that the ranks wrote into their files when they were asked."""
     return {rank: read(_written(file, 0)) for rank, file in files.items()}
 
 

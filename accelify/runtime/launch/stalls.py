@@ -40,7 +40,7 @@ class Rank:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of a rank: since when it has used so little, and since when it is stopped."""
+    """The observations of a rank: since when it has used so little CPU, and since when it is stopped."""
 
     since: float
     used: float

@@ -1,4 +1,4 @@
-"""What joins the processes: torch.distributed's process group, or XLA where `$PJRT_DEVICE` asks for it."""
+"""The backend that joins the processes: torch.distributed's process group, or XLA where `$PJRT_DEVICE` asks for it."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def outline(tree: Any, dim: int) -> str:
 
 
 def kinds_of(tree: Any) -> Kinds:
-    """What the ranks exchange to fill in their zeros: the structure of the containers, then the kind of each leaf."""
+    """The facts that ranks exchange to fill in their zeros: the structure of the containers, each leaf's kind."""
     held = signature(map_leaves(lambda leaf: 0, tree))
     return (held, *(_kind(leaf) for leaf in leaves(tree)))
 

@@ -90,7 +90,7 @@ class Environment:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> Environment:
-        """What the variables say: torchrun's first, then SLURM's, then MPI's, else one process.
+        """The environment that the variables describe: torchrun's first, then SLURM's, then MPI's, else one process.
 
         Raises: BadEnvironment naming the variable and its value.
         """

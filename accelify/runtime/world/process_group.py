@@ -112,7 +112,7 @@ def _start(environment: Environment, device: torch.device, timeout: timedelta) -
 
 
 def exchange_reports(world: World, report: str) -> dict[int, str | None]:
-    """What the other ranks left in the store within the grace, None for one that left nothing."""
+    """The reports that the other ranks left in the store within the grace period, None for a rank that left none."""
     store = world.store
     others = [rank for rank in range(world.size) if rank != world.rank]
     reports: dict[int, str | None] = dict.fromkeys(others)
@@ -128,7 +128,7 @@ def exchange_reports(world: World, report: str) -> dict[int, str | None]:
 
 
 def _report_of(store: Any, rank: int, *, until: float) -> str | None:
-    """What a rank reported when it had waited in vain, or else how it ended. Units: seconds of the monotonic clock."""
+    """The report of a rank that waited in vain, or else how it ended. Units: seconds of the monotonic clock."""
     while True:
         for key in (f"word/{rank}", f"end/{rank}"):
             if store.check([key]):

@@ -27,7 +27,7 @@ SMALL = 4096
 
 
 class Transport(ABC):
-    """What joins `size` ranks. Whatever one rank calls, all call at once, with tensors of one shape and dtype."""
+    """The connection of `size` ranks. All ranks make the same call at once, with tensors of one shape and dtype."""
 
     size: int
 

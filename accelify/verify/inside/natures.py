@@ -49,7 +49,7 @@ _SEED_TORCH, _SEED_NUMPY, _SEED_PYTHON = torch.manual_seed, numpy.random.seed, r
 
 
 class Natures:
-    """What was found, each once for a line."""
+    """The natures that were found, each once for a line."""
 
     def __init__(self, recorder: Recorder, comparable: bool, notes_states: bool) -> None:
         self._recorder = recorder
@@ -100,7 +100,7 @@ class Natures:
             self._recorder.write("sample", name=name, index=str(index), digest=digest_of(sample))
 
     def begin_streams(self, anew: bool = False) -> None:
-        """What numpy's and Python's streams have given so far is no draw of the training's; `anew`: a seed was set."""
+        """Numbers drawn so far from numpy's and Python's streams are not the training's; `anew`: a seed was set."""
         self._streams = _other_streams()
         if anew:
             self.drawn.clear()
@@ -354,7 +354,7 @@ def _watch_functions(watch: Callable[..., None], rows: Rows) -> None:
 
 
 def _nothing(*_: Any) -> None:
-    """What is drawn so is never one draw for each row."""
+    """Draws of this kind are never one draw for each row."""
 
 
 def _watch_generators(watch: Callable[..., None], rows: Rows) -> None:

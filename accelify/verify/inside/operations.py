@@ -14,7 +14,7 @@ from accelify.verify.inside.record import Recorder
 
 # More operations than these are not looked at.
 MOST = 20_000
-# What a migration may add or take away, as it moves or reads but computes nothing.
+# Operations that a migration may add or take away, as they move or read but compute nothing.
 MOVES = frozenset("to cpu cuda detach detach_ clone contiguous pin_memory float requires_grad_ empty".split())
 # Operations whose whole numbers are sizes, which follow from the batch.
 SIZED = tuple(
@@ -74,7 +74,7 @@ class Operations(TorchFunctionMode):
 
 
 def _named(name: str, given: Any) -> Iterator[tuple[str, str]]:
-    """What can be compared of the arguments: of tensors only that there is one."""
+    """The arguments that can be compared: of a tensor only that it is one."""
     is_sized = name.startswith(SIZED)
     for key, value in given:
         if key == "device":

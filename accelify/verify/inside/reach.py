@@ -1,4 +1,4 @@
-"""What a run has come to (the end of an epoch, an evaluation, a checkpoint), and whether to go on for more."""
+"""The events that a run has come to (end of an epoch, evaluation, checkpoint), and whether to go on for more."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from accelify.verify.inside.record import Recorder
 
 EPOCH, EVALUATION, CHECKPOINTS, FILES = "the end of an epoch", "evaluation", "checkpoints", "files"
 RESUME = "a resume"  # as a verdict calls what takes a checkpoint to come to
-# What a script that evaluates, and one that writes checkpoints, has somewhere.
+# Names that show that a script evaluates, and that it writes checkpoints.
 _EVALUATES = re.compile(r"\.eval\(|\bno_grad\b|\binference_mode\b")
 _SAVES = re.compile(r"\bsave\w*\(")
 _WRITES = re.compile(
     r"""\bopen\([^)\n]*["'][wax]b?\+?["']|\b(?:to_csv|savefig|savetxt|write_text|imwrite)\(|\bnp\.savez?\("""
 )
-# What goes on with a training loads an optimizer's state, or the state of all that is prepared.
+# A script that continues a training loads an optimizer's state, or the state of all prepared objects.
 _RESUMES = re.compile(r"\b\w*opt\w*(?:\[[^\]\n]*\])?\.load_state_dict\(|\.load_state\(", re.IGNORECASE)
 # Files that are checkpoints, whoever writes them.
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
@@ -27,7 +27,7 @@ Key = tuple[int, int]
 
 
 class Reach:
-    """What this run has come to. `seconds`: how long to go on for the rest once its steps are taken."""
+    """The events that this run has come to. `seconds`: how long to go on for the rest once its steps are taken."""
 
     def __init__(self, recorder: Recorder, seconds: float) -> None:
         self._recorder = recorder
@@ -86,7 +86,7 @@ class Reach:
         return True
 
     def _all(self) -> list[str]:
-        """What there is to reach in this script."""
+        """The events that can be reached in this script."""
         is_unknown = not self._own_files()
         found = [EPOCH] if self._training else []
         found += [EVALUATION] if is_unknown or self._is_written(_EVALUATES) else []

@@ -18,12 +18,12 @@ from accelify.verify.inside.record import Recorder, digest
 PLAIN = (bool, int, float, str, type(None))
 # Of an optimizer's groups: what is compared elsewhere, or is how and not what it computes.
 ELSEWHERE = {"params", "lr", "initial_lr", "foreach", "fused", "capturable"}
-# What stands around a module on several GPUs or processes and computes the same: a migration may take it away.
+# Wrappers of a module on several GPUs or processes that compute the same: a migration may take them off.
 WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel, nn.SyncBatchNorm)
 
 
 class Settings:
-    """What was recorded last."""
+    """The settings that were recorded last."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

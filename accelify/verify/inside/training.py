@@ -19,7 +19,7 @@ from accelify.verify.inside.settings import Settings
 
 
 class Training:
-    """What is known of the training under way."""
+    """The state of the training under way, as far as it is known."""
 
     def __init__(self, recorder: Recorder, steps: int | None, reach: Reach, stop: Callable[[], NoReturn]) -> None:
         self._recorder = recorder

@@ -34,7 +34,7 @@ class Refused(PermissionError):
 
 
 class Writes:
-    """What happens to an audit event that may write."""
+    """The handler of audit events that may write."""
 
     def __init__(
         self, recorder: Recorder, reach: Reach, root: str, protected: list[str], own: str, temporary: str

@@ -23,12 +23,12 @@ _ZIP = b"PK\x03\x04"
 
 
 def contents_of_one(evidence: Evidence) -> Row:
-    """What each file holds, the same in one process but for times."""
+    """The contents of each file, the same in one process except for times."""
     return _row(evidence.original, evidence.one, evidence, 0.0)
 
 
 def contents(evidence: Evidence) -> Row:
-    """What each file holds, within the tolerance."""
+    """The contents of each file, equal within the tolerance."""
     steps = len(evidence.baseline.ranks[0].steps)
     row = _row(evidence.baseline, evidence.many, evidence, compare.tolerance(evidence.dtype, steps))
     if row.status is not DIFFERS:

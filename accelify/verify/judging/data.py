@@ -154,7 +154,7 @@ def _is_reordered(evidence: Evidence, key: tuple[int, int]) -> bool:
 
 
 def _sharded(passed: Pass, parts: Sequence[Pass]) -> tuple[str, int, int]:
-    """What is wrong with how a pass was sharded, how many samples were, and how many were repeated to fill up."""
+    """The fault in how a pass was sharded, how many samples were sharded, and how many were repeated to fill up."""
     common = min(len(part.batches) for part in parts)
     if not common or not passed.batches:
         return "", 0, 0

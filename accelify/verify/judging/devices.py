@@ -7,7 +7,7 @@ from accelify.verify.judging.words import DIFFERS, HOLDS, NATURE, NOTHING, count
 from accelify.verify.trace import Run
 from accelify.verify.verdict import Row
 
-# What a GPU would refuse, by the names of the pretend GPU's errors.
+# Errors that a GPU would raise, by the names of the pretend GPU's errors.
 REFUSALS = ("WrongDevice: ", "NotOnTheHost: ")
 
 
@@ -45,7 +45,7 @@ def _on_real_gpus(run: Run, original: Run | None) -> Row:
 
 
 def _refusal(run: Run) -> str | None:
-    """What the GPU refused."""
+    """The error of the pretend GPU."""
     for trace in run.ranks:
         for name in REFUSALS:
             if name in trace.end.message:

@@ -57,7 +57,7 @@ class Evidence:
 
 
 def why_by_nature(evidence: Evidence) -> str | None:
-    """What makes the losses over several processes differ although nothing is wrong."""
+    """Why the losses over several processes differ although nothing is wrong."""
     many = evidence.many
     if evidence.cannot_split:
         return (

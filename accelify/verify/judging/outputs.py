@@ -1,4 +1,4 @@
-"""What was printed, and what was written."""
+"""Printed output and written files, compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_ONE_STEP = "the loss of one step, on each rank that of its own batch"
 
 
 def output_of_one(evidence: Evidence) -> Row:
-    """What was printed, but for times and what differs from run to run."""
+    """The printed output, except for times and numbers that differ from run to run."""
     one, original = evidence.one, evidence.original
     theirs, ours = original.ranks[0].prints, one.ranks[0].prints
     unstable = _unstable(evidence)
@@ -49,12 +49,12 @@ def _unstable(evidence: Evidence) -> Callable[[int], frozenset[int] | None]:
 
 
 def evaluation(evidence: Evidence) -> Row:
-    """What was printed after evaluating, number by number."""
+    """The numbers printed after an evaluation, compared one by one."""
     return _printed("evaluation", evidence, True, "nothing was printed after evaluating")
 
 
 def printed(evidence: Evidence) -> Row:
-    """What was printed elsewhere, number by number."""
+    """The numbers printed elsewhere, compared one by one."""
     return _printed("printed", evidence, False, "nothing was printed")
 
 
@@ -69,7 +69,7 @@ class Line:
 
 
 def _lines(evidence: Evidence) -> Iterator[tuple[str | None, list[Line], int, list[str]]]:
-    """What each line of the script printed, beside the original's: the site, the pairs, our count, their lines.
+    """The output of each line of the script, beside the original's: the site, the pairs, our count, their lines.
 
     Which line of the original's a line of the rewritten script's is, the run in one process says: it prints the same.
     """
@@ -95,7 +95,7 @@ def _lines(evidence: Evidence) -> Iterator[tuple[str | None, list[Line], int, li
 
 
 def by_site(prints: Sequence[Print]) -> dict[str | None, list[Print]]:
-    """What each line of a script printed."""
+    """The output of each line of a script."""
     found: dict[str | None, list[Print]] = defaultdict(list)
     for line in prints:
         found[line.at].append(line)

@@ -8,7 +8,7 @@ from accelify.verify.judging.words import DIFFERS, HOLDS, NOTHING, counted, make
 from accelify.verify.trace import Run, Trace
 from accelify.verify.verdict import Row
 
-# What is said where only one of two runs has it; `{}` is what draws.
+# The messages for a source of randomness that only one of two runs has; `{}` is the source.
 WORDS = {
     "dropout": "dropout",
     "augmentation": "random augmentation by {}",
@@ -59,7 +59,7 @@ def _seeded(original: Run, one: Run) -> Row | None:
 
 
 def _found(trace: Trace) -> Found:
-    """What draws, and at which lines."""
+    """The sources of random numbers, and at which lines they are."""
     found: Found = defaultdict(list)
     for nature in trace.natures:
         if nature.kind in WORDS:

@@ -69,7 +69,7 @@ def _by_pass(trace: Trace) -> Iterator[dict[str, str]]:
 
 
 def _varying(trace: Trace) -> set[str]:
-    """What is no setting but changes in training, a module's own counter say."""
+    """The values that are no settings but change in training, such as a module's own counter."""
     counts = Counter(name for _, values in trace.settings for name in values)
     return {name for name, count in counts.items() if count > 1 and not name.endswith(".training")}
 

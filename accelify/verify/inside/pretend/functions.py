@@ -1,4 +1,4 @@
-"""What Python's side of torch does with devices: `.to`, `.cuda()`, `device=...`, `.device`, numpy, autocast."""
+"""Python's side of torch's devices on the pretend GPU: `.to`, `.cuda()`, `device=...`, `.device`, numpy, autocast."""
 
 from __future__ import annotations
 

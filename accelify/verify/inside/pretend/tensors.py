@@ -20,7 +20,7 @@ INDEXES = {
 MADE_AT = "_accelify_made_at"
 MOVED_AT = "_accelify_moved_at"
 NAMED = "_accelify_name"
-# What torch calls the devices of a backend written in Python; scripts are told `cuda`.
+# The name that torch has for the device of a backend written in Python; scripts see `cuda`.
 BACKEND = "gpu"
 
 
@@ -172,7 +172,7 @@ def device_of(tensor: torch.Tensor) -> str:
 
 
 def described(tensor: torch.Tensor) -> str:
-    """What a tensor is, where it was made and where it was moved."""
+    """A description of a tensor: its shape, where it was made and where it was moved."""
     known = vars(tensor)
     what = known.get(NAMED) or f"a tensor of shape {list(tensor.shape)}"
     made = f" made at {known[MADE_AT]}" if known.get(MADE_AT) else ""
